@@ -5,6 +5,7 @@ says; without it haproxy answers by itself.
 """
 
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -148,9 +149,7 @@ class Bed:
         for one in self.nodes:
             one.write()
         for one in before:
-            assert one.hook is not None
-            one.hook.terminate()
-            one.hook.wait(LIMIT_S)
+            one.end("hook", signal.SIGTERM)
             one.start_hook()
             one.configure_keepalived()
             one.reload_keepalived()

@@ -83,7 +83,7 @@ def measure(name: str, fault: Fault, repetitions: int) -> bool:
 def measure_hook() -> None:
     """Print what a hook needs for :data:`REST_S` while nothing happens, and how long one takes to start."""
     with Bed(cluster=True) as bed:
-        hooks = [psutil.Process(node.hook.pid) for node in bed.nodes if node.hook is not None]
+        hooks = [psutil.Process(node.processes["hook"].pid) for node in bed.nodes]
         before = [sum(hook.cpu_times()[:2]) for hook in hooks]
         time.sleep(REST_S)
         used = [sum(hook.cpu_times()[:2]) - was for hook, was in zip(hooks, before, strict=True)]

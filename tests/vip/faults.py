@@ -72,10 +72,27 @@ def harmless(inject: Callable[[Bed, Node], object], mend: Callable[[Bed, Node], 
 
 
 def _haproxy_again(_bed: Bed, node: Node) -> None:
-    assert node.haproxy is not None
-    node.haproxy.wait(LIMIT_S)
+    node.processes["haproxy"].wait(LIMIT_S)
     wait_for("the end of the former haproxy", lambda: not node.pids("haproxy"))
     node.start_haproxy()
+
+
+def _again(name: str) -> Callable[[Bed, Node], None]:
+    """Return what starts a process again on each node where it has ended."""
+
+    def start(bed: Bed, _node: Node) -> None:
+        for node in bed.nodes:
+            node.start_again(name)
+
+    return start
+
+
+def _end_everywhere(name: str) -> Callable[[Bed, Node], None]:
+    def end(bed: Bed, _node: Node) -> None:
+        for node in bed.nodes:
+            node.end(name)
+
+    return end
 
 
 def _limit_descriptors(node: Node, most: int) -> None:
@@ -84,16 +101,10 @@ def _limit_descriptors(node: Node, most: int) -> None:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (most or hard, hard))
 
 
-def _keepalived_again(_bed: Bed, node: Node) -> None:
-    assert node.keepalived is not None
-    if node.keepalived.poll() is not None:  # the hook killed one that was stopped, and it may run again
-        node.start_keepalived()
-
-
-def _killed_keepalived_again(bed: Bed, node: Node) -> None:
+def _killed_keepalived_again(_bed: Bed, node: Node) -> None:
     # The hook has killed it, and the bed may have started it again: one that is stopped would wake up as a master.
     assert all(psutil.Process(pid).status() != psutil.STATUS_STOPPED for pid in node.pids("keepalived"))
-    _keepalived_again(bed, node)
+    node.start_again("keepalived")  # the hook killed one that was stopped, and it may run again
 
 
 def _spoil_configuration(_bed: Bed, node: Node) -> None:
@@ -104,47 +115,15 @@ def _spoil_configuration(_bed: Bed, node: Node) -> None:
 
 
 def _mend_configuration(_bed: Bed, node: Node) -> None:
-    assert node.keepalived is not None
-    if node.keepalived.poll() is None:
+    if node.has_ended("keepalived"):
+        node.start_keepalived()
+    else:
         node.configure_keepalived()
         node.reload_keepalived()
-    else:
-        node.start_keepalived()
 
 
 def _reload_of_keepalived(fault: Fault) -> Fault:
     return fault if raises_limits() else replace(fault, moves=None, harmless=False)
-
-
-def _kill_hooks(*nodes: Node) -> None:
-    for node in nodes:
-        assert node.hook is not None
-        node.hook.kill()
-        node.hook.wait(LIMIT_S)
-
-
-def _hooks_again(bed: Bed, _node: Node) -> None:
-    for node in bed.nodes:
-        if node.hook is not None and node.hook.poll() is not None:
-            node.start_hook()
-
-
-def _signal_hook(node: Node, number: signal.Signals) -> None:
-    assert node.hook is not None
-    node.hook.send_signal(number)
-
-
-def _kill_pyconfd(*nodes: Node) -> None:
-    for node in nodes:
-        assert node.pyconfd is not None
-        node.pyconfd.kill()
-        node.pyconfd.wait(LIMIT_S)
-
-
-def _pyconfd_again(bed: Bed, _node: Node) -> None:
-    for node in bed.nodes:
-        if node.pyconfd is not None and node.pyconfd.poll() is not None:
-            node.start_pyconfd()
 
 
 def _flap(bed: Bed, node: Node) -> None:
@@ -308,7 +287,7 @@ def faults(long_s: float) -> Mapping[str, Fault]:
         "haproxy_reloaded": harmless(lambda _, node: node.kill(signal.SIGUSR2, "haproxy")),
         "keepalived_killed": Fault(
             lambda _, node: node.kill(signal.SIGKILL, "vrrp", "keepalived"),
-            _keepalived_again,
+            _again("keepalived"),
             event=("address.fenced", "keepalived_dead"),
             goal_ms=50,
         ),
@@ -323,13 +302,13 @@ def faults(long_s: float) -> Mapping[str, Fault]:
         ),
         "keepalived_reloaded": _reload_of_keepalived(harmless(lambda _, node: node.reload_keepalived())),
         "keepalived_bad_configuration": Fault(_spoil_configuration, _mend_configuration, moves=None),
-        "hook_killed": harmless(lambda _, node: _kill_hooks(node), _hooks_again),
-        "all_hooks_killed": harmless(lambda bed, _: _kill_hooks(*bed.nodes), _hooks_again),
+        "hook_killed": harmless(lambda _, node: node.end("hook"), _again("hook")),
+        "all_hooks_killed": harmless(_end_everywhere("hook"), _again("hook")),
         "hook_stopped": harmless(
-            lambda _, node: _signal_hook(node, signal.SIGSTOP), lambda _, node: _signal_hook(node, signal.SIGCONT)
+            lambda _, node: node.send("hook", signal.SIGSTOP), lambda _, node: node.send("hook", signal.SIGCONT)
         ),
-        "pyconfd_killed": harmless(lambda _, node: _kill_pyconfd(node), _pyconfd_again),
-        "pyconfd_killed_everywhere": harmless(lambda bed, _: _kill_pyconfd(*bed.nodes), _pyconfd_again),
+        "pyconfd_killed": harmless(lambda _, node: node.end("pyconfd"), _again("pyconfd")),
+        "pyconfd_killed_everywhere": harmless(_end_everywhere("pyconfd"), _again("pyconfd")),
         "api_server_away": harmless(_kill_api, lambda bed, _: bed.start_api()),
         "link_down": Fault(
             lambda bed, node: bed.cable(node, plugged=False),

@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -19,6 +18,8 @@ from pyconfd.vip.control import ask
 from tests.vip.network import LIMIT_S, ip, wait_for
 
 if TYPE_CHECKING:
+    import subprocess
+
     from tests.vip.bed import Bed
 
 ROOT = Path(__file__).parents[2]
@@ -77,20 +78,13 @@ class Node:
         self.folder = bed.folder / self.name
         self.folder.mkdir()
         self.space = ""
-        self.haproxy: subprocess.Popen[bytes] | None = None
-        self.keepalived: subprocess.Popen[bytes] | None = None
-        self.hook: subprocess.Popen[bytes] | None = None
-        self.pyconfd: subprocess.Popen[bytes] | None = None
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.clock = self.folder / "clock"
         self._keepalived_since = 0.0
 
     @property
     def config(self) -> Path:
         return self.folder / "pyconfd.toml"
-
-    @property
-    def running(self) -> Sequence[subprocess.Popen[bytes]]:
-        return [each for each in (self.keepalived, self.hook, self.pyconfd, self.haproxy) if each is not None]
 
     def write(self) -> None:
         """Write the settings that hook, keepalived and pyconfd share; without pyconfd, haproxy's configuration too."""
@@ -128,8 +122,27 @@ state_dir = "{self.folder}/state"
 
     # Its processes
 
-    def spawn(self, name: str, *argv: str) -> subprocess.Popen[bytes]:
-        return self.bed.spawn(self.space, self.folder / f"{name}.log", *argv, **self._environment())
+    def spawn(self, name: str, *argv: str, own_clock: bool = True) -> None:
+        environment = self._environment() if own_clock else {}
+        self.processes[name] = self.bed.spawn(self.space, self.folder / f"{name}.log", *argv, **environment)
+
+    def send(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to one process: haproxy's master, keepalived's parent, the hook or pyconfd."""
+        self.processes[name].send_signal(number)
+
+    def end(self, name: str, number: signal.Signals = signal.SIGKILL) -> int:
+        """End one process and return its exit status."""
+        self.send(name, number)
+        return self.processes[name].wait(LIMIT_S)
+
+    def has_ended(self, name: str) -> bool:
+        return name in self.processes and self.processes[name].poll() is not None
+
+    def start_again(self, name: str) -> None:
+        """Start a process again if it has ended."""
+        if self.has_ended(name):
+            starts = {"haproxy": self.start_haproxy, "keepalived": self.start_keepalived, "hook": self.start_hook}
+            (starts | {"pyconfd": self.start_pyconfd})[name]()
 
     def _environment(self) -> dict[str, str]:
         if not self.bed.clocks:
@@ -143,20 +156,18 @@ state_dir = "{self.folder}/state"
     def start_pyconfd(self) -> None:
         argv = (sys.executable, "-m", "pyconfd", "run", "--config", str(self.config))
         # The clock of its time.sleep() is none that can be set apart from the other one.
-        self.pyconfd = self.bed.spawn(self.space, self.folder / "pyconfd.log", *argv)
+        self.spawn("pyconfd", *argv, own_clock=False)
 
     def start_haproxy(self) -> None:
         wait_for("haproxy's configuration", (self.folder / "haproxy.cfg").exists)
         files = ("-f", str(self.folder / "haproxy.cfg"), "-p", str(self.folder / "haproxy.pid"))
-        self.haproxy = self.spawn("haproxy", "haproxy", "-W", "-S", str(self.folder / "master.sock"), *files)
+        self.spawn("haproxy", "haproxy", "-W", "-S", str(self.folder / "master.sock"), *files)
         wait_for("haproxy's socket", (self.folder / "haproxy.sock").exists)
 
     def start_hook(self) -> None:
         arguments = ("-m", "pyconfd.vip.hook", "--config", str(self.config))
         # With the capabilities that its unit leaves it, and no others.
-        self.hook = self.spawn(
-            "hook", "setpriv", "--bounding-set=-all,+net_admin,+net_raw,+kill", sys.executable, *arguments
-        )
+        self.spawn("hook", "setpriv", "--bounding-set=-all,+net_admin,+net_raw,+kill", sys.executable, *arguments)
         wait_for("the hook", lambda: self.status().get("node"))
 
     def configure_keepalived(self) -> None:
@@ -165,8 +176,8 @@ state_dir = "{self.folder}/state"
 
     def start_keepalived(self) -> None:
         # It refuses to start while a former one is dead and not yet buried.
-        if self.keepalived is not None:
-            self.keepalived.wait(LIMIT_S)
+        if "keepalived" in self.processes:
+            self.processes["keepalived"].wait(LIMIT_S)
         vrrp = self.folder / "vrrp.pid"
         with suppress(FileNotFoundError):  # it takes its file away when it ends
             former = Path("/proc") / vrrp.read_text().strip()
@@ -175,13 +186,12 @@ state_dir = "{self.folder}/state"
         pids = ("-p", str(self.folder / "keepalived.pid"), "-r", str(vrrp))
         argv = ("keepalived", "-n", "-l", "-D", "-P", "-f", str(self.folder / "keepalived.conf"), *pids)
         before, self._keepalived_since = self._states_entered(), time.time()
-        self.keepalived = self.spawn("keepalived", *argv)
+        self.spawn("keepalived", *argv)
         wait_for("keepalived's state", lambda: self._states_entered() > before)
 
     def restart_fenced_keepalived(self) -> None:
         """Start it again, as its unit does, where the hook killed it for its silence: a busy machine may cause that."""
-        ended = self.keepalived is not None and self.keepalived.poll() is not None
-        if ended and any(
+        if self.has_ended("keepalived") and any(
             (one["what"], one.get("cause")) == ("address.fenced", "keepalived_hangs")
             and one["at"] >= self._keepalived_since
             for one in self.transitions()
@@ -191,7 +201,7 @@ state_dir = "{self.folder}/state"
     def reload_keepalived(self) -> None:
         """Send it SIGHUP. Where it may not raise its limits, 2.2.7 is killed by them soon after: that is awaited."""
         before = self.pid("vrrp")
-        self.kill(signal.SIGHUP, "keepalived")
+        self.send("keepalived", signal.SIGHUP)
         if not raises_limits():
             wait_for("the death after the reload", lambda: not Path(f"/proc/{before}").exists())
 
@@ -226,7 +236,7 @@ state_dir = "{self.folder}/state"
         for pid in self.pids():
             with suppress(ProcessLookupError):  # a worker that ended with its master, a script that was done
                 os.kill(pid, signal.SIGKILL)
-        for process in self.running:
+        for process in self.processes.values():
             process.wait(LIMIT_S)
 
     def boot(self) -> None:
@@ -246,9 +256,9 @@ state_dir = "{self.folder}/state"
 
     def stop(self) -> None:
         """Stop everything as the units do."""
-        for process in self.running:
-            process.send_signal(signal.SIGTERM)
-            process.wait(LIMIT_S)
+        for name in ("keepalived", "hook", "pyconfd", "haproxy"):
+            if name in self.processes:
+                self.end(name, signal.SIGTERM)
 
     # What is seen
 

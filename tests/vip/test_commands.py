@@ -55,9 +55,7 @@ def test_the_commands_speak_with_the_hook() -> None:
         wait_for("the announcement", lambda: document(first)["routers"][0]["announced"])
         memory = first.folder / "state" / "memory.json"
         wait_for("what it leaves behind", lambda: memory.exists() and "role.changed" in memory.read_text())
-        assert first.hook is not None
-        first.hook.kill()
-        first.hook.wait()
+        first.end("hook")
         dead = vip(first, "status")
         assert dead.exit_code == 3
         assert "does not run" in dead.stdout
@@ -72,16 +70,15 @@ def takes_new_settings_at_sighup(holder: Node) -> None:
     """The hook ends for other settings, and reports wrong ones."""
     path = holder.folder / "pyconfd.toml"
     text = path.read_text()
-    assert holder.hook is not None
     path.write_text("[vip")
-    holder.hook.send_signal(signal.SIGHUP)
+    holder.send("hook", signal.SIGHUP)
     wait_for("the report", lambda: "still in force" in holder.status()["troubles"].get("settings", ""))
     path.write_text(f"{text}\n# the same\n")
-    holder.hook.send_signal(signal.SIGHUP)
+    holder.send("hook", signal.SIGHUP)
     wait_for("its end", lambda: not holder.status()["troubles"])
     path.write_text(text.replace("[vip]\n", "[vip]\nreset_sessions = false\n"))
-    holder.hook.send_signal(signal.SIGHUP)
-    assert holder.hook.wait(LIMIT_S) == 0
+    holder.send("hook", signal.SIGHUP)
+    assert holder.processes["hook"].wait(LIMIT_S) == 0
     assert holder.holds()
 
 

@@ -1,7 +1,6 @@
 """The scripts that keepalived runs."""
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,15 +11,6 @@ from pyconfd.vip.output import boot_seconds
 from tests.vip.bed import missing
 
 FOLDER = keepalived.directory()
-SCRIPTS = sorted(path for path in FOLDER.iterdir() if path.is_file() and path.read_bytes()[:2] == b"#!")
-
-
-@pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
-def test_shellcheck_finds_nothing(path: Path) -> None:
-    found = subprocess.run(["shellcheck", path], capture_output=True, text=True, check=False, timeout=60)
-    assert found.stdout == ""
-    assert os.access(path, os.X_OK)
 
 
 @pytest.mark.parametrize(
