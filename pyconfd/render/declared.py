@@ -50,43 +50,6 @@ class MapMemory:
     files: Mapping[str, OutputFile] = field(default_factory=lambda: MappingProxyType({}))
 
 
-class Entries:
-    """The entries of one rendering, in the order of the templates."""
-
-    def __init__(self) -> None:
-        self._recorded: list[Recorded] = []
-
-    def add(self, entry: Entry | Declared) -> None:
-        """Record one entry or declaration."""
-        self._recorded.append(entry)
-
-    def add_loop(self, groups: tuple[EntryGroup, ...]) -> None:
-        """Record what a remembered loop gave."""
-        if groups:
-            self._recorded.append(groups)
-
-    def repeat(self, recorded: tuple[Recorded, ...]) -> None:
-        """Record once more what was recorded in a former rendering."""
-        self._recorded += recorded
-
-    def mark(self) -> int:
-        """Return the place for :meth:`taken_since`."""
-        return len(self._recorded)
-
-    def taken_since(self, mark: int) -> EntryGroup:
-        """Take back what was recorded since then, to be given to :meth:`add_loop`."""
-        if len(self._recorded) == mark:
-            return ()
-        taken = tuple(each for each in self._recorded[mark:] if isinstance(each, Entry | Declared))
-        del self._recorded[mark:]
-        return taken
-
-    @property
-    def recorded(self) -> tuple[Recorded, ...]:
-        """Everything so far."""
-        return tuple(self._recorded)
-
-
 def content_of(pairs: Mapping[str, str], order: Order) -> str:
     """Return the lines of a map; keys are sorted by their bytes, which is how Python sorts texts as well."""
     keys = list(pairs) if order.ordered else sorted(pairs)
@@ -134,7 +97,8 @@ class Declarations:
         self._files_dir = files_dir.rstrip("/")
         self._files: dict[str, OutputFile] = {}
         self._collected: dict[str, Declared] = {}
-        self.entries = Entries()
+        self.recorded: list[Recorded] = []
+        """Map entries, in the order of the templates."""
 
     @property
     def files(self) -> int:
@@ -143,13 +107,11 @@ class Declarations:
 
     def repeat(self, recorded: tuple[Recorded, ...]) -> bool:
         """Record once more what a fragment gave; nothing, and False, where another one declares a map of that name."""
-        if not recorded:
-            return True
         declared = [each for each in recorded if isinstance(each, Declared)]
         if any(each.path in self._files or self._collected.get(each.map, each) != each for each in declared):
             return False
         self._collected.update((each.map, each) for each in declared)
-        self.entries.repeat(recorded)
+        self.recorded += recorded
         return True
 
     def finished(self, former: MapMemory) -> tuple[tuple[OutputFile, ...], MapMemory, tuple[Problem, ...]]:
@@ -157,7 +119,7 @@ class Declarations:
 
         A map whose entries are those of ``former`` is the same object.
         """
-        recorded = self.entries.recorded
+        recorded = tuple(self.recorded)
         memory, problems = (former, ()) if recorded == former.recorded else self._collect(recorded, former)
         files = {**memory.files, **self._files}
         if len(files) < len(memory.files) + len(self._files):
@@ -193,7 +155,7 @@ class Declarations:
                 line.
 
         """
-        self.entries.add(Entry(str(name), *_valid(str(name), "the entry", key, value)))
+        self.recorded.append(Entry(str(name), *_valid(str(name), "the entry", key, value)))
         return ""
 
     def map_file(
@@ -222,7 +184,7 @@ class Declarations:
         declared = Declared(name, path, order)
         if path in self._files or self._collected.setdefault(name, declared) != declared:
             raise self._clash(FileKind.MAP, name)
-        self.entries.add(declared)
+        self.recorded.append(declared)
         return path
 
     def certificate_file(self, name: object, pem: object) -> str:

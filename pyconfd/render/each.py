@@ -24,7 +24,7 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 
 from pyconfd.model.versioned import VersionedDict
-from pyconfd.render.declared import Entries, EntryGroup
+from pyconfd.render.declared import Declared, Entry, EntryGroup, Recorded
 from pyconfd.render.invalid import InvalidValueError
 
 EACH = "_each"
@@ -160,10 +160,10 @@ class EachLoops:
     """The loops of one fragment in one rendering; ``former`` are those of its last one, by place and turn."""
 
     def __init__(
-        self, former: Mapping[tuple[str, int], RenderedLoop], entries: Entries, refused: re.Pattern[str]
+        self, former: Mapping[tuple[str, int], RenderedLoop], recorded: list[Recorded], refused: re.Pattern[str]
     ) -> None:
         self._former = former
-        self._entries = entries
+        self._recorded = recorded
         self._refused = refused
         self._in_order: list[RenderedLoop] = []
         self.loops: dict[tuple[str, int], RenderedLoop] = {}
@@ -180,10 +180,12 @@ class EachLoops:
         changed = _changed_keys(former.elements, elements) if former is not None and width == 2 else None
 
         def turn(key: Hashable, item: Any, *values: Any) -> _Turn:
-            mark = self._entries.mark()
+            before = len(self._recorded)
             text = caller(*values)
             self.suspect = self.suspect or self._refused.search(text) is not None
-            return _Turn(key, item, text, self._entries.taken_since(mark))
+            entries = tuple(each for each in self._recorded[before:] if isinstance(each, Entry | Declared))
+            del self._recorded[before:]
+            return _Turn(key, item, text, entries)
 
         if former is not None and changed is not None:
             fresh = {key: turn(key, elements[key], key, elements[key]) for key in changed}
@@ -201,7 +203,8 @@ class EachLoops:
             loop = RenderedLoop.of(elements, outer, dict(self._of_sequence(elements, width, former, turn)))
         self.loops[place, number] = loop
         self._in_order.append(loop)
-        self._entries.add_loop(loop.recorded)
+        if loop.recorded:
+            self._recorded.append(loop.recorded)
         return f"\0{len(self._in_order) - 1}\0"
 
     @staticmethod
@@ -230,16 +233,12 @@ class EachLoops:
     def parts(self, text: str) -> list[str | RenderedLoop] | None:
         """Split a fragment's text into what stands between its loops, and these; None where a mark is forged."""
         between = _MARK.split(text)
-        if between[1::2] != [str(number) for number in range(len(self._in_order))] or any(map(_has_nul, between)):
+        if between[1::2] != [str(number) for number in range(len(self._in_order))]:
             return None
         parts: list[str | RenderedLoop] = [between[0]]
         for loop, after in zip(self._in_order, between[2::2], strict=True):
             parts += [loop, after]
         return parts
-
-
-def _has_nul(text: str) -> bool:
-    return "\0" in text
 
 
 def _changed_keys(former: Any, elements: Any) -> Iterable[Hashable] | None:

@@ -98,11 +98,10 @@ class CompiledFragment:
         """Render it; what reads the very same objects as ``former`` gives the very same."""
         read = None if self._reads is None else tuple([names.get(name, _MISSING) for name in self._reads])
         same = former is not None and None not in (read, former.read) and all(map(is_, read or (), former.read or ()))
-        if former is not None and same and declarations.repeat(former.recorded):
+        if former is not None and same and (not former.recorded or declarations.repeat(former.recorded)):
             return former
-        entries, files = declarations.entries, declarations.files
-        mark = entries.mark()
-        loops = EachLoops(former.loops if former else {}, entries, REFUSED)
+        files, before = declarations.files, len(declarations.recorded)
+        loops = EachLoops(former.loops if former else {}, declarations.recorded, REFUSED)
         names[EACH] = loops.render
         text = "".join(self._parts(names))
         parts = loops.parts(text)
@@ -111,7 +110,7 @@ class CompiledFragment:
         suspect = loops.suspect or any(isinstance(part, str) and REFUSED.search(part) for part in parts)
         loops.commit()
         piece = _piece(self.fragment.name, parts, former)
-        recorded = entries.recorded[mark:]
+        recorded = tuple(declarations.recorded[before:])
         # What declares whole files cannot be repeated without running it.
         if suspect or declarations.files != files:
             read, recorded = None, ()
