@@ -18,9 +18,9 @@ from zlib import crc32
 
 import structlog
 
+from pyconfd.dns.names import DnsNames
 from pyconfd.dns.planner import DnsNode, NamePlan, Wish, doubt, forget, plan
 from pyconfd.dns.records import Marker, RecordSet, RefusedBatchError, markers_of
-from pyconfd.dns.route53 import Route53
 from pyconfd.errors import Problem, PyconfdError, TransientError, first_line
 from pyconfd.settings import Mode, NameSettings
 from pyconfd.system.backoff import Backoff
@@ -128,31 +128,18 @@ class NameState:
 
 
 class Agent:
-    """Keeps names in step with what this node wishes.
-
-    ``zone_of`` returns the hosted zone of a name, ``answers`` the names of those nodes that answer on the network.
-    Names are read each ``interval_s`` where nothing happens; ``reap_after_s`` 0.0 leaves dead nodes alone.
-    """
+    """Keeps names in step with what this node wishes; ``answers`` returns those nodes that answer on the network."""
 
     def __init__(
         self,
-        provider: Route53,
-        zone_of: Callable[[NameSettings], str],
-        *,
-        node: str,
+        names: DnsNames,
         answers: Callable[[Sequence[Marker]], Collection[str]],
         chance: Random,
-        interval_s: float = 60.0,
-        expected_nodes: int = 4,
-        reap_after_s: float = 0.0,
     ) -> None:
         self.names: dict[NameSettings, NameState] = {}
-        self._provider = provider
-        self._zone_of = zone_of
-        self._node = node
+        self._dns_names, self._node, self._dns = names, names.node, names.settings.dns
         self._answers = answers
         self._chance = chance
-        self._interval_s, self._expected_nodes, self._reap_after_s = interval_s, expected_nodes, reap_after_s
         self._used_slot = -1
 
     def turn(self, now: float, wants: Mapping[NameSettings, Want]) -> float:
@@ -168,7 +155,7 @@ class Agent:
                 state.want = want
                 state.due = min(state.due, now)
         if not self.names:
-            return now + self._interval_s
+            return now + self._dns.interval_s
         state = min(self.names.values(), key=lambda item: item.due)
         if state.due > now:
             return state.due
@@ -181,7 +168,7 @@ class Agent:
         return min(item.due for item in self.names.values())
 
     def _new(self, spec: NameSettings, want: Want) -> NameState:
-        return NameState(spec, want, Backoff(first_s=_FIRST_PAUSE_S, last_s=self._interval_s, jitter=self._chance))
+        return NameState(spec, want, Backoff(first_s=_FIRST_PAUSE_S, last_s=self._dns.interval_s, jitter=self._chance))
 
     def _place(self) -> tuple[int, int]:
         known = {
@@ -190,20 +177,20 @@ class Agent:
             for marker, _ in markers_of(state.observed).values()
             if not marker.adopted
         }
-        return place(self._node, known, self._expected_nodes)
+        return place(self._node, known, self._dns.nodes)
 
     def _visit(self, state: NameState, now: float) -> None:
         """Read one name, plan, and change it."""
         name, wish = state.spec.name, state.want.wish
         try:
-            zone_id = self._zone_of(state.spec)
-            state.observed = self._provider.records(zone_id, name)
+            zone_id = self._dns_names.zone_id(state.spec)
+            state.observed = self._dns_names.provider.records(zone_id, name)
             state.read_at = now
             state.plan = NamePlan() if wish is None else plan(state.spec, state.want.node, wish, state.observed)
-            if state.plan.in_step and wish is Wish.PUBLISH and self._reap_after_s:
+            if state.plan.in_step and wish is Wish.PUBLISH and self._dns.reaper:
                 state.plan = self._reap(state, now)
             if state.plan.changes:
-                self._provider.change(zone_id, state.plan.changes)
+                self._dns_names.provider.change(zone_id, state.plan.changes)
                 state.changed_at = now
                 state.changes_total += 1
                 log.info("dns.changed", name=name, changes=[str(item) for item in state.plan.changes])
@@ -214,7 +201,7 @@ class Agent:
         state.failures = 0
         state.backoff.reset()
         # After a change the name is read once more in the next round: what was read before it is no longer true.
-        state.due = now if state.plan.changes else now + self._interval_s * self._chance.uniform(0.9, 1.1)
+        state.due = now if state.plan.changes else now + self._dns.interval_s * self._chance.uniform(0.9, 1.1)
 
     def _failed(self, state: NameState, now: float, error: PyconfdError) -> None:
         """Retry: at once where only another node was faster, later each time where it goes on."""
@@ -225,7 +212,7 @@ class Agent:
             state.due = now
             return
         retries = isinstance(error, TransientError | RefusedBatchError)
-        wait_s = state.backoff.delay_s() if retries else self._interval_s * self._chance.uniform(0.5, 1.0)
+        wait_s = state.backoff.delay_s() if retries else self._dns.interval_s * self._chance.uniform(0.5, 1.0)
         state.due = now + wait_s
         self._report(state, error.problems[0] if error.problems else Problem(state.spec.name, str(error)))
 
@@ -245,7 +232,7 @@ class Agent:
             return NamePlan()
         # A node that lives must have had its turns to say so, however many names and nodes there are.
         round_s = len(self.names) * self._place()[1] * SLOT_S
-        after_s = max(self._reap_after_s, _LOOKS_AT_LEAST * max(round_s, self._interval_s))
+        after_s = max(self._dns.reap_after_s, _LOOKS_AT_LEAST * max(round_s, self._dns.interval_s))
         markers = [marker for marker, _ in markers_of(state.observed).values() if marker.owner == spec.owner]
         others = sorted(
             (marker for marker in markers if marker.node != self._node and not marker.adopted),

@@ -110,7 +110,6 @@ class DnsService:
     """One look and at most one visit to Route 53 at each turn."""
 
     def __init__(self, settings: Settings) -> None:
-        dns = settings.dns
         self._settings = settings
         self._requests = 0
         self.names = dns_names(settings, self._count)
@@ -131,14 +130,7 @@ class DnsService:
         self._next_look = 0.0
         self._reported: tuple[float, dict[str, Any]] = (0.0, {})
         self._agent = Agent(
-            self.names.provider,
-            self.names.zone_id,
-            node=self.names.node,
-            answers=partial(nodes_that_accept, port=dns.reap_port),
-            chance=SystemRandom(),
-            interval_s=dns.interval_s,
-            expected_nodes=dns.nodes,
-            reap_after_s=dns.reap_after_s if dns.reaper else 0.0,
+            self.names, answers=partial(nodes_that_accept, port=settings.dns.reap_port), chance=SystemRandom()
         )
 
     def __enter__(self) -> Self:

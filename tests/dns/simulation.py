@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from pyconfd.dns.activity import Activity, advance, both, for_holder
 from pyconfd.dns.agent import Agent, Want
-from pyconfd.dns.names import wish_of
+from pyconfd.dns.names import DnsNames, wish_of
 from pyconfd.dns.planner import DnsNode, policy_of
 from pyconfd.dns.records import ADDRESS_TYPES, Marker, Policy, RecordChange, RecordSet, ThrottledError, Zone
 from pyconfd.dns.route53 import Route53
 from pyconfd.errors import Problem, TransientError
-from pyconfd.settings import DnsSettings, Mode, NameSettings
+from pyconfd.settings import DnsSettings, Mode, NameSettings, Settings
 from tests.dns.stage import NAME, ZONE, beside, foreign, node
 from tests.dns.strict import StrictRoute53
 
@@ -69,12 +69,9 @@ class World:
     def _machine(self, number: int) -> Machine:
         # Some have no IPv6; the holder of an address always has: its name would go on saying what was there before.
         who = node(number, v6=number % 3 != 1 or self.spec.mode is Mode.VIP)
+        dns = DnsSettings(nodes=self.count, reaper=self.crashes, reap_after_s=REAP_AFTER_S)
         agent = Agent(
-            _Reached(self, number),
-            lambda _: ZONE.zone_id,
-            node=who.name,
-            expected_nodes=self.count,
-            reap_after_s=REAP_AFTER_S if self.crashes else 0.0,
+            DnsNames(Settings(dns=dns), _Reached(self, number), who.name),
             answers=lambda markers: {marker.node for marker in markers if self._answers(number, marker)},
             chance=self.random,
         )

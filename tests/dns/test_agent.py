@@ -18,10 +18,11 @@ from pyconfd.dns.agent import (
     place,
     slot_number,
 )
+from pyconfd.dns.names import DnsNames
 from pyconfd.dns.planner import DnsNode, Wish
 from pyconfd.dns.records import Marker
-from pyconfd.settings import Mode, NameSettings
-from tests.dns.stage import NAME, SPEC, ZONE, node, zone_with
+from pyconfd.settings import DnsSettings, Mode, NameSettings, Settings
+from tests.dns.stage import NAME, SPEC, node, zone_with
 from tests.dns.strict import StrictRoute53
 
 NOW = 1_800_000_000.0
@@ -30,13 +31,9 @@ MANY = tuple(replace(SPEC, name=f"n{number:02}.example.com") for number in range
 
 
 def agent(provider: StrictRoute53, who: DnsNode, *, answers: bool = True, reap_after_s: float = 0.0) -> Agent:
+    dns = DnsSettings(interval_s=5.0, nodes=2, reaper=reap_after_s > 0.0, reap_after_s=reap_after_s)
     return Agent(
-        provider,
-        lambda spec: spec.zone_id or ZONE.zone_id,
-        node=who.name,
-        interval_s=5.0,
-        expected_nodes=2,
-        reap_after_s=reap_after_s,
+        DnsNames(Settings(dns=dns), provider, who.name),
         answers=lambda markers: {marker.node for marker in markers if answers},
         chance=Random(1),
     )
