@@ -10,7 +10,7 @@ import pytest
 from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.haproxy.history.pins import InputsStore, PinFile
 from tests.haproxy.bench import Bench
-from tests.haproxy.kill_points import LONG, KillPoints, shards
+from tests.haproxy.crashing import LONG, KillPoints, shards
 from tests.haproxy.test_crashes import forking_child, loads
 from tests.world.haproxy import BINARY, HaproxyProcess, configuration, fetch
 

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.haproxy.bench import Bench
-from tests.haproxy.live_bench import Live
+from tests.haproxy.bench import Bench, Live
 from tests.haproxy.serving import Served
 from tests.world.backends import Backends
 from tests.world.haproxy import BINARY, HaproxyProcess

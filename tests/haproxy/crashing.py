@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -62,7 +62,7 @@ def rendering_from(request: dict[str, Any]) -> Rendering:
 
 
 def request_for(desired: Rendering, settings: HaproxySettings, state_dir: str, die_before: int) -> str:
-    """Give the line that asks a child to apply ``desired``."""
+    """Return the line that asks a child to apply ``desired``."""
     return json.dumps(
         {
             "pieces": [(piece.fragment, piece.text) for piece in desired.pieces],
@@ -98,7 +98,7 @@ def _apply(request: dict[str, Any]) -> None:
 
 
 def arm(die_before: int) -> None:
-    """Have this process die before its effect with this number, counted from now on."""
+    """End this process before its effect with this number, counted from now on."""
     remaining = die_before
 
     def count() -> None:
@@ -136,6 +136,46 @@ def main(act: Callable[[dict[str, Any]], None] = _apply) -> None:
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
         print({_DIED: "died", 0: "done"}.get(code, f"failed {code}"), flush=True)
+
+
+LONG = bool(os.environ.get("PYCONFD_TEST_CRASHES"))
+FIRST = 4
+STRIDE = 1 if LONG else 4
+LAST = 2 * (STRIDE - 1)
+_MOST = 10_000
+
+
+def shards(number: int) -> range:
+    """Return the numbers of the tests that the kill points are dealt out to, so that they can run beside each other."""
+    return range(number if LONG else 1)
+
+
+class KillPoints:
+    """The effects before which a child dies, one after the other, until :meth:`survived` says that it lived.
+
+    ``make crash-test`` takes every one of them. The suite takes the first few, every fourth, and all of the last few:
+    what is kept open, written or removed differs from one effect to the next most of all where work begins and ends.
+    """
+
+    def __init__(self, shard: int, of: range) -> None:
+        self._all = range(shard, _MOST, len(of))
+        self._survived = False
+
+    def survived(self) -> None:
+        """Record that the child did all its work: there are no further points."""
+        self._survived = True
+
+    def __iter__(self) -> Iterator[int]:
+        skipped: list[int] = []
+        for index, point in enumerate(self._all):
+            if index >= FIRST and index % STRIDE:
+                skipped.append(point)
+                continue
+            yield point
+            if self._survived:
+                yield from skipped[-LAST:]  # what the work ends with
+                return
+        raise AssertionError(f"it died before {_MOST} effects and never lived to the end")
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ class Served:
         return next((one for one in self.runtime.servers([backend]) if one.name == name), None)
 
     def serves(self, name: str, backend: str = "be") -> ServerNow:
-        """Give a server that has to be there."""
+        """Return a server that has to be there."""
         found = self.server(name, backend)
         assert found is not None
         return found
@@ -126,7 +126,7 @@ class Served:
         return ask(self.haproxy.stats_socket, command)
 
     def entries(self, name: str) -> list[str]:
-        """Give the entries of a map, in order."""
+        """Return the entries of a map, in order."""
         return [row.split(" ", 1)[1] for row in self.ask(f"show map {self.path(name)}").splitlines() if row]
 
     def answers(self, count: int = 40, *, host: str = "test", path: str = "/") -> set[str]:
@@ -141,7 +141,7 @@ class Served:
         return found
 
     def presented(self, name: str, port: int) -> bytes:
-        """Give the certificate (DER) that a client is shown which asks for ``name``."""
+        """Return the certificate (DER) that a client is shown which asks for ``name``."""
         context = ssl.create_default_context(cafile=str(self.authority.cert))
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

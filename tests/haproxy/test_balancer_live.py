@@ -12,8 +12,7 @@ from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied
 from pyconfd.model.plan import Noop, Reload, ReloadReason, ServerState
 from pyconfd.model.rendering import Piece, Rendering
-from tests.haproxy.bench import Bench
-from tests.haproxy.live_bench import Live
+from tests.haproxy.bench import Bench, Live
 from tests.world.haproxy import BINARY, free_port, wait_until
 
 
@@ -260,7 +259,7 @@ def test_a_reload_waits_and_what_needs_none_goes_live(live: Live) -> None:
 
 @pytest.fixture
 def unwritable(bench: Bench, tmp_path: Path) -> tuple[Live, Path]:
-    """Give a balancer whose check refuses everything while the path exists."""
+    """Return a balancer whose check refuses everything while the path exists."""
     broken, check = tmp_path / "broken", tmp_path / "check"
     check.write_text(f"#!/bin/sh\ntest ! -e {broken} || {{ echo no >&2; exit 1; }}\n")
     check.chmod(0o755)

@@ -14,8 +14,7 @@ from pyconfd.haproxy.process.observation import Running
 from pyconfd.model.outcome import Failed, Step, Unchanged
 from pyconfd.model.plan import Noop
 from pyconfd.settings import ReloadMethod
-from tests.haproxy.bench import Bench, apply
-from tests.haproxy.live_bench import Live
+from tests.haproxy.bench import Bench, Live, apply
 from tests.world.haproxy import configuration, fetch, wait_until
 
 pytestmark = pytest.mark.haproxy

@@ -18,8 +18,7 @@ from pyconfd.model.outcome import Step
 from pyconfd.model.plan import Noop, Reload
 from pyconfd.model.rendering import Rendering
 from tests.haproxy.bench import Bench
-from tests.haproxy.crashing import request_for
-from tests.haproxy.kill_points import KillPoints, shards
+from tests.haproxy.crashing import KillPoints, request_for, shards
 from tests.world.haproxy import BINARY, fetch, free_port, wait_until
 
 pytestmark = [pytest.mark.haproxy, pytest.mark.timeout(600)]
@@ -31,7 +30,7 @@ Apply = Callable[[Rendering, int], str]
 
 @contextmanager
 def forking_child(module: str) -> Iterator[Callable[[str], str]]:
-    """Give what sends a line to a process that does it in a fork, and gives the answer."""
+    """Return what sends a line to a process that does it in a fork, and gives the answer."""
     argv = [sys.executable, "-m", module]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdin is not None

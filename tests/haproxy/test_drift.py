@@ -75,7 +75,7 @@ class Stage:
         assert len(self.look().commands) == 1
 
     def readdressed(self, name: str, backend: str) -> None:
-        """Give a server another address by hand; since 3.0 that takes effect a moment after its answer."""
+        """Set another address of a server by hand; since 3.0 that takes effect a moment after its answer."""
         self.by_hand(f"set server {backend}/{name} addr 127.0.0.9 port 7009")
         wait_until(lambda: self.server(name, backend).target == "127.0.0.9:7009", "it has another address")
 
@@ -86,13 +86,13 @@ class Stage:
         return next(one for one in self.runtime.servers([backend]) if one.name == name)
 
     def serve(self, more: str) -> None:
-        """Have haproxy load what it had at first, and more sections."""
+        """Load what haproxy had at first, and more sections."""
         self.text = self._first + more
         self.haproxy.conf.write_text(self.text)
         self.reload()
 
     def reload(self) -> None:
-        """Have somebody reload haproxy."""
+        """Reload haproxy as an operator would."""
         self.haproxy.reload()
         self.connect()
 

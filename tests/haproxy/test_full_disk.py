@@ -12,12 +12,12 @@ from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.model.outcome import Applied, Unchanged
 from pyconfd.model.plan import Noop, Reload
 from pyconfd.model.rendering import Piece, Rendering
-from tests.haproxy.live_bench import Live
+from tests.haproxy.bench import Live
 
 
 @contextmanager
 def no_space() -> Iterator[None]:
-    """Let no file grow, as on a disk that is full."""
+    """Forbid every file to grow, as on a disk that is full."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         with structlog.testing.capture_logs():  # what is logged goes to a file too

@@ -133,7 +133,7 @@ DAY = 86400.0
 
 
 def entries(*inputs: str, sound: tuple[int, ...] = ()) -> list[GenerationEntry]:
-    """Give generations 1, 2, ... of these inputs, a day apart."""
+    """Return generations 1, 2, ... of these inputs, a day apart."""
     return [GenerationEntry(number, number * DAY, each, number in sound) for number, each in enumerate(inputs, start=1)]
 
 

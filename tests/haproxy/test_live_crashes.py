@@ -11,7 +11,7 @@ from pyconfd.haproxy.runtime.sockets import RuntimeSocket
 from pyconfd.model.plan import Noop, Reload, RuntimeUpdate
 from pyconfd.model.rendering import Piece, Rendering
 from tests.haproxy.bench import Bench
-from tests.haproxy.kill_points import KillPoints, shards
+from tests.haproxy.crashing import KillPoints, shards
 from tests.haproxy.test_crashes import crashing_child, loads
 from tests.world.haproxy import fetch, wait_until
 
@@ -58,7 +58,7 @@ def serve(balancer: Balancer, desired: Rendering) -> None:
 
 
 def unlike(bench: Bench, desired: Rendering) -> list[str]:
-    """Give what the process has otherwise than ``desired``; servers that get no traffic may be on their way out."""
+    """Return what the process has otherwise than ``desired``; servers that get no traffic may be on their way out."""
     connection = RuntimeSocket(bench.haproxy.stats_socket)
     _, (state, entries) = connection.ask(["show servers state be", f"show map {desired.files[0].path}"])
     connection.close()

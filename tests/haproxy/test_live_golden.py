@@ -58,13 +58,13 @@ def planned(case: str, version: str) -> Plan:
 
 
 def commands_of(made: Plan) -> tuple[Command, ...]:
-    """Give what goes over the socket, before a reload too."""
+    """Return what goes over the socket, before a reload too."""
     live = made.live if isinstance(made, Reload) else made
     return live.commands if isinstance(live, RuntimeUpdate) else ()
 
 
 def written(made: Plan) -> str:
-    """Give a plan as it stands in ``plan.txt``."""
+    """Return a plan as it stands in ``plan.txt``."""
     if isinstance(made, Noop):
         return "nothing to do\n"
     lines = ["live"] if isinstance(made, RuntimeUpdate) else [f"reload: {', '.join(made.reasons)}"]
@@ -118,7 +118,7 @@ def folder() -> Iterator[Path]:
 
 
 def placed(rendering: Rendering, folder: Path, pairs: tuple[str, str]) -> Rendering:
-    """Give ``rendering`` with its files in ``folder``, real certificates, and UNIX sockets in the place of ports."""
+    """Return ``rendering`` with its files in ``folder``, real certificates, and UNIX sockets in the place of ports."""
     text = re.sub(r"(?m)^( +bind) \S+", lambda found: f"{found[1]} unix@{folder}/b{found.start()}", rendering.text)
     text = re.sub(r" crt (?!/etc/haproxy/generated)\S+", f" crt {FILES_DIR}/certs/own.pem", text)
     text = text.replace(FILES_DIR, str(folder)).replace(LANDING_PAGE, str(folder / "landing.http"))

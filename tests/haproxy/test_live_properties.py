@@ -7,8 +7,7 @@ from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import Comparison, plan
 from pyconfd.model.plan import Noop, Reload, RuntimeUpdate
 from pyconfd.model.rendering import Piece, Rendering
-from tests.haproxy.live_states import Place, states
-from tests.haproxy.process_model import ProcessModel
+from tests.haproxy.process_model import Place, ProcessModel, states
 
 CAN = Abilities(runtime=True, why="", cookies=True, backends=True)
 PLACE = Place()

@@ -18,8 +18,7 @@ from pyconfd.haproxy.runtime.servers_now import wrong_address
 from pyconfd.haproxy.runtime.sockets import ask
 from pyconfd.model.plan import AddBackend, AddServer, Noop, Reload, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, Rendering
-from tests.haproxy.live_states import Place, State, successors
-from tests.haproxy.process_model import ProcessModel
+from tests.haproxy.process_model import Place, ProcessModel, State, successors
 from tests.world.haproxy import BINARY, HaproxyProcess, free_port
 from tests.world.pki import CertificateAuthority
 
@@ -123,7 +122,7 @@ class Live:
         assert set(self.runtime.leaving) == leaving
 
     def servers(self) -> dict[tuple[str, str], tuple[str, int, bool]]:
-        """Give what the applied rendering says: address, weight and maintenance."""
+        """Return what the applied rendering says: address, weight and maintenance."""
         assert self.applied is not None
         return {
             (backend, name): (one.address, one.weight, one.maint)

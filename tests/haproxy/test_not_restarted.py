@@ -22,7 +22,7 @@ RESTART = "systemctl restart haproxy.service"
 
 
 def installed(folder: Path) -> tuple[HaproxySettings, UnitFacts]:
-    """Give the settings, and a unit whose drop-in has come and that was not started since."""
+    """Return the settings, and a unit whose drop-in has come and that was not started since."""
     conf, master = str(folder / "haproxy.cfg"), str(folder / "master.sock")
     unit = UnitFacts("haproxy.service", found=True, configurations=(conf,), master_socket=master)
     return HaproxySettings(conf=conf, reload_method=ReloadMethod.SYSTEMD, reload_timeout_s=1.0), unit

@@ -51,7 +51,7 @@ EACH: list[tuple[Command, str]] = [
         RemoveMapEntries("/m", ("a", "b", "c", "d", "e", "f", "g")),
         "remove from map /m: a, b, c, d, e, and 2 more",
     ),
-    (ReplaceMap("/m", ENTRIES), "load map /m anew: 7 entries, all at once"),
+    (ReplaceMap("/m", ENTRIES), "replace map /m: 7 entries, all at once"),
     (UpdateCertificate("/c/a.pem", PEM), "update certificate /c/a.pem"),
     (AddCertificate("/c", "/c/a.pem", PEM), "add certificate /c/a.pem to /c"),
     (RemoveCertificate("/c", "/c/a.pem"), "remove certificate /c/a.pem from /c"),

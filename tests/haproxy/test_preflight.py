@@ -27,7 +27,7 @@ DAY = 86400.0
 
 
 def haproxy(folder: Path, version: str, features: str) -> HaproxySettings:
-    """Give the settings with a program that says of itself what a HAProxy of that version would."""
+    """Return the settings with a program that says of itself what a HAProxy of that version would."""
     path = folder / "haproxy"
     path.write_text(f'#!/bin/sh\necho "HAProxy version {version} 2026/01/01"\necho "Feature list : {features}"\n')
     path.chmod(0o755)

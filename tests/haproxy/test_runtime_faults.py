@@ -124,7 +124,7 @@ def test_a_worker_that_is_about_to_end_can_do_nothing(broken: BrokenSocket) -> N
     broken.stopping = 0
     assert runtime.connect([broken.path]).runtime
     broken.stopping = 1
-    with pytest.raises(NotConfirmed, match="no longer serves"):
+    with pytest.raises(NotConfirmed, match="another program reloaded"):
         runtime.execute([SetWeight("be", "one", 4)])
     runtime.close()
 

@@ -109,7 +109,7 @@ def test_a_reload_by_somebody_else_is_noticed_and_nothing_is_sent_to_the_new_wor
     served.execute(SetWeight("be", "first", 3))
     with served.held(served.first):  # so the worker of the past stays, and the connection to it
         served.reload()
-        assert "somebody reloaded" in served.refusal(added(pod))
+        assert "another program reloaded" in served.refusal(added(pod))
         served.runtime.reap(60)
         assert "not known" in served.refusal(added(pod))
         with pytest.raises(NotConfirmed):
@@ -129,7 +129,7 @@ def test_a_worker_that_is_gone_is_noticed_before_anything_is_sent(served: Served
     # The connection would keep it for as long as it is not used.
     psutil.Process(former.worker_pid).kill()
     wait_until(lambda: not _runs(former.worker_pid), "the former worker has ended")
-    assert "somebody reloaded" in served.refusal(added(pod))
+    assert "another program reloaded" in served.refusal(added(pod))
     assert "second" not in served.ask("show servers state be")
     served.connect()
     served.execute(added(pod))

@@ -11,7 +11,7 @@ from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.haproxy.runtime.runtime import NotConfirmed
 from pyconfd.haproxy.runtime.sockets import NoAnswer
 from pyconfd.settings import HaproxySettings
-from tests.haproxy.live_bench import Live
+from tests.haproxy.bench import Live
 from tests.world.haproxy import wait_until
 
 

@@ -77,7 +77,7 @@ class SectionChanges:
     partial: dict[SectionKey, str] = field(default_factory=dict)
 
     def extend(self, other: "SectionChanges") -> None:
-        """Take on what another part found."""
+        """Add what another part found."""
         self.commands += other.commands
         self.obstacles += other.obstacles
         self.details += other.details
@@ -424,7 +424,7 @@ def _single(path: str, before: Entries, after: Entries) -> list[Command] | None:
 
 
 def _another_default(path: str, before: Mapping[str, OutputFile], index: Index) -> Obstacle | None:
-    """Say that a certificate which comes or goes is, or would be, the default of a bind: the first of its directory.
+    """Return an obstacle if a certificate that comes or goes is, or would be, the default of a bind: the first there.
 
     HAProxy does not release a default, and takes a new one only when it loads.
     """

@@ -228,7 +228,7 @@ def _moved(key: SectionKey, base: Inherited, old: Index, new: Index) -> bool:
 
 
 def _in_safe_order(commands: list[Command]) -> list[Command]:
-    """Put additions before what points to them, and removals after."""
+    """Order additions before what points to them, and removals after."""
     return sorted(commands, key=_rank)
 
 

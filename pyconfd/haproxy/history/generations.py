@@ -186,7 +186,7 @@ class GenerationStore:
         return next((stored for stored in self._newest_first() if stored.generation.number in sound), None)
 
     def mark_ran_well(self) -> int:
-        """Note that the newest generation ran well; return its number, 0 where there is none.
+        """Record that the newest generation ran well; return its number, 0 where there is none.
 
         Raises:
             TransientError: that cannot be written.
@@ -226,7 +226,7 @@ class GenerationStore:
         return frozenset[str]().union(*(each.paths for each in self._known()))
 
     def reject(self, rendering: Rendering, reason: str) -> str:
-        """Keep a candidate that failed, and why; return its directory, "" where it cannot be written."""
+        """Store a candidate that failed, and why; return its directory, "" where it cannot be written."""
         path = self._rejected / rendering.digest[:16]
         contents = {CONFIGURATION: rendering.text.encode(), "reason.txt": reason.encode() + b"\n"}
         with suppress(OSError, TransientError):

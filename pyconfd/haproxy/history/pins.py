@@ -33,7 +33,7 @@ class InputsStore:
         remove_stale([str(self._root)])
 
     def keep(self, inputs: GenerationInputs, needed: Collection[str]) -> None:
-        """Keep ``inputs`` unless they are there; of the others only those ``needed`` stay.
+        """Store ``inputs`` unless they are there, and delete those that are not ``needed``.
 
         Raises:
             TransientError: it cannot be written; what was there is there still.
@@ -94,7 +94,7 @@ class PinFile:
     def read(self) -> Pin | None:
         """Return the pin, None for none.
 
-        A file that cannot be read or understood is a pin all the same: somebody wanted nothing new to serve.
+        A file that cannot be read or understood is a pin all the same: nothing new is applied until it is removed.
         """
         try:
             return self._file.read()
@@ -110,7 +110,7 @@ class PinFile:
         self._file.write(pin)
 
     def end(self) -> None:
-        """Take again what is on disk.
+        """Remove the pin: what is on disk counts again.
 
         Raises:
             TransientError: the file cannot be removed.

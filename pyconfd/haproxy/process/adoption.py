@@ -69,7 +69,7 @@ def adopted(state_dir: str) -> frozenset[str]:
 
 
 def adopt(state_dir: str) -> None:
-    """Let the first configuration replace what is there; raises TransientError."""
+    """Allow the first configuration to replace what is there; raises TransientError."""
     replace_shared(str(Path(state_dir, _MARK)), b"", forbidden=AS_ROOT)
 
 

@@ -150,12 +150,12 @@ class Balancer:
             self._state, self._why = state, why
 
     def _suspect(self, error: Exception) -> None:
-        """Note that a change of the process was not confirmed: what runs is not known."""
+        """Record that a change of the process was not confirmed: what runs is not known."""
         self._enter(BalancerState.SUSPECT, str(error))
         self._process.failed_to_answer(self._worker_pid, error)
 
     def startup(self) -> tuple[Problem, ...]:
-        """Take the lock, remove what a killed pyconfd left behind, and return what would prevent an apply.
+        """Acquire the lock, remove what a killed pyconfd left behind, and return what would prevent an apply.
 
         Raises:
             TransientError: another pyconfd uses the state directory, it cannot be written, or root would write in
@@ -168,7 +168,7 @@ class Balancer:
         return self.problems()
 
     def report_progress(self, progress: Callable[[], None]) -> None:
-        """Have ``progress`` called, at least about each second, while a check or a reload is waited for."""
+        """Call ``progress``, at least about each second, while a check or a reload is waited for."""
         self._progress = progress
 
     def _progressed(self) -> None:
@@ -345,13 +345,13 @@ class Balancer:
         self._runtime.connect(self.sockets)
 
     def listener_conflicts(self, rendering: Rendering) -> Mapping[Listener, str]:
-        """Return the new binds of ``rendering`` that somebody else has already, and who that is."""
+        """Return the new binds of ``rendering`` that another process has already, and which."""
         if self._is_known and isinstance(self.plan(rendering), Noop | RuntimeUpdate):
             return {}  # a runtime update binds nothing
         return self._transaction.listener_conflicts(rendering, self._known())
 
     def check(self, rendering: Rendering) -> None:
-        """Let HAProxy judge ``rendering``, install nothing. Raises: RejectedInput: refused. TransientError: not run."""
+        """Validate ``rendering``, install nothing. Raises: RejectedInput: it is invalid. TransientError: not run."""
         self._transaction.check(rendering, self._progressed)
 
     def bind_problems(self, rendering: Rendering) -> tuple[Problem, ...]:
@@ -386,7 +386,7 @@ class Balancer:
     def apply(
         self, rendering: Rendering, plan: Reload, *, curdate: str, now: float, totals: EndpointTotals | None = None
     ) -> Applied:
-        """Make ``rendering`` serve by a reload; ``now`` is seconds since the epoch.
+        """Apply ``rendering`` by a reload; ``now`` is seconds since the epoch.
 
         Raises:
             RejectedInput: the check or the judgement of its binds rejected it; nothing was changed.
@@ -409,7 +409,7 @@ class Balancer:
         return found.problem(rendering.text) if found is not None else None
 
     def defer(self, plan: Reload, *, now: float) -> Deferred:
-        """Let a reload wait, and do what needs none at once."""
+        """Postpone a reload, and apply what needs none at once."""
         last = self.last_good()
         if last is None or plan.live is None or self._state is BalancerState.SUSPECT:
             return Deferred(plan, last.generation if last else None)
@@ -442,7 +442,7 @@ class Balancer:
         return Applied(self._note_updated(rendering, generation), plan, verified=True)
 
     def _note_updated(self, rendering: Rendering, generation: Generation) -> Generation:
-        """Note that the process runs ``rendering`` now, and have the file written."""
+        """Record that the process runs ``rendering`` now, and write the file soon."""
         last = self.last_good()
         if self._written is None and last is not None:
             self._written = last.rendering

@@ -268,7 +268,7 @@ def check(
     progress: Callable[[], None] = lambda: None,
     same_shape: bool = False,
 ) -> None:
-    """Let HAProxy judge the rendering; nothing that is installed is touched.
+    """Validate the rendering with ``haproxy -c``; nothing that is installed is touched.
 
     ``same_shape`` where it differs from a checked one by servers and entries alone: then only HAProxy is asked.
 
@@ -291,7 +291,7 @@ def check(
             env=_environment(unit.environment),
             user=user or None,
             group=group,
-            # Nobody waits for the check of what runs already, and it takes a second of what haproxy needs itself.
+            # Nothing waits for the check of what runs already, and it takes a second of what haproxy needs itself.
             niceness=_BACKGROUND if same_shape else 0,
             progress=progress,
         )
@@ -371,7 +371,7 @@ def _group_id(group: str, user: str) -> int:
 
 @contextmanager
 def _staged_copy(rendering: Rendering, conf: str, group: int | None) -> Iterator[tuple[str, dict[str, str]]]:
-    """Return the path of the copy and, for each staged path, the true one; ``group`` may read it, None for nobody else.
+    """Return the path of the copy, and the true path of each staged one; ``group`` may read it (None: no other user).
 
     It stands in a directory of its own beside the installed configuration. Where pyconfd may not write there, or
     another user could exchange what root writes there, it is below ``/run`` or the directory for temporary files.
@@ -433,7 +433,7 @@ def _write_files(
 
 
 def _make_directory(path: Path, group: int | None) -> None:
-    """Make a directory that this user alone may write, and ``group`` may read."""
+    """Create a directory that this user alone may write, and ``group`` may read."""
     path.mkdir(mode=0o700)
     if group is not None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -449,7 +449,7 @@ def _write(path: Path, text: str, group: int | None) -> None:
 
 
 def _relative_to(directory: Path, text: str) -> str:
-    """Let paths that are relative to the configuration, which the copy is not beside, mean what they will mean."""
+    """Resolve paths relative to the configuration as they will be once it is installed: the copy is elsewhere."""
     origin = {"config": directory, "parent": directory.parent}
 
     def edit(line: str) -> str:

@@ -58,7 +58,7 @@ class FileWriter:
         return failed is not None and failed[0] is self._pending and isinstance(failed[1], RejectedInput)
 
     def write_later(self, stored: Stored) -> None:
-        """Have ``stored`` written in place of whatever is pending."""
+        """Write ``stored`` soon, in place of what is pending."""
         with self._state:
             self._pending = stored
             if self._thread is None:
@@ -132,7 +132,7 @@ class FileWriter:
 class UnfinishedChange:
     """The file ``unfinished`` in the state directory: the worker that is being changed, 0 for none.
 
-    A pyconfd that is killed after a command and before the file leaves a process of which nobody knows how far it got:
+    A pyconfd that is killed after a command and before the file leaves a process whose state is not known:
     half of the servers drained, a map with new entries. :meth:`end` may be called from another thread than the others.
     """
 
@@ -153,7 +153,7 @@ class UnfinishedChange:
         return left is not None and left in {b"", b"%d" % pid}
 
     def begin(self, generation: int, pid: int) -> None:
-        """Note that the worker ``pid`` is being changed to ``generation``."""
+        """Record that the worker ``pid`` is being changed to ``generation``."""
         with self._lock:
             self._generation = generation
             if self._written != pid:
@@ -167,13 +167,13 @@ class UnfinishedChange:
                             os.ftruncate(self._file, 0)
 
     def end(self, generation: int) -> None:
-        """Note that the file says what ``generation`` is, unless another change was begun since."""
+        """Record that the file says what ``generation`` is, unless another change was begun since."""
         with self._lock:
             if generation == self._generation:
                 self._forget()
 
     def forget(self) -> None:
-        """Note that the worker has what the file says and nothing else."""
+        """Record that the worker has what the file says and nothing else."""
         with self._lock:
             self._forget()
 

@@ -80,12 +80,12 @@ class HaproxyProcess:
         return NotRunning()
 
     def answered(self, worker: int) -> None:
-        """Note that ``worker`` has answered a question."""
+        """Record that ``worker`` has answered a question."""
         if worker == self._silent_worker:
             self._silent_worker = 0
 
     def failed_to_answer(self, worker: int, error: Exception) -> None:
-        """Note that a question to ``worker`` ended with ``error``, which may say that it is silent."""
+        """Record that a question to ``worker`` ended with ``error``, which may say that it is silent."""
         cause = error.__cause__
         if isinstance(cause, NoAnswer) and cause.silent:
             self._silent_worker = worker
@@ -114,7 +114,7 @@ class HaproxyProcess:
         return found | {master.pid} if master is not None else found
 
     def problems(self) -> tuple[Problem, ...]:
-        """Say at the start why the master socket cannot be used, if it is there."""
+        """Return why the master socket cannot be used, if it is there."""
         with suppress(OSError):
             if Path(self.master_socket).exists() and not os.access(self.master_socket, os.W_OK):
                 user = psutil.Process().username()
@@ -123,7 +123,7 @@ class HaproxyProcess:
         return ()
 
     def not_restarted(self) -> Problem | None:
-        """Say that haproxy was not started since its unit has a master socket, as after an installation beside it."""
+        """Return a problem if haproxy was not started since its unit has a master socket, as after an installation."""
         with suppress(OSError):
             if self._unit.master_socket and not Path(self._unit.master_socket).exists():
                 message = f"has not been started since its settings are pyconfd's: no {self._unit.master_socket} yet"
@@ -135,7 +135,7 @@ class HaproxyProcess:
         return f"start haproxy with -S {self.master_socket},mode,660,group,GROUP, where GROUP is one of pyconfd's"
 
     def reload(self, digest: str | None, texts: Sequence[str], before: RunningState) -> Running | None:
-        """Make HAProxy load what is installed, and return its newest worker once that shows ``digest``.
+        """Reload what is installed, and return its newest worker once that shows ``digest``.
 
         ``digest`` None means a text without pyconfd's marker. None where no socket could be asked and nothing spoke
         against it.
@@ -196,7 +196,7 @@ class HaproxyProcess:
                 return True
 
     def _trigger(self, method: ReloadMethod, before: RunningState) -> Problem | None:
-        """Tell HAProxy; what went wrong is judged together with what the process shows afterwards."""
+        """Send the reload; what went wrong is judged together with what the process shows afterwards."""
         match method:
             case ReloadMethod.COMMAND:
                 return self._run(self._settings.reload_cmd, "haproxy.reload_cmd")

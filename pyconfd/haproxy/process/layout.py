@@ -74,7 +74,7 @@ class Layout:
         return (str(Path(os.path.realpath(self.conf)).parent), self.files_dir, *kinds)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Say at the start what would only be met at the first change."""
+        """Return what would fail at the first change."""
         directory = Path(os.path.realpath(self.conf)).parent
         if is_directory(self.conf):
             return (Problem("haproxy.conf", f"{self.conf} is a directory", "set the path of a file in it"),)

@@ -55,7 +55,7 @@ class Observation:
     ``file_digests`` gives the SHA-256 of each declared file by its path; a missing file is left out. ``written`` is the
     rendering that was installed last, where a write is pending. ``changed`` is the worker that
     was changed since it loaded its text, and runs what is applied: any other one does not. ``untouched`` is the
-    rendering whose configuration and files nobody has written since pyconfd did, None where that is not known.
+    rendering whose configuration and files were not written since pyconfd did, None where that is not known.
     """
 
     installed_text: str | None = None

@@ -92,15 +92,15 @@ def _running(running: RunningState, settings: HaproxySettings, unit: systemd.Uni
 
 def _reloads(method: ReloadMethod, balancer: HaproxyProcess) -> Finding:
     """Return how reloads go, and whether this user may."""
-    what, told = "haproxy.reload_method", f"reloads go by {method.value}"
+    what, how = "haproxy.reload_method", f"reloads go by {method.value}"
     socket = "let haproxy open its master socket to pyconfd's group: -S PATH,mode,660,group,GROUP"
     if os.geteuid() != 0 and method is ReloadMethod.SYSTEMD:
         if problem := balancer.not_restarted():
             return Finding.of(Level.WARNING, "reload", problem)
-        return Finding(Level.WARNING, "reload", what, f"{told}, which needs root or a rule of polkit", socket)
+        return Finding(Level.WARNING, "reload", what, f"{how}, which needs root or a rule of polkit", socket)
     if os.geteuid() != 0 and method is ReloadMethod.SIGNAL and not _is_own(balancer.pids()):
-        return Finding(Level.FAILURE, "reload", what, f"{told}, and this user may not send haproxy one", socket)
-    return Finding.ok("reload", what, told)
+        return Finding(Level.FAILURE, "reload", what, f"{how}, and this user may not send haproxy one", socket)
+    return Finding.ok("reload", what, how)
 
 
 def _is_own(pids: Iterable[int]) -> bool:
@@ -155,7 +155,7 @@ def writable(name: str, path: str) -> Finding:
 
 
 def shortage(name: str, path: str, room: os.statvfs_result) -> Finding | None:
-    """Say that little is left there, or nothing: then the next change fails."""
+    """Return a finding if little space is left there, or none: then the next change fails."""
     free = room.f_bavail * room.f_frsize
     no_files = bool(room.f_files) and not room.f_favail
     if free >= _LEAST_FREE_BYTES and not no_files:

@@ -68,7 +68,7 @@ class Transaction:
             untouched = None
         self._read_whole = None
         if written is not None and untouched is None:
-            # Before the contents are read: what somebody writes in between has another identity.
+            # Before the contents are read: a file that is written in between has another identity.
             self._read_whole = written, self.layout.identities(written)
         text = self._installed_text()
         running = self._process.observe(_possible_texts(text, known.applied))
@@ -76,11 +76,11 @@ class Transaction:
         return Observation(text, running, digests, known.written, known.changed, untouched)
 
     def confirm(self) -> None:
-        """Note that the files are what they should be, as :meth:`observe` read them: the next look need not."""
+        """Record that the files are what they should be, as :meth:`observe` read them: the next look need not."""
         self._installed = self._read_whole or self._installed
 
     def _untouched(self) -> Rendering | None:
-        """Return what was installed last, if nobody has written its files since."""
+        """Return what was installed last, if its files were not written since."""
         if self._installed is None:
             return None
         rendering, identities = self._installed
@@ -101,7 +101,7 @@ class Transaction:
         return self._read[1]
 
     def check(self, rendering: Rendering, progress: Callable[[], None]) -> None:
-        """Let HAProxy judge ``rendering``; nothing is installed.
+        """Validate ``rendering``; nothing is installed.
 
         Raises:
             RejectedInput: it cannot be used; the problems name fragments and lines.
@@ -123,7 +123,7 @@ class Transaction:
     def reload(
         self, rendering: Rendering, generation: Generation | None, known: Known, progress: Callable[[], None]
     ) -> Running | None:
-        """Make ``rendering`` serve by a reload; ``generation`` None keeps the history as it is.
+        """Apply ``rendering`` by a reload; ``generation`` None keeps the history as it is.
 
         Return the worker that a socket showed to run that very text, None where no socket could be asked.
 
@@ -146,7 +146,7 @@ class Transaction:
             raise RejectedInput(*problems, step=Step.BINDS)
         declared_before = self._store.declared_paths()
         prepared = self._prepared(rendering, generation)
-        # Before their contents are read: what somebody writes in between has another identity.
+        # Before their contents are read: a file that is written in between has another identity.
         identities = self.layout.identities(rendering)
         changed = self.layout.changed_files(rendering)
         installation = Installation(changed)
@@ -170,7 +170,7 @@ class Transaction:
         return worker
 
     def write(self, rendering: Rendering, generation: Generation) -> None:
-        """Install and record what the process was changed to; nobody reloads.
+        """Install and record what the process was changed to, without a reload.
 
         Raises:
             RejectedInput: the check rejected the text; the installed one stays.
@@ -204,7 +204,7 @@ class Transaction:
     def _install(self, rendering: Rendering, installation: Installation) -> dict[str, Identity]:
         """Install, and return the identities of what was written.
 
-        They are of the staged files: those of the installed ones might be of what somebody else wrote right after.
+        They are of the staged files: those of the installed ones might be of what another program wrote right after.
         """
         self._installed = None
         with _as_apply_error(Step.INSTALL):
@@ -260,7 +260,7 @@ class Transaction:
     def _undo(
         self, rendering: Rendering, installation: Installation, before: Observation, known: Known
     ) -> tuple[Problem, ...]:
-        """Put the former files back, and the former text if the process lost it; return what went wrong with that.
+        """Restore the former files, and the former text if the process lost it; return what went wrong with that.
 
         Files that were never loaded, left by a pyconfd that was killed, are not what a restart of HAProxy shall find:
         where the rendering serves already, its own files stay in their place.
@@ -306,7 +306,7 @@ def _is_served_beside(rendering: Rendering, before: Observation, known: Known) -
     if before.installed_text is None or not isinstance(running, Running) or running.digest is None:
         return False
     if digest_in(before.installed_text) == running.digest:
-        return False  # or somebody edited it and left the marker: who knows whether it was loaded
+        return False  # or it was edited below the marker, and may have been loaded
     if (running.worker_pid, running.digest) == known.changed:
         return known.applied is not None and known.applied.same_as(rendering)
     return running.digest == rendering.digest

@@ -164,7 +164,7 @@ def updated_certificate(path: str, pem: str) -> list[SocketLine]:
 def leftovers(answer: str) -> list[SocketLine]:
     """Return the lines that end the transactions which ``show ssl cert`` names.
 
-    ``set ssl cert`` of one certificate while somebody's transaction on another is open would change that one.
+    ``set ssl cert`` of one certificate while a transaction on another one is open would change that other one.
     """
     return [SocketLine(f"abort ssl cert {row[1:]}", ("aborted",)) for row in answer.splitlines() if row.startswith("*")]
 
@@ -376,7 +376,7 @@ def described(command: Command) -> str:  # noqa: C901, PLR0911, PLR0912 - one ca
             return f"remove from map {command.path}: {_named(command.keys)}"
         case ReplaceMap():
             count = _counted(len(command.entries), "entry", "entries")
-            return f"load map {command.path} anew: {count}, all at once"
+            return f"replace map {command.path}: {count}, all at once"
         case UpdateCertificate():
             return f"update certificate {command.path}"
         case AddCertificate():
@@ -406,7 +406,7 @@ _KINDS: Mapping[type[Command], tuple[str, str, str]] = MappingProxyType(
         AddMapEntries: ("map entry", "map entries", "added"),
         ChangeMapEntries: ("map entry", "map entries", "changed"),
         RemoveMapEntries: ("map entry", "map entries", "removed"),
-        ReplaceMap: ("map", "maps", "loaded anew"),
+        ReplaceMap: ("map", "maps", "replaced"),
         AddCertificate: ("certificate", "certificates", "added"),
         UpdateCertificate: ("certificate", "certificates", "updated"),
         RemoveCertificate: ("certificate", "certificates", "removed"),

@@ -118,10 +118,10 @@ class OverrideStore:
 
     @contextmanager
     def edited(self, *, wait_s: float = LOCK_WAIT_S) -> Iterator[dict[OverrideKey, Override]]:
-        """Yield what is stored, and store what became of it; nobody else writes meanwhile.
+        """Yield what is stored, and store what became of it, under a lock.
 
         Raises:
-            TransientError: somebody else holds the file for longer than ``wait_s``, or it cannot be written.
+            TransientError: another process holds the file for longer than ``wait_s``, or it cannot be written.
         """
         with self._locked(wait_s):
             found = dict(self.refresh())

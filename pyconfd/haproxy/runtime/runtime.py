@@ -49,7 +49,7 @@ class NotConfirmed(Exception):  # noqa: N818 - it says what happened
 
 
 class OtherWorker(NotConfirmed):
-    """The worker that was meant is not the one that serves any more: somebody reloaded HAProxy."""
+    """Another worker answers than the one that was meant: HAProxy was reloaded by another program."""
 
 
 class PartlyRefused(NotConfirmed):
@@ -252,7 +252,7 @@ class Runtime:
         if worker.stopping or worker.pid != self.pid:
             self.close()
             self.pid = 0
-            raise OtherWorker("a worker of haproxy answers that no longer serves: somebody reloaded it")
+            raise OtherWorker("a former worker of haproxy answers: another program reloaded it")
         return answers
 
     def _lines(self, command: Command) -> list[SocketLine]:
@@ -286,7 +286,7 @@ class Runtime:
                 self.leaving.pop((command.backend, command.server), None)
 
     def note_leaving(self, command: RemoveServer) -> None:
-        """Note that a server drains: it is deleted when its last session has ended."""
+        """Record that a server drains: it is deleted when its last session has ended."""
         key = command.backend, command.server
         self.leaving[key] = Leaving(*key, command.address, command.words, self._monotonic())
 

@@ -31,7 +31,7 @@ _UPTIME = re.compile(r"(\d+)d(\d+)h(\d+)m(\d+)s")
 class NoAnswer(Exception):  # noqa: N818 - it says what happened
     """The socket could not be asked.
 
-    ``refused`` where nobody listens on it, or it is not there; ``closed`` where the other side hung up,
+    ``refused`` where no process listens on it, or it is not there; ``closed`` where the other side hung up,
     ``silent`` where it did not answer in time.
     """
 
@@ -296,4 +296,4 @@ def _worker(answer: str) -> Worker:
 
 def _see_that_it_is(pid: int, worker: Worker) -> None:
     if worker.stopping or worker.pid != pid:
-        raise ReplacedError(f"worker {worker.pid} answers, no longer {pid}: somebody reloaded haproxy")
+        raise ReplacedError(f"worker {worker.pid} answers, no longer {pid}: another program reloaded haproxy")

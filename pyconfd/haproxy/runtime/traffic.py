@@ -23,7 +23,7 @@ _SERVERS = re.compile(r"\((\d+)/(\d+)\)")
 
 
 class TrafficWatch:
-    """Keep the newest sample. ``paths`` returns the sockets to ask; it is called by the thread.
+    """Hold the newest sample of traffic. ``paths`` returns the sockets to ask; it is called by the thread.
 
     Between :meth:`start` and :meth:`stop`; :meth:`newest` may be called from any thread.
     """
