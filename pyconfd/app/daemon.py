@@ -17,7 +17,7 @@ from pyconfd.daemon.memory import Seen
 from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.pause import Pause
 from pyconfd.daemon.pinning import Pinning, PinSurroundings
-from pyconfd.daemon.ports import ClusterSource, NoRenderings, RestoringBalancer, RolloutPort, World
+from pyconfd.daemon.ports import NoRenderings, RestoringBalancer, RolloutPort, World
 from pyconfd.daemon.protection import hold_file
 from pyconfd.errors import PyconfdError
 from pyconfd.haproxy.history.generations import GenerationStore
@@ -33,6 +33,7 @@ from pyconfd.sandbox.background import BackgroundTemplates
 from pyconfd.settings import Resolved, Settings
 from pyconfd.settings.inputs import inputs_of, with_inputs
 from pyconfd.sources.fragments import SettledFragments
+from pyconfd.sources.host import ClusterSource
 from pyconfd.sources.kubernetes.events import EventWriter, RefusedObject
 from pyconfd.status.changes import ChangeLog
 from pyconfd.status.redaction import public_refusal

@@ -10,56 +10,23 @@ from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.reconcile import BalancerPort
 from pyconfd.errors import Problem
 from pyconfd.model.changes import Change
-from pyconfd.model.context import Context, Refusal
+from pyconfd.model.context import Context
 from pyconfd.model.outcome import Outcome
 from pyconfd.model.plan import Plan
 from pyconfd.model.rendering import FragmentSet
-from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import (
     BalancerStatus,
     EventCounts,
     Paused,
     PinStatus,
     Sample,
-    SourceHealth,
     Status,
     TargetState,
 )
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer
+from pyconfd.sources.host import ClusterSource
 from pyconfd.system.state_file import StateFile
-
-
-class ClusterSource(Protocol):
-    """Reads a cluster."""
-
-    def start(self, notify: Callable[[], None]) -> None:
-        """Begin to read; call ``notify`` from any thread whenever a new Snapshot may be had."""
-        ...
-
-    def snapshot(self) -> Snapshot | None:
-        """Return the newest Snapshot, or None until everything has been read once."""
-        ...
-
-    def refusals(self) -> tuple[Refusal, ...]:
-        """Return the objects that could not be decoded."""
-        ...
-
-    def health(self) -> SourceHealth:
-        """Return how the API servers and the reads do."""
-        ...
-
-    def relist(self) -> None:
-        """Ask for full lists soon."""
-        ...
-
-    def relisted(self) -> bool:
-        """Return whether every resource was listed in full since the last :meth:`relist`."""
-        ...
-
-    def stop(self) -> None:
-        """End all threads."""
-        ...
 
 
 class RestoringBalancer(BalancerPort, Protocol):

@@ -17,23 +17,74 @@ EVERY_S = 1.0
 _STOP_TIMEOUT_S = 10.0
 
 
-class _ClusterSource(Protocol):
-    def start(self, notify: Callable[[], None]) -> None: ...
+class ClusterSource(Protocol):
+    """Reads a cluster."""
 
-    def snapshot(self) -> Snapshot | None: ...
+    def start(self, notify: Callable[[], None]) -> None:
+        """Begin to read; call ``notify`` from any thread whenever there may be a new Snapshot."""
+        ...
 
-    def refusals(self) -> tuple[Refusal, ...]: ...
+    def snapshot(self) -> Snapshot | None:
+        """Return the newest Snapshot, or None until everything was read once; the same one until it changes."""
+        ...
 
-    def health(self) -> SourceHealth: ...
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Return the objects that could not be decoded."""
+        ...
 
-    def relist(self) -> None: ...
+    def health(self) -> SourceHealth:
+        """Return the health of the API servers and the reads."""
+        ...
 
-    def relisted(self) -> bool: ...
+    def relist(self) -> None:
+        """List everything again soon."""
+        ...
 
-    def stop(self) -> None: ...
+    def relisted(self) -> bool:
+        """Return whether every resource was listed in full since the last :meth:`relist`."""
+        ...
+
+    def stop(self) -> None:
+        """End all threads."""
+        ...
 
 
-class HostAwareSource:
+class WrappedSource:
+    """A source that adds something to another one: a subclass says what."""
+
+    def __init__(self, source: ClusterSource) -> None:
+        self._source = source
+
+    def start(self, notify: Callable[[], None]) -> None:
+        """Start the source."""
+        self._source.start(notify)
+
+    def snapshot(self) -> Snapshot | None:
+        """Return the source's Snapshot."""
+        return self._source.snapshot()
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Return the objects that could not be decoded."""
+        return self._source.refusals()
+
+    def health(self) -> SourceHealth:
+        """Return the health of the source."""
+        return self._source.health()
+
+    def relist(self) -> None:
+        """List everything again soon."""
+        self._source.relist()
+
+    def relisted(self) -> bool:
+        """Return whether every resource was listed in full since the last :meth:`relist`."""
+        return self._source.relisted()
+
+    def stop(self) -> None:
+        """Stop the source."""
+        self._source.stop()
+
+
+class HostAwareSource(WrappedSource):
     """A source whose Snapshots hold the facts about the host, which are read every ``every_s``.
 
     ``restored`` replaces what the cluster denies by what this host has stored.
@@ -41,13 +92,13 @@ class HostAwareSource:
 
     def __init__(
         self,
-        source: _ClusterSource,
+        source: ClusterSource,
         facts: Callable[[], HostFacts],
         *,
         restored: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
         every_s: float = EVERY_S,
     ) -> None:
-        self._source = source
+        super().__init__(source)
         self._restored = restored
         self._gather = facts
         self._every_s = every_s
@@ -57,8 +108,8 @@ class HostAwareSource:
         self._seen: tuple[Snapshot, HostFacts, Snapshot] | None = None
 
     def start(self, notify: Callable[[], None]) -> None:
-        """Begin to read both; ``notify`` is called whenever either changed."""
-        self._source.start(notify)
+        """Start the source and read the host; ``notify`` is called whenever either changed."""
+        super().start(notify)
         self._thread = threading.Thread(target=self._watch, args=(notify,), name="host-facts", daemon=True)
         self._thread.start()
 
@@ -81,25 +132,9 @@ class HostAwareSource:
             self._seen = seen
         return seen[2]
 
-    def refusals(self) -> tuple[Refusal, ...]:
-        """Return the objects that could not be decoded."""
-        return self._source.refusals()
-
-    def health(self) -> SourceHealth:
-        """Return how the API servers and the reads do."""
-        return self._source.health()
-
-    def relist(self) -> None:
-        """Ask for full lists soon."""
-        self._source.relist()
-
-    def relisted(self) -> bool:
-        """Return whether every resource was listed in full since the last :meth:`relist`."""
-        return self._source.relisted()
-
     def stop(self) -> None:
-        """End all threads."""
+        """Stop the source and the thread."""
         self._stopping.set()
-        self._source.stop()
+        super().stop()
         if self._thread is not None:
             self._thread.join(_STOP_TIMEOUT_S)

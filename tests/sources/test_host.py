@@ -1,79 +1,38 @@
-"""Facts about this host stand in every Snapshot; a change of them is an event by itself."""
+"""Facts about this host are in every Snapshot; a change of them is an event by itself."""
 
 import threading
-from collections.abc import Callable
 
-from pyconfd.model.context import Refusal
+import pytest
+
 from pyconfd.model.snapshot import HostFacts, Snapshot
-from pyconfd.model.status import SourceHealth
 from pyconfd.sources.host import HostAwareSource
+from tests.daemon.fakes import FakeSource
 
-ONE = HostFacts(addresses=frozenset({"127.0.0.1"}))
-TWO = HostFacts(addresses=frozenset({"127.0.0.1", "192.0.2.1"}))
-
-
-class Cluster:
-    """A source that has a Snapshot when the test says so."""
-
-    def __init__(self) -> None:
-        self.current: Snapshot | None = None
-        self.stopped = False
-
-    def start(self, notify: Callable[[], None]) -> None:
-        pass
-
-    def snapshot(self) -> Snapshot | None:
-        return self.current
-
-    def refusals(self) -> tuple[Refusal, ...]:
-        return ()
-
-    def health(self) -> SourceHealth:
-        return SourceHealth(synced=True)
-
-    def relist(self) -> None:
-        pass
-
-    def relisted(self) -> bool:
-        return True
-
-    def stop(self) -> None:
-        self.stopped = True
+ONE = HostFacts(addresses=frozenset({"127.0.0.1"}), certificates={"/ssl/a.pem": ""})
 
 
-def test_a_change_of_the_host_is_an_event_and_is_in_the_next_snapshot() -> None:
-    facts, changed = [ONE], threading.Event()
-    cluster = Cluster()
+@pytest.mark.parametrize(
+    "changed",
+    [
+        HostFacts(addresses=frozenset({"127.0.0.1", "192.0.2.1"}), certificates={"/ssl/a.pem": ""}),
+        HostFacts(addresses=frozenset({"127.0.0.1"}), certificates={}),
+    ],
+    ids=["an address", "a certificate"],
+)
+def test_a_change_of_the_host_is_an_event_and_is_in_the_next_snapshot(changed: HostFacts) -> None:
+    facts, notified, cluster = [ONE], threading.Event(), FakeSource()
     source = HostAwareSource(cluster, lambda: facts[0], every_s=0.01)
-    source.start(changed.set)
+    source.start(notified.set)
     try:
         assert source.snapshot() is None
-        cluster.current = Snapshot()
+        cluster.current = Snapshot("ny")
         first = source.snapshot()
-        assert first is not None
-        assert first.host == ONE
+        assert first == Snapshot("ny", host=ONE)
         assert source.snapshot() is first
-        facts[0] = TWO
-        assert changed.wait(20)
-        second = source.snapshot()
-        assert second is not None
-        assert second.host == TWO
+        assert not notified.is_set()
+        facts[0] = changed
+        assert notified.wait(20)
+        assert source.snapshot() == Snapshot("ny", host=changed)
     finally:
         source.stop()
     assert cluster.stopped
-
-
-def test_a_certificate_that_goes_is_an_event_and_changes_the_snapshot() -> None:
-    facts = [HostFacts(certificates={"/ssl/a.pem": ""})]
-    cluster, changed = Cluster(), threading.Event()
-    cluster.current = Snapshot("ny")
-    source = HostAwareSource(cluster, lambda: facts[0], every_s=0.01)
-    source.start(changed.set)
-    try:
-        assert source.snapshot() == Snapshot("ny", host=facts[0])
-        assert not changed.is_set()
-        facts[0] = HostFacts(certificates={})
-        assert changed.wait(20)
-        assert source.snapshot() == Snapshot("ny", host=facts[0])
-    finally:
-        source.stop()

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 import structlog
@@ -80,15 +79,7 @@ def find_origin(settings: KubernetesSettings, environ: Mapping[str, str], servic
     Raises:
         ConfigurationError: there is nothing to choose from, or it is not usable.
     """
-    if settings.ssl_key and not settings.ssl_cert:
-        raise ConfigurationError(
-            Problem("kubernetes.ssl_key", "a key without a certificate", "set kubernetes.ssl_cert as well")
-        )
-    if settings.in_cluster and settings.kubeconfig:
-        raise ConfigurationError(
-            Problem("kubernetes", "kubeconfig and in_cluster exclude each other", "take one of them out")
-        )
-    urls = api_server_urls(settings.api_servers)
+    urls = tuple(dict.fromkeys(settings.api_servers))
     if settings.in_cluster:
         return _in_cluster(urls, environ, service_account_dir)
     if settings.kubeconfig:
@@ -111,44 +102,6 @@ def find_origin(settings: KubernetesSettings, environ: Mapping[str, str], servic
     )
 
 
-def api_server_urls(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the URLs without blanks around them, trailing slashes and repetitions, in their order.
-
-    Raises:
-        ConfigurationError: with every address that is none.
-    """
-    urls: dict[str, None] = {}
-    problems: list[Problem] = []
-    for text in texts:
-        url = text.strip().rstrip("/")
-        if fault := _url_fault(url):
-            remedy = "write it like https://10.0.0.1:6443; several are separated by commas"
-            problems.append(Problem("kubernetes.api_servers", f"{shown(text)!r}: {fault}", remedy))
-        else:
-            urls[url] = None
-    if problems:
-        raise ConfigurationError(*problems)
-    return tuple(urls)
-
-
-def _url_fault(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        return str(error)
-    faults = {
-        "an address is empty": not url,
-        "an address holds no blanks and no control characters": not url.isprintable() or " " in url,
-        "it begins neither with https:// nor with http://": parts.scheme not in {"http", "https"},
-        "the host name or the port is missing": not parts.hostname or port == 0,
-        "a name and a password do not belong in the address (a kubeconfig holds them)": parts.username is not None
-        or parts.password is not None,
-        "it has a query or a fragment": bool(parts.query or parts.fragment),
-    }
-    return next((fault for fault, is_true in faults.items() if is_true), "")
-
-
 def _in_cluster(urls: tuple[str, ...], environ: Mapping[str, str], service_account_dir: str) -> CredentialOrigin:
     host = environ.get(incluster_config.SERVICE_HOST_ENV_NAME, "")
     port = environ.get(incluster_config.SERVICE_PORT_ENV_NAME, "")
@@ -162,7 +115,7 @@ def _in_cluster(urls: tuple[str, ...], environ: Mapping[str, str], service_accou
         )
     files = tuple(str(Path(service_account_dir, name)) for name in ("token", "ca.crt"))
     own = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return CredentialOrigin(OriginKind.IN_CLUSTER, urls or api_server_urls([own]), files=files)
+    return CredentialOrigin(OriginKind.IN_CLUSTER, urls or (own,), files=files)
 
 
 def _from_kubeconfig(settings: KubernetesSettings, path: str, urls: tuple[str, ...]) -> CredentialOrigin:
@@ -187,7 +140,7 @@ def _from_kubeconfig(settings: KubernetesSettings, path: str, urls: tuple[str, .
             exec_command = str(user["exec"].safe_get("command") or "")
         return CredentialOrigin(
             OriginKind.KUBECONFIG,
-            urls or api_server_urls([str(cluster["server"])]),
+            urls or (str(cluster["server"]).rstrip("/"),),
             kubeconfig=path,
             context=settings.context or None,
             files=tuple(files),
