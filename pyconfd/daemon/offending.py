@@ -155,7 +155,7 @@ class Search:
             found |= new
             trial = self._try(frozenset(found))
             if not trial.problems:
-                # Several rounds: somebody may have been left out for a problem that is another's.
+                # Several rounds: an object may have been left out for a problem that is another's.
                 return self._needed(found) if ambiguous or number else found
         return None
 

@@ -89,7 +89,7 @@ class _Case:
     due_at: float = 0.0
 
     def wait(self, now: float) -> None:
-        """Note that it was tried."""
+        """Schedule the next try."""
         delay_s = self.backoff.delay_s()
         self.earliest, self.due_at = now + min(delay_s, CHANGED_S), now + delay_s
 
@@ -119,10 +119,10 @@ class Quarantine:
         """Return what the next attempt leaves out.
 
         ``may_release``: it is a whole attempt, by which an object can be released. Fragments that were not ``proven``
-        take away nobody who is served without them: nobody is searched for them.
+        take no object away that is served without them: no object is searched for them.
         """
         if not proven:
-            # Nobody is released by these, so whoever is due would be due again at once.
+            # No object is released by these, so what is due would be due again at once.
             for case in self._cases.values():
                 case.earliest = max(case.earliest, now + self._retry_min_s)
                 case.due_at = max(case.due_at, case.earliest)
@@ -137,7 +137,7 @@ class Quarantine:
         return LeftOut(snapshot, problems, may_search, retried, self._good, self._filter)
 
     def retry_all(self, now: float) -> None:
-        """Have everything tried again: there are new fragments."""
+        """Make every object due: there are new fragments."""
         self._no_search_until = now
         for case in self._cases.values():
             case.due_at = now
@@ -152,9 +152,9 @@ class Quarantine:
         wall: float,
         pending: bool = False,
     ) -> QuarantineStatus:
-        """Note what came of an attempt; return what is to be shown. ``wall`` is seconds since the epoch.
+        """Learn from an attempt, and return what is to be shown. ``wall`` is seconds since the epoch.
 
-        ``pending``: a template of the cluster is not rendered yet, so nobody is known to be good.
+        ``pending``: a template of the cluster is not rendered yet, so no object is known to be good.
         """
         snapshot = left_out.snapshot
         offending = search.offending if search is not None else {}
@@ -177,7 +177,7 @@ class Quarantine:
         elif search is not None:
             # A search costs checks: not again each time that something else changes.
             self._no_search_until = now + self._backoff.delay_s()
-            log.warning("quarantine.nobody_found", why=search.why)
+            log.warning("quarantine.search_failed", why=search.why)
         if accepted:
             self._good = snapshot
         return self._status(snapshot)
@@ -212,14 +212,18 @@ class Quarantine:
     def _status(self, snapshot: Snapshot) -> QuarantineStatus:
         shown = (
             Quarantined(
-                ref_of(snapshot, origin), origin.entry, case.offence.step.value, told(case.offence.problem), case.since
+                ref_of(snapshot, origin),
+                origin.entry,
+                case.offence.step.value,
+                in_one_line(case.offence.problem),
+                case.since,
             )
             for origin, case in self._cases.items()
         )
         return QuarantineStatus(tuple(sorted(shown, key=lambda one: (one.ref, one.entry))), dict(self._total))
 
 
-def told(problem: Problem) -> str:
+def in_one_line(problem: Problem) -> str:
     """Return a problem in one line."""
     where = f"{problem.place}: " if problem.place else ""
     return " ".join(f"{where}{problem.message}".split())
@@ -245,5 +249,5 @@ def changed_origins(old: Snapshot, new: Snapshot) -> Iterator[ObjectOrigin]:
 
 
 def _refusal(snapshot: Snapshot, origin: ObjectOrigin, problem: Problem) -> Refusal:
-    detail = f"quarantined: {told(problem)}; left out until it changes, so that everything else goes on"
+    detail = f"quarantined: {in_one_line(problem)}; left out until it changes, so that everything else goes on"
     return Refusal(ref_of(snapshot, origin), origin.entry, "", RefusalReason.QUARANTINED, detail)

@@ -70,7 +70,7 @@ class BalancerPort(Protocol):
         ...
 
     def check(self, rendering: Rendering) -> None:
-        """Have ``rendering`` judged, and install nothing; raises RejectedInput or TransientError."""
+        """Validate ``rendering``, and install nothing; raises RejectedInput or TransientError."""
         ...
 
     def listener_conflicts(self, rendering: Rendering) -> Mapping[Listener, str]:
@@ -84,7 +84,7 @@ class BalancerPort(Protocol):
         ...
 
     def defer(self, plan: Reload, *, now: float) -> Deferred:
-        """Let a reload wait, and do what needs none at once."""
+        """Delay a reload, and apply what needs none at once."""
         ...
 
     def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, totals: EndpointTotals, now: float) -> Applied:
@@ -317,7 +317,7 @@ def _attempt(inputs: Inputs, balancer: BalancerPort) -> Reconciled:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What is told of an attempt whatever its outcome is."""
+    """What is returned of an attempt whatever its outcome is."""
 
     rendered: Rendered
     context: Context
@@ -329,7 +329,7 @@ class _Done:
         return replace(self.with_outcome(failed.outcome), repeated=True)
 
     def with_outcome(self, outcome: Outcome) -> Reconciled:
-        """Return what is told; templates of the cluster that are rejected are among the refused objects."""
+        """Return the result; templates of the cluster that are rejected are among the refused objects."""
         texts, context = self.rendered.cluster_texts, self.context
         refused = [each.refusal() for each in texts if each.problems]
         if refused:
@@ -384,7 +384,7 @@ def serve(
 
 def _go_live_in_part(rendering: Rendering, balancer: BalancerPort, now: float) -> None:
     """Do what needs no reload after one that failed: no event may come for hours, nor the reload that brings it."""
-    with suppress(PyconfdError):  # what failed before is told, and the next attempt tells what is wrong then
+    with suppress(PyconfdError):  # the failure is reported, and the next attempt reports what is wrong then
         if isinstance(plan := balancer.plan(rendering), Reload):
             balancer.defer(plan, now=now)
 

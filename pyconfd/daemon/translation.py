@@ -63,7 +63,7 @@ class Translator:
         names = self.names
         before = conflicts.current_register(names.register, names.now, names.keep_s, names.held_back)
         context, after = self._read(snapshot, taken, before, before.reservations)
-        if conflicts.contradicted(after, context.owners):
+        if conflicts.is_contradicted(after, context.owners):
             # An owner that has just gone left a reservation, which the first reading could not know.
             context, after = self._read(snapshot, taken, before, after.reservations)
         return replace(context, register=after)

@@ -1,1 +1,1 @@
-"""Answers "why is my service not there": pure, from what the daemon saw last. Made when somebody asks."""
+"""Answers "why is my service not there": pure, from what the daemon saw last. Made on request."""

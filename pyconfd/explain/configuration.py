@@ -80,7 +80,7 @@ class RenderedConfig:
         return self.sections[bisect_right(self.sections, number, key=attrgetter("line")) - 1]
 
     def place_of(self, number: int) -> str:
-        """Name the fragment and the line of what it rendered to."""
+        """Return the fragment and the line of its rendered text."""
         fragment, line = self.rendering.place_of(number)
         if not fragment:
             return ""

@@ -392,11 +392,11 @@ def _unknown(kind: str, name: str, evidence: Evidence) -> Explanation:
 
 
 def _notes(kind: str, name: str, evidence: Evidence) -> Iterator[str]:
-    """Return for whom a name is reserved, and why a Secret that nobody knows of may exist all the same."""
+    """Return for whom a name is reserved, and why a Secret may exist that is not known here."""
     for preset, mine in evidence.context.register.reservations.items():
         for reserved, reservation in mine.items():
             if reserved.name == name.lower() and reservation.until:
-                yield f"no object claims it at present (preset {preset}); {conflicts.kept(reservation)}"
+                yield f"no object claims it at present (preset {preset}); {conflicts.reserved_until(reservation)}"
     key = _key_of(name)
     if kind == "secret" and key.namespace in evidence.secret_namespaces:
         yield f"the cluster has no Secret {key.name} in namespace {key.namespace}, or pyconfd may not read it"

@@ -43,7 +43,7 @@ class RefusalReason(StrEnum):
     QUARANTINED = "quarantined"
 
     @property
-    def spoils(self) -> bool:
+    def breaks_everything(self) -> bool:
         """Whether everything else would be refused with it: fragments or HAProxy cannot do with what it is."""
         return self in {RefusalReason.BAD_TEMPLATE, RefusalReason.QUARANTINED}
 

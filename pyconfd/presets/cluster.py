@@ -11,7 +11,7 @@ from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.versioned import VersionedDict, differing, with_values
 from pyconfd.presets import values
 from pyconfd.presets.certificates import from_base64, pair
-from pyconfd.presets.conflicts import same_members, updated
+from pyconfd.presets.conflicts import reuse_if_same, updated
 from pyconfd.presets.endpoints import join, owner_of, slices_of_endpoints
 from pyconfd.presets.policy import ANYTHING, AllowedAddresses, ClaimOptions
 from pyconfd.presets.views import CertificateView, ClusterView, NodeView, PortView, ServiceView
@@ -114,10 +114,10 @@ def read(snapshot: Snapshot, former: Cluster | None = None, claims: ClaimOptions
         refused = (*(each for part in services.values() for each in part.refused), *of_nodes, *of_secrets)
     views, certificates = former.view.nodes, former.view.certificates
     if nodes is not former.nodes:
-        views = same_members(views, tuple(part.view for part in nodes.values() if part.view))
+        views = reuse_if_same(views, tuple(part.view for part in nodes.values() if part.view))
     if secrets is not former.secrets:
         found = tuple(each for each in secrets.values() if isinstance(each, CertificateView))
-        certificates = same_members(certificates, found)
+        certificates = reuse_if_same(certificates, found)
     view = ClusterView(snapshot.cluster, services, views, certificates)
     return Cluster(snapshot, view, services, refused, ready, places, slices, nodes, secrets)
 
@@ -143,10 +143,10 @@ def _regrouped(
             touched.setdefault(owner, dict(former.get(owner, ())))[key] = after
     if not touched:
         return former, ()
-    anew = {owner: tuple(sorted(members.items(), key=_key_of_item)) for owner, members in touched.items()}
-    if all(members and owner in former for owner, members in anew.items()):
-        return with_values(former, anew), touched
-    groups = {**former, **anew}
+    regrouped = {owner: tuple(sorted(members.items(), key=_key_of_item)) for owner, members in touched.items()}
+    if all(members and owner in former for owner, members in regrouped.items()):
+        return with_values(former, regrouped), touched
+    groups = {**former, **regrouped}
     return VersionedDict({owner: members for owner, members in groups.items() if members}), touched
 
 

@@ -22,7 +22,7 @@ from pyconfd.presets import pods as pods_of_services
 from pyconfd.presets import values
 from pyconfd.presets.certificates import from_base64, pair
 from pyconfd.presets.cluster import Cluster
-from pyconfd.presets.conflicts import same_members
+from pyconfd.presets.conflicts import reuse_if_same
 from pyconfd.presets.pods import address_of, address_of_text, is_ready
 from pyconfd.presets.policy import ANYWHERE, AllowedAddresses, ClaimOptions
 from pyconfd.presets.preset import ConfigmapOptions, Preset, PresetOptions, PresetResult, Translation
@@ -269,8 +269,8 @@ class WantedServices:
         self, asked: Mapping[str, tuple[ConfigmapService, list[str]]], pods: Mapping[Key, Pod]
     ) -> "WantedServices":
         """Return these services; who selects as before keeps the pods, so that :meth:`with_pods` goes first."""
-        anew = [service for name, (service, _) in asked.items() if not self._selects_alike(name, service)]
-        found = dict(_found(anew, pods, self.places))
+        others = [service for name, (service, _) in asked.items() if not self._selects_alike(name, service)]
+        found = dict(_found(others, pods, self.places))
         served = {}
         by_label: defaultdict[_Label, list[str]] = defaultdict(list)
         for name, (service, hostnames) in asked.items():
@@ -299,7 +299,7 @@ class WantedServices:
             former = served[name]
             kept = [pod for pod in former.pods if _key(pod) not in keys]
             come = [new[key] for key in keys if key in new and _is_of(former.service, key, new[key], self.places)]
-            found = same_members(former.pods, tuple(sorted(kept + come, key=_key)))
+            found = reuse_if_same(former.pods, tuple(sorted(kept + come, key=_key)))
             if found is not former.pods:
                 served[name] = _served(former.service, former.hostnames, found)
         return replace(self, served=served, wrong=wrong)

@@ -56,12 +56,12 @@ def updated(former: Mapping[Key, _T], changed: Collection[Key], make: Callable[[
     return VersionedDict({key: result[key] for key in sorted(result)} if added and former else result)
 
 
-def same_members(old: tuple[_T, ...], new: tuple[_T, ...]) -> tuple[_T, ...]:
+def reuse_if_same(old: tuple[_T, ...], new: tuple[_T, ...]) -> tuple[_T, ...]:
     """Return ``old`` where it has the very members of ``new``, so that it is known again by its identity."""
     return old if len(old) == len(new) and all(map(is_, old, new)) else new
 
 
-def kept_members(old: Sequence[_T], new: Iterable[_T]) -> tuple[_T, ...]:
+def reuse_equal(old: Sequence[_T], new: Iterable[_T]) -> tuple[_T, ...]:
     """Return ``new`` with the members of ``old`` where there is an equal one at the same place."""
     return tuple(old[number] if number < len(old) and old[number] == each else each for number, each in enumerate(new))
 
@@ -73,7 +73,7 @@ class _RankedClaim(Protocol):
         ...
 
     @property
-    def asks(self) -> object:
+    def decisive(self) -> object:
         """All of a claim that decides who gets what, its rank included; not what stands behind it."""
         ...
 
@@ -96,7 +96,7 @@ _NOTHING: ParsedClaims[Any] = ParsedClaims()
 class Claims(Generic[_C]):
     """All claims. ``places`` has, in order of rank, where each is: its key, and its number among that key's claims.
 
-    ``places`` and ``refused`` are the former objects as long as everybody asks for the same, or is refused the same.
+    ``places`` and ``refused`` are the former objects as long as the claims, or what is refused, are the same.
     """
 
     by_key: Mapping[Key, ParsedClaims[_C]]
@@ -117,7 +117,7 @@ class Claims(Generic[_C]):
             return self
         now = Claims(updated(self.by_key, changed, make), self.places, self.refused)
         places, refused = self.places, self.refused
-        if any(now._asks(key) != self._asks(key) for key in changed):
+        if any(now._decisive(key) != self._decisive(key) for key in changed):
             places = now._ranked(changed)
         if any(now.by_key.get(key, _NOTHING).refused != self.by_key.get(key, _NOTHING).refused for key in changed):
             refused = tuple(refusal for asked in now.by_key.values() for refusal in asked.refused)
@@ -130,13 +130,13 @@ class Claims(Generic[_C]):
                 if old is not new:
                     yield old, new
 
-    def _asks(self, key: Key) -> list[object]:
-        return [claim.asks for claim in self.of(key)]
+    def _decisive(self, key: Key) -> list[object]:
+        return [claim.decisive for claim in self.of(key)]
 
     def _ranked(self, changed: Collection[Key]) -> list[tuple[tuple[Any, ...], Key, int]]:
-        anew = frozenset(changed)
-        places = [place for place in self.places if place[1] not in anew]
-        places += [(claim.rank, key, number) for key in anew for number, claim in enumerate(self.of(key))]
+        again = frozenset(changed)
+        places = [place for place in self.places if place[1] not in again]
+        places += [(claim.rank, key, number) for key in again for number, claim in enumerate(self.of(key))]
         # Nearly sorted already, so that this costs little more than to read it.
         places.sort()
         return places
@@ -165,13 +165,13 @@ class Sockets(Generic[_T]):
         self._names: defaultdict[tuple[_Port, str], list[tuple[Listener, _T]]] = defaultdict(list)
 
     def first(self, listener: Listener, protocol: str = "tcp") -> _T | None:
-        """Return the oldest claim that gets the connections of ``listener``; None where nobody does."""
+        """Return the oldest claim that gets the connections of ``listener``; None where none does."""
         places = ((each, protocol) for each in covering(listener))
         found = [self._first[place] for place in places if place in self._first]
         return min(found, key=lambda item: item[0])[1] if found else None
 
     def take(self, listener: Listener, claim: _T, protocol: str = "tcp") -> None:
-        """Note a claim; the first one on a listener decides who else may join it."""
+        """Record a claim; the first one on a listener decides which others may join it."""
         self._first.setdefault((listener, protocol), (len(self._first), claim))
 
     def owner(self, listener: Listener, name: str, protocol: str = "tcp") -> _T | None:
@@ -180,7 +180,7 @@ class Sockets(Generic[_T]):
         return next((claim for place, claim in known if overlap(place, listener)), None)
 
     def name(self, listener: Listener, name: str, claim: _T, protocol: str = "tcp") -> None:
-        """Note who has a name."""
+        """Record the owner of a name."""
         self._names[(listener.port, protocol), name].append((listener, claim))
 
 
@@ -189,49 +189,49 @@ IsReleased = Callable[[Owner], bool]
 
 
 class ReservedNames:
-    """Whom reservations keep from a name; ``asked`` are all claims, first in rank first: the name, namespace, and who.
+    """Names that are reserved for a namespace; a reservation on all addresses counts on each of them.
 
-    What is kept on all addresses is kept on each of them.
+    ``claimed`` returns all claims, first in rank first: name, namespace, and owner.
     """
 
-    def __init__(self, reservations: Reservations, asked: Callable[[], Iterable[tuple[Name, str, object]]]) -> None:
-        self._heirs: dict[Name, object] = {}
+    def __init__(self, reservations: Reservations, claimed: Callable[[], Iterable[tuple[Name, str, object]]]) -> None:
+        self._successors: dict[Name, object] = {}
         self._by_name: defaultdict[tuple[object, str], list[tuple[Name, Reservation]]] = defaultdict(list)
-        self._kept_at: defaultdict[object, list[tuple[str, Reservation]]] = defaultdict(list)
+        self._reserved_at: defaultdict[object, list[tuple[str, Reservation]]] = defaultdict(list)
         if reservations:
-            for name, namespace, who in asked():
+            for name, namespace, who in claimed():
                 if name in reservations and reservations[name].namespace == namespace:
-                    self._heirs.setdefault(name, who)
+                    self._successors.setdefault(name, who)
             for name, reservation in reservations.items():
                 self._by_name[port_of(name.place), name.name].append((name, reservation))
                 if reservation.until:
-                    self._kept_at[port_of(name.place)].append((name.place, reservation))
+                    self._reserved_at[port_of(name.place)].append((name.place, reservation))
 
-    def barred(self, name: Name, namespace: str, created: str) -> str:
-        """Return who keeps a claim from ``name``, or ""; what ends the sentence ``this name ...`` follows."""
+    def reserved_for_another(self, name: Name, namespace: str, created: str) -> str:
+        """Return why ``name`` stays with another namespace, or ""."""
         for known, reservation in self._by_name.get((port_of(name.place), name.name), ()):
             # A part of what is asked for may be another's where all of a listener is meant ("").
             same = covers(known.place, name.place) or (bool(name.name) and covers(name.place, known.place))
             if not same or reservation.namespace == namespace:
                 continue
-            heir = self._heirs.get(known)
-            if heir is None:
+            successor = self._successors.get(known)
+            if successor is None:
                 if reservation.until:
-                    return kept(reservation)
+                    return reserved_until(reservation)
             elif created >= reservation.since:
                 since = f"its namespace has it since {reservation.since}"
-                return f"{heir} has this already ({since}, before this object)"
+                return f"{successor} has this already ({since}, before this object)"
         return ""
 
-    def barred_from_place(self, place: str, namespace: str) -> str:
-        """Say for whom something at ``place`` is kept, so that nobody else may have all of it, or ""."""
-        at_port = self._kept_at.get(port_of(place), ())
+    def place_reserved_for_another(self, place: str, namespace: str) -> str:
+        """Return for whom a part of ``place`` is reserved, so that another namespace cannot have all of it; or ""."""
+        at_port = self._reserved_at.get(port_of(place), ())
         others = (each for where, each in at_port if each.namespace != namespace and covers(where, place))
-        return next(map(kept, others), "")
+        return next(map(reserved_until, others), "")
 
 
-def kept(reservation: Reservation) -> str:
-    """Say for whom a name without an owner is kept, and until when."""
+def reserved_until(reservation: Reservation) -> str:
+    """Return for which namespace a name without an owner is reserved, and until when, as a sentence."""
     until = datetime.fromtimestamp(int(reservation.until), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return (
         f"this was the namespace {reservation.namespace}'s, whose object is gone and may come back: it is kept for it"
@@ -250,7 +250,7 @@ def current_register(former: NameRegister, now: float, keep_s: float, held_back:
     for preset, mine in former.reservations.items():
         mine_still = {
             name: reservation._replace(until=now + keep_s)
-            if _begins_anew(reservation, now + keep_s, held_back)
+            if _restarts(reservation, now + keep_s, held_back)
             else reservation
             for name, reservation in mine.items()
             if not 0 < reservation.until <= now or _is_held_back(reservation, held_back)
@@ -260,7 +260,7 @@ def current_register(former: NameRegister, now: float, keep_s: float, held_back:
     return former if unchanged else NameRegister(former.owners, reservations)
 
 
-def _begins_anew(reservation: Reservation, until: float, held_back: Collection[Key]) -> bool:
+def _restarts(reservation: Reservation, until: float, held_back: Collection[Key]) -> bool:
     return reservation.until > until or (reservation.until > 0 and _is_held_back(reservation, held_back))
 
 
@@ -307,13 +307,13 @@ def _reservation_after(
     if new is not None and new.namespace == known.namespace:
         return known._replace(until=0.0, owner="") if new.since > known.since else None
     if old is None:
-        # What was kept stays so until somebody else has it, who could only get it when it was kept no more.
+        # It stays until another namespace has the name, which it can only get after the reservation.
         return known if new is None else None
     return None if is_released(old) else known
 
 
-def contradicted(register: NameRegister, owners: Mapping[str, Owners]) -> bool:
-    """Return whether somebody was given a name that is another namespace's."""
+def is_contradicted(register: NameRegister, owners: Mapping[str, Owners]) -> bool:
+    """Return whether a name was given away that is reserved for another namespace."""
     return bool(register.reservations) and any(
         name in owners.get(preset, NO_OWNERS) and owners[preset][name].namespace != reservation.namespace
         for preset, mine in register.reservations.items()

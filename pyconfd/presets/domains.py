@@ -70,13 +70,13 @@ class DomainClaim:
 
     @property
     def names(self) -> tuple[Name, ...]:
-        """All that it asks for and that may be kept for somebody else."""
+        """All names that it claims, and that may be reserved for another namespace."""
         bound = self.bound
         return (self.claimed_name,) if bound is None else (self.claimed_name, port_name(bound))
 
     @property
-    def asks(self) -> tuple[Any, ...]:
-        """All that decides who gets what; what stands behind it does not."""
+    def decisive(self) -> tuple[Any, ...]:
+        """All that decides which claim gets a name; the endpoints behind it do not."""
         port = self.port
         return self.rank, self.domain, self.proto, self.listen_port, port.name, port.port, port.node_port
 
@@ -286,16 +286,16 @@ def _addresses_of(entry: Mapping[str, Any]) -> list[str]:
 
 def _with_claims(decided: _DecidedDomains, replaced: Iterable[tuple[DomainClaim, DomainClaim]]) -> _DecidedDomains:
     """Return what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
-    anew: dict[str, tuple[DomainClaim, int | None]] = {}
+    replacing: dict[str, tuple[DomainClaim, int | None]] = {}
     for old, new in replaced:
-        # Nobody serves a name that is kept for a namespace whose object is gone.
+        # A name that is reserved for a namespace whose object is gone has no owner.
         owner, listen_port = decided.served.get(old.domain) or (None, None)
         if owner is old:
-            anew[new.domain] = new, listen_port
-    if not anew:
+            replacing[new.domain] = new, listen_port
+    if not replacing:
         return decided
     # Not dataclasses.replace(): each change of an endpoint comes through here.
-    return _DecidedDomains(with_values(decided.served, anew), decided.refused, decided.listeners, decided.owners)
+    return _DecidedDomains(with_values(decided.served, replacing), decided.refused, decided.listeners, decided.owners)
 
 
 def _decide(claims: Sequence[DomainClaim], options: PresetOptions) -> _DecidedDomains:
@@ -312,7 +312,7 @@ def _decide(claims: Sequence[DomainClaim], options: PresetOptions) -> _DecidedDo
             if (owner.ref.namespace, owner.ref.name) != (claim.ref.namespace, claim.ref.name):
                 refused.append(_taken(claim, owner))
             continue
-        if kept := reserved_names.barred(claim.claimed_name, claim.ref.namespace, claim.created):
+        if kept := reserved_names.reserved_for_another(claim.claimed_name, claim.ref.namespace, claim.created):
             reason = RefusalReason.NAME_RESERVED
             refused.append(refusal(claim.ref, "annotation domain", claim.domain, reason, kept))
             continue
@@ -397,7 +397,7 @@ def _listen_port(
         detail = f"{holder}; choose another with pyconfd.io/listen-port"
     elif port in taken:
         detail = f"{taken[port].ref} ({taken[port].domain}) listens there; choose another with pyconfd.io/listen-port"
-    elif kept := reserved_names.barred(port_name(port), claim.ref.namespace, claim.created):
+    elif kept := reserved_names.reserved_for_another(port_name(port), claim.ref.namespace, claim.created):
         reason, detail = RefusalReason.NAME_RESERVED, kept
     if detail:
         refused.append(refusal(claim.ref, "annotation listen-port", str(port), reason, detail))

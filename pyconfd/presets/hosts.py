@@ -197,7 +197,9 @@ def _owned(
     first = ranked[0]
     reason, turned_away = RefusalReason.NAME_TAKEN, ranked[1:]
     detail = f"the app {app} belongs to the namespace {values.shown(first)}; name it differently"
-    kept = reserved_names.barred(Name("", app), first, _oldest(by_namespace[first])) if first != home else ""
+    kept = (
+        reserved_names.reserved_for_another(Name("", app), first, _oldest(by_namespace[first])) if first != home else ""
+    )
     if kept:
         reason, turned_away, detail = RefusalReason.NAME_RESERVED, ranked, kept
     for namespace in turned_away:
@@ -283,12 +285,12 @@ class HostsPreset(Preset):
             else:
                 detail = f"it has no annotation {CONFIG}, so nothing is served from it"
                 refused.append(Refusal(balancer.ref, f"annotation {CONFIG}", "", RefusalReason.INCOMPLETE, detail))
-        told = tuple(sorted(refused))
-        if former and told == former.refused:
-            told = former.refused
+        all_refused = tuple(sorted(refused))
+        if former and all_refused == former.refused:
+            all_refused = former.refused
         return PresetResult(
             names,
-            told,
+            all_refused,
             claimed,
             templates=templates,
             dns_names=dns_names,

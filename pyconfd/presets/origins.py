@@ -124,7 +124,7 @@ def exists(snapshot: Snapshot, origin: ObjectOrigin) -> bool:
 
 
 def ref_of(snapshot: Snapshot, origin: ObjectOrigin) -> ObjectRef:
-    """Name the object."""
+    """Return the reference of the object."""
     kind = KIND_OF[origin.resource]
     if origin.resource is Resource.SERVICES and origin.key not in snapshot.services:
         kind = KIND_OF[Resource.ENDPOINTS]

@@ -34,7 +34,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 """Source: RFC 6052, 2.1."""
 
 _SPECIAL_V4 = re.compile(r"(?:0|127|169\.254|22[4-9]|23[0-9]|100\.100\.100\.200|168\.63\.129\.16|192\.0\.0\.192|255)\b")
-"""What can be special at all; nearly every address is told by this alone, and there may be 100,000."""
+"""What can be special at all; this alone decides for nearly every address, and there may be 100,000."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
     Every preset's names stand under its own name too (``kube2lb.services``); the plain names belong to the preset
     listed first. A preset that gives a name equal to its own (``domains``) gives just that. Where two presets listen
     at the same place the older claim has it. With ``memo`` (that of the former translations) only what changed is made
-    anew, and what did not is the same object as before.
+    again, and what did not is the same object as before.
     """
     memo = memo or Memo()
     read = memo.read_cluster(snapshot, options.claims)
@@ -156,8 +156,8 @@ def _switched_off(template: ClusterTemplate) -> Refusal:
 
 
 def _dns_names(results: Sequence[PresetResult]) -> tuple[str, ...] | None:
-    told = [result.dns_names for result in results if result.dns_names is not None]
-    return tuple(sorted({name for names in told for name in names})) if told else None
+    found = [result.dns_names for result in results if result.dns_names is not None]
+    return tuple(sorted({name for names in found for name in names})) if found else None
 
 
 def _results(names: Sequence[str], read: Cluster, options: PresetOptions, memo: Memo) -> list[PresetResult]:

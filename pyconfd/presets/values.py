@@ -1,4 +1,4 @@
-"""Reads the values that strangers set: each is parsed into what it must be, or refused with the reason.
+"""Parses the values that tenants of the cluster set: each is parsed into what it must be, or refused with the reason.
 
 Nothing that passes here can add a word, a quote, a condition, a variable or a line to haproxy.cfg.
 """

@@ -44,7 +44,7 @@ def check(context: CommandContext, snapshots: tuple[str, ...], *, as_json: bool)
     left out and named, as `pyconfd run` does it.
     """
     checked = check_once(context.settings(), snapshots)
-    spoilt = sorted({str(each.ref) for each in checked.refused if each.reason.spoils})
+    spoilt = sorted({str(each.ref) for each in checked.refused if each.reason.breaks_everything})
     if as_json:
         refused, version = refused_as_json(checked.refused), checked.haproxy_version or None
         print_json({"haproxy": version, "quarantined": spoilt, "notes": list(checked.notes), "refused": refused})

@@ -136,7 +136,7 @@ def publish_once(settings: Settings) -> str:
         clock = SystemClock()
         now = clock.now()
         applied = balancer.apply(rendering, reload, curdate=clock.date(now), totals=totals, now=now)
-        missing = ", ".join(sorted({str(each.ref) for each in once.refused if each.reason.spoils}))
+        missing = ", ".join(sorted({str(each.ref) for each in once.refused if each.reason.breaks_everything}))
         without = f", without {missing} (pyconfd check says why)" if missing else ""
         return f"Published below {settings.etcd.path} as generation {applied.generation.number}{without}."
 

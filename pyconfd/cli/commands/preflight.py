@@ -282,7 +282,7 @@ def _binds(balancer: Balancer, rendering: Rendering) -> Iterator[Finding]:
 
 def _left_out(refused: tuple[Refusal, ...], what: str, level: Level) -> Iterator[Finding]:
     """Name what fragments or HAProxy choke on, and count what asks for something that it may not have."""
-    named = [each for each in refused if each.reason.spoils][:_MOST_NAMED]
+    named = [each for each in refused if each.reason.breaks_everything][:_MOST_NAMED]
     for each in named:
         name, remedy = f"{each.ref} {each.field}".rstrip(), "mend it, or the fragment that cannot do with it"
         yield Finding(level, "objects", name, each.detail, remedy)

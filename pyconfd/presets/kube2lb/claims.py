@@ -135,11 +135,11 @@ class Kube2lbClaim:
 
     @property
     def owner(self) -> Owner:
-        """Names it for those who come after it."""
+        """The owner that later claims are told of."""
         return Owner(self.ref.kind, self.ref.namespace, self.ref.name, self.created)
 
     @property
-    def asks(self) -> tuple[Any, ...]:
+    def decisive(self) -> tuple[Any, ...]:
         """All that decides who gets what; the endpoints do not."""
         return self.rank, [(entry.port, entry.node_port, entry.external) for entry in self.entries]
 
@@ -222,7 +222,7 @@ def _listener(port: Kube2lbPort) -> Listener:
 def _wanted(
     claims: list[Kube2lbClaim], templates: tuple[NameTemplate, ...], domain: str
 ) -> Iterator[tuple[Name, str, ObjectRef]]:
-    """Return all that the claims ask for and that may be kept for somebody else."""
+    """Return all names of the claims that may be reserved for another namespace."""
     for claim in claims:
         for entry in claim.entries:
             place = _place(entry.port)
@@ -253,11 +253,11 @@ def with_claims(decided: DecidedPorts, replaced: Iterable[tuple[Kube2lbClaim, Ku
     if not renewed:
         return decided
 
-    def anew(entries: Iterable[Kube2lbService]) -> list[Kube2lbService]:
+    def renewed_entries(entries: Iterable[Kube2lbService]) -> list[Kube2lbService]:
         return [renewed.get(id(entry), entry) for entry in entries]
 
-    by_port = [(port, anew(entries)) for port, entries in decided.by_port]
-    return replace(decided, services=anew(decided.services), by_port=by_port)
+    by_port = [(port, renewed_entries(entries)) for port, entries in decided.by_port]
+    return replace(decided, services=renewed_entries(decided.services), by_port=by_port)
 
 
 def _without_port_conflicts(
@@ -274,9 +274,9 @@ def _without_port_conflicts(
         for entry in claim.entries:
             port, place = entry.port, _place(entry.port)
             shared = _is_shared(port)
-            reserved = reserved_names.barred(Name(place, ""), claim.ref.namespace, claim.created)
+            reserved = reserved_names.reserved_for_another(Name(place, ""), claim.ref.namespace, claim.created)
             if not reserved and not shared:
-                reserved = reserved_names.barred_from_place(place, claim.ref.namespace)
+                reserved = reserved_names.place_reserved_for_another(place, claim.ref.namespace)
             if reserved:
                 reason = RefusalReason.NAME_RESERVED
                 refused.append(refusal(claim.ref, "spec.ports", str(port.port), reason, reserved))
@@ -325,7 +325,7 @@ class Kube2lbServerNames:
             raise ValueError(f"ServerNames takes one of services, not {values.shown(str(service))}") from None
 
     def refusals(self, domain: str) -> list[Refusal]:
-        """Return the names that went to somebody else, or are none."""
+        """Return the names that another claim has, or that are none."""
         self._names(domain)
         return self._refused[domain]
 
@@ -370,7 +370,7 @@ class Kube2lbServerNames:
         namespace, claimed_name, listener = claim.ref.namespace, Name(_place(port), str(name)), _listener(port)
         if wrong := self.rules.domain(namespace, name):
             return RefusalReason.NOT_ALLOWED, wrong
-        if kept := self.reserved_names.barred(claimed_name, namespace, claim.created):
+        if kept := self.reserved_names.reserved_for_another(claimed_name, namespace, claim.created):
             return RefusalReason.NAME_RESERVED, kept
         owner = owners.owner(listener, name, port.protocol) if port.mode == "http" else claim
         if owner is None:

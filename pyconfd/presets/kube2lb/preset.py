@@ -23,7 +23,7 @@ from pyconfd.model.snapshot import HostFacts, Key
 from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Cluster, nothing_read
-from pyconfd.presets.conflicts import Claims, ParsedClaims, kept_members
+from pyconfd.presets.conflicts import Claims, ParsedClaims, reuse_equal
 from pyconfd.presets.endpoints import targets_of_port
 from pyconfd.presets.kube2lb.claims import (
     EXTERNAL_DOMAINS,
@@ -145,7 +145,7 @@ def _parse(
     if claim is None:
         return ParsedClaims((), tuple(refused))
     if former:
-        claim = replace(claim, entries=kept_members(former[0].entries, claim.entries))
+        claim = replace(claim, entries=reuse_equal(former[0].entries, claim.entries))
     return ParsedClaims((claim,), tuple(refused))
 
 

@@ -88,8 +88,8 @@ class ListenerClaim:
         return self.created, self.ref.namespace, self.ref.name, self.port_name, self.port.node_port
 
     @property
-    def asks(self) -> tuple[Any, ...]:
-        """All that decides who gets what; what stands behind it does not."""
+    def decisive(self) -> tuple[Any, ...]:
+        """All that decides which claim gets a name; the endpoints behind it do not."""
         return self.rank, self.slot, self.mode, self.hostname, self.certificate, self.tls, self.verify
 
     @property
@@ -100,12 +100,12 @@ class ListenerClaim:
 
     @property
     def owner(self) -> Owner:
-        """Names it for those who come after it."""
+        """The owner that later claims are told of."""
         return Owner(self.ref.kind, self.ref.namespace, self.ref.name, self.created)
 
     @property
     def who(self) -> str:
-        """Names the claimant for a message."""
+        """The claimant in a message."""
         return f"{self.ref} port {self.port_name or '(unnamed)'}"
 
     def refusal(self, option: str, value: str, reason: RefusalReason, detail: str) -> Refusal:

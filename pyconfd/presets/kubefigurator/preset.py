@@ -23,7 +23,7 @@ from pyconfd.model.snapshot import Key
 from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Cluster, nothing_read
-from pyconfd.presets.conflicts import Claims, ReservedNames, Sockets, kept_members
+from pyconfd.presets.conflicts import Claims, ReservedNames, Sockets, reuse_equal
 from pyconfd.presets.endpoints import families_of, node_targets, pod_targets, targets_on_nodes
 from pyconfd.presets.kubefigurator.claims import ANY, LABEL, PREFIX, ListenerClaim, Slot, certified_name, parse
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
@@ -172,7 +172,7 @@ def _decide(
 ) -> _DecidedListeners:
     """Assign each listener, and each host name on it, to the first of the claims, which come in order of their rank.
 
-    What somebody else has reservation of is left out. A claim on all addresses counts on each of them.
+    What is reserved for another namespace is left out. A claim on all addresses counts on each of them.
     """
     refused: list[Refusal] = []
     taken: dict[Slot, _Taken] = {}
@@ -185,11 +185,13 @@ def _decide(
     for claim in claims:
         if claim.hostname:
             first_of_host.setdefault(claim.hostname, claim)
-        wrong = _kept(claim, reserved_names) or _conflict(claim, sockets) or _foreign_certificate(claim, first_of_host)
+        wrong = (
+            _reserved(claim, reserved_names) or _conflict(claim, sockets) or _foreign_certificate(claim, first_of_host)
+        )
         if wrong is not None:
             refused.append(wrong)
             continue
-        # A claim whose certificate is missing keeps its name: nobody takes it over while the file is renewed.
+        # A claim whose certificate is missing keeps its name: no other claim gets it while the file is renewed.
         sockets.take(claim.slot.listener, claim)
         if claim.mode == "http":
             sockets.name(claim.slot.listener, claim.hostname, claim)
@@ -202,7 +204,7 @@ def _decide(
             listener.served[claim.hostname] = claim
     served = [claim for _, listener in sorted(taken.items()) for claim in listener.served.values()]
     return _DecidedListeners(
-        kept_members(former.listeners, _listeners(taken)),
+        reuse_equal(former.listeners, _listeners(taken)),
         tuple(sorted(served, key=_backend_name)),
         {slot.listener: listener.first.owner for slot, listener in taken.items()},
         tuple(refused),
@@ -211,17 +213,17 @@ def _decide(
     )
 
 
-def _kept(claim: ListenerClaim, reserved_names: ReservedNames) -> Refusal | None:
+def _reserved(claim: ListenerClaim, reserved_names: ReservedNames) -> Refusal | None:
     """Refuse what is kept for another namespace: the host name, the whole listener, or a part of it."""
     namespace, (whole, name) = claim.ref.namespace, claim.names
     reason = RefusalReason.NAME_RESERVED
-    kept = reserved_names.barred(whole, namespace, claim.created)
-    if not kept and claim.mode == "tcp":
-        kept = reserved_names.barred_from_place(whole.place, namespace)
-    if kept:
-        return claim.refusal("listen-port", str(claim.slot.port), reason, kept)
-    kept = reserved_names.barred(name, namespace, claim.created)
-    return claim.refusal("hostname", claim.hostname, reason, kept) if kept else None
+    why = reserved_names.reserved_for_another(whole, namespace, claim.created)
+    if not why and claim.mode == "tcp":
+        why = reserved_names.place_reserved_for_another(whole.place, namespace)
+    if why:
+        return claim.refusal("listen-port", str(claim.slot.port), reason, why)
+    why = reserved_names.reserved_for_another(name, namespace, claim.created)
+    return claim.refusal("hostname", claim.hostname, reason, why) if why else None
 
 
 def _with_claims(
