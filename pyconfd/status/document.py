@@ -5,7 +5,6 @@ A dead daemon's values are never given as fresh: :attr:`StatusReport.freshness` 
 
 import contextlib
 import http.client
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from pyconfd.printable import long_duration, short_duration
 from pyconfd.settings import Settings
 from pyconfd.status.listen import Listen, parse_listen
 from pyconfd.status.redaction import HIDDEN, public_value
+from pyconfd.system.files import problem_of, temporary_beside, write_new
 
 log = structlog.get_logger(__name__)
 
@@ -203,19 +203,16 @@ class StatusFile:
         Raises:
             TransientError: it cannot be written.
         """
-        beside = self._path.with_name(f".{FILE_NAME}.new")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        beside = temporary_beside(str(self._path))
         try:
             self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            with os.fdopen(os.open(beside, flags, 0o640), "wb") as file:
-                os.fchmod(file.fileno(), 0o640)
-                file.write(encode(status))
-            beside.replace(self._path)
+            # Not flushed to the disk: the loop writes it, and a runtime update must not wait for that.
+            write_new(beside, encode(status), mode=0o640, flush=False)
+            Path(beside).replace(self._path)
         except OSError as error:
             with contextlib.suppress(OSError):
-                beside.unlink()
-            problem = Problem(str(self._path), f"cannot be written: {error.strerror}", "is runtime_dir pyconfd's own?")
-            raise TransientError(problem) from error
+                Path(beside).unlink()
+            raise TransientError(problem_of(str(self._path), error)) from error
         self._written = status
 
     def _due(self, status: Status) -> bool:

@@ -70,7 +70,7 @@ class StatusPage:
         self.address = ""
         """``host:port`` with the real port, "" while nothing listens."""
         self._listen: Listen | None = None
-        self._server: _Server | None = None
+        self._server: _PageServer | None = None
         self._problems: tuple[Problem, ...] = ()
         self._explaining, self._answering = threading.Lock(), threading.Lock()
 
@@ -91,7 +91,7 @@ class StatusPage:
             else:
                 self._problems = ()
                 self.address = str(Listen(self._listen.host, listener.getsockname()[1]))
-                self._server = _Server(listener, self._answer, self._listen)
+                self._server = _PageServer(listener, self._answer, self._listen)
                 log.info("status_page.started", url=f"http://{self.address}/")
         return self._problems
 
@@ -129,14 +129,14 @@ class StatusPage:
         return _plain(HTTPStatus.NOT_FOUND, f"no such page; there are {pages}")
 
 
-class _Server(ThreadingMixIn, TCPServer):
+class _PageServer(ThreadingMixIn, TCPServer):
     """A thread for each connection. Of too many connections the oldest is cut: silent clients keep nobody waiting."""
 
     daemon_threads = True
     block_on_close = False
 
     def __init__(self, listener: socket.socket, answer: Callable[[str, str], Answer], listen: Listen) -> None:
-        super().__init__(listener.getsockname(), _Handler, bind_and_activate=False)
+        super().__init__(listener.getsockname(), _PageHandler, bind_and_activate=False)
         self.socket.close()
         self.socket = listener
         self.answer, self.listen = answer, listen
@@ -173,10 +173,10 @@ class _Server(ThreadingMixIn, TCPServer):
             log.error("status_page.crashed", exc_info=error)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _PageHandler(BaseHTTPRequestHandler):
     """Answers one GET or HEAD."""
 
-    server: _Server
+    server: _PageServer
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "pyconfd", ""
     timeout = REQUEST_TIMEOUT_S

@@ -6,7 +6,7 @@ import pytest
 
 from pyconfd.errors import ConfigurationError
 from pyconfd.settings import ReadMode, Resolved, Settings, resolve
-from pyconfd.settings.table import TABLE, value_of
+from pyconfd.settings.table import TABLE
 
 
 def _no_file(path: str) -> str:
@@ -21,50 +21,6 @@ def problems_of(flags: dict[str, str] | None = None, **environ: str) -> list[str
     with pytest.raises(ConfigurationError) as caught:
         resolve(flags or {}, environ, _no_file)
     return [str(problem) for problem in caught.value.problems]
-
-
-PAIRS = [
-    ("kubernetes.api_servers", "--api-servers", "APISERVERS", "PYCONFD_API_SERVERS",
-     "https://a:6443", ("https://a:6443",)),
-    ("log.level", "--log-level", "LOGLEVEL", "PYCONFD_LOG_LEVEL", "debug", "DEBUG"),
-    ("kubernetes.ignore_proxy_env", "--ignore-proxy-env", "IGNORE_PROXY_ENV", "PYCONFD_IGNORE_PROXY_ENV",
-     "False", False),
-    ("kubernetes.ssl_ca", "--ssl-ca", "SSL_CA_FILE", "PYCONFD_SSL_CA", "/ca.pem", "/ca.pem"),
-    ("kubernetes.interval_s", "--interval", "REFRESH_INTERVAL", "PYCONFD_INTERVAL", "15", 15.0),
-    ("templates.dir", "--template-dir", "TEMPLATE_DIR", "PYCONFD_TEMPLATE_DIR", "/srv/t/", "/srv/t/"),
-    ("haproxy.conf", "--haproxy-conf", "HAPROXY_CONF", "PYCONFD_HAPROXY_CONF", "/etc/haproxy/haproxy.cfg",
-     "/etc/haproxy/haproxy.cfg"),
-    ("haproxy.chk_cmd", "--haproxy-chk-cmd", "HAPROXY_CHECK_CMD", "PYCONFD_HAPROXY_CHK_CMD",
-     "/usr/sbin/haproxy -c -q -f", ("/usr/sbin/haproxy", "-c", "-q", "-f")),
-    ("haproxy.reload_cmd", "--haproxy-reload-cmd", "HAPROXY_RELOAD_CMD", "PYCONFD_HAPROXY_RELOAD_CMD",
-     "/etc/init.d/haproxy  reload", ("/etc/init.d/haproxy", "reload")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("path", "flag", "old", "new", "text", "value"), PAIRS)
-def test_each_option_under_each_of_its_names(
-    path: str, flag: str, old: str, new: str, text: str, value: object
-) -> None:
-    row = TABLE[path]
-    assert flag in row.flags
-    by_flag = resolve({path: text}, {}, _no_file)
-    by_old = from_env(**{old: text})
-    by_new = from_env(**{new: text})
-    for resolved in (by_flag, by_old, by_new):
-        given = value_of(resolved.settings, row)
-        assert given == value
-        assert type(given) is type(value)
-    assert [str(item.origins[path]) for item in (by_flag, by_old, by_new)] == [
-        flag,
-        f"environment {old}",
-        f"environment {new}",
-    ]
-
-
-@pytest.mark.parametrize("names", [("SSL_KEY_FILE", "SSL_CERT_FILE"), ("PYCONFD_SSL_KEY", "PYCONFD_SSL_CERT")])
-def test_a_client_certificate_under_both_kinds_of_names(names: tuple[str, str]) -> None:
-    kubernetes = from_env(**{names[0]: "/k.pem", names[1]: "/c.pem"}).settings.kubernetes
-    assert (kubernetes.ssl_key, kubernetes.ssl_cert) == ("/k.pem", "/c.pem")
 
 
 def test_exactly_the_eleven_have_an_old_name() -> None:

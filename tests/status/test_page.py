@@ -148,7 +148,7 @@ def test_silent_clients_do_not_keep_others_waiting(page: StatusPage) -> None:
 
 
 def test_a_client_that_never_finishes_is_cut(monkeypatch: pytest.MonkeyPatch, page: StatusPage) -> None:
-    monkeypatch.setattr(status_page._Handler, "timeout", 0.1)
+    monkeypatch.setattr(status_page._PageHandler, "timeout", 0.1)
     with connect(page) as client:
         client.sendall(b"GET / HT")
         assert client.recv(1) == b""

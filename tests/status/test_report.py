@@ -55,52 +55,41 @@ def test_the_daemon_is_asked_first(settings: Settings, status: Status) -> None:
     assert report.exit_code == 0
 
 
-def test_a_dead_daemon_is_said_to_be_dead_and_its_values_old(settings: Settings, status: Status, dead_pid: int) -> None:
+@pytest.mark.parametrize(
+    ("alive", "written", "read_after_s", "freshness", "words"),
+    [
+        (True, NOW, 4, Freshness.RECENT_FILE, "from its file, 4 s old"),
+        (True, NOW, 300, Freshness.LAST_KNOWN, "does not answer: last known, 5 minutes ago"),
+        (True, NOW, -3600, Freshness.LAST_KNOWN, "the clock was set back"),
+        (True, 1000.0, 10, Freshness.LAST_KNOWN, "is gone"),  # long before this process was born: another one's number
+        (False, NOW, 1, Freshness.LAST_KNOWN, "last known, 1 second ago"),
+        (False, NOW, 720, Freshness.LAST_KNOWN, "is gone: last known, 12 minutes ago"),
+    ],
+)
+def test_what_a_file_is_worth(
+    settings: Settings,
+    status: Status,
+    dead_pid: int,
+    alive: bool,
+    written: float,
+    read_after_s: float,
+    freshness: Freshness,
+    words: str,
+) -> None:
+    StatusFile(settings.runtime_dir).write(replace(status, now=written, pid=os.getpid() if alive else dead_pid))
+    report = read_report(settings, clock=lambda: written + read_after_s)
+    assert (report.freshness, report.exit_code) == (freshness, 0 if freshness is Freshness.RECENT_FILE else 3)
+    assert words in render_text(report) + str(report.problems)
+
+
+def test_values_of_a_dead_daemon_are_shown_as_old(settings: Settings, status: Status, dead_pid: int) -> None:
     StatusFile(settings.runtime_dir).write(replace(status, pid=dead_pid))
-    report = read_report(settings, clock=lambda: NOW + 720)
-    assert report.freshness is Freshness.LAST_KNOWN
-    assert report.exit_code == 3
-    assert not report.running
-    assert f"pid {dead_pid} is gone: last known, 12 minutes ago" in report.problems[0].message
-    text = render_text(report)
+    text = render_text(read_report(settings, clock=lambda: NOW + 720))
     assert text.startswith("NOT RUNNING")
     assert "last known, 12 minutes ago" in text.splitlines()[0]
     assert "was SERVING" in text
     assert "applied 15 m ago" not in text  # the sample was applied long before
     assert "confirmed 5 s ago" not in text
-
-
-def test_dead_a_second_ago_is_dead(settings: Settings, status: Status, dead_pid: int) -> None:
-    StatusFile(settings.runtime_dir).write(replace(status, pid=dead_pid))
-    report = read_report(settings, clock=lambda: NOW + 1)
-    assert (report.freshness, report.exit_code) == (Freshness.LAST_KNOWN, 3)
-    assert "last known, 1 second ago" in render_text(report)
-
-
-def test_a_number_given_to_another_process_is_no_life(settings: Settings, status: Status) -> None:
-    StatusFile(settings.runtime_dir).write(replace(status, now=1000.0))  # long before this process was born
-    assert "is gone" in read_report(settings, clock=lambda: 1010.0).problems[0].message
-
-
-def test_a_process_that_lives_but_writes_nothing_does_not_answer(settings: Settings, status: Status) -> None:
-    StatusFile(settings.runtime_dir).write(status)
-    report = read_report(settings, clock=lambda: NOW + 300)
-    assert (report.freshness, report.exit_code) == (Freshness.LAST_KNOWN, 3)
-    assert "does not answer: last known, 5 minutes ago" in report.problems[0].message
-
-
-def test_without_a_page_the_recent_file_of_a_living_process_counts(settings: Settings, status: Status) -> None:
-    StatusFile(settings.runtime_dir).write(status)
-    report = read_report(settings, clock=lambda: NOW + 4)
-    assert (report.freshness, report.exit_code) == (Freshness.RECENT_FILE, 0)
-    assert "from its file, 4 s old" in render_text(report)
-
-
-def test_a_clock_that_was_set_back_makes_nothing_fresh(settings: Settings, status: Status) -> None:
-    StatusFile(settings.runtime_dir).write(status)
-    report = read_report(settings, clock=lambda: NOW - 3600)
-    assert report.freshness is Freshness.LAST_KNOWN
-    assert "the clock was set back" in render_text(report)
 
 
 def test_no_daemon_and_no_file(settings: Settings) -> None:
@@ -199,12 +188,3 @@ def test_a_file_that_cannot_be_written_stops_nothing_and_heals(tmp_path: Path, s
         file.write(status)
     blocked.unlink()
     assert file.update(status)
-
-
-def test_a_link_laid_in_the_way_is_not_followed(tmp_path: Path, status: Status) -> None:
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
-    (tmp_path / ".status.json.new").symlink_to(victim)
-    StatusFile(tmp_path).update(status)
-    assert victim.read_text() == "precious"
-    assert StatusFile(tmp_path).update(status)  # the link is gone after the first refusal
