@@ -107,11 +107,9 @@ class FieldNode:
         return self._service
 
     def run(self, **changes: str) -> None:
-        """Start the service."""
         self._service = forked.start(("dns", "run"), self.environ(**changes), self.folder / "dns.log")
 
     def stop(self) -> int:
-        """Ask the service to stop; return its exit code."""
         if self._service is None:
             return 0
         self._service.send_signal(signal.SIGTERM)
@@ -122,7 +120,6 @@ class FieldNode:
             self._service = None
 
     def kill(self) -> None:
-        """End the service without a word."""
         assert self._service is not None
         self._service.kill()
         self._service.wait()
@@ -137,6 +134,5 @@ class FieldNode:
 
 
 def answers(provider: StrictRoute53, *nodes: FieldNode, limit_s: float = LIMIT_S) -> None:
-    """Wait until the answer is exactly these nodes."""
     wanted = tuple(sorted(node.address for node in nodes))
     wait_until(lambda: provider.answer(NAME, "A") == wanted, f"the answer is {wanted}", limit_s=limit_s)

@@ -70,7 +70,6 @@ class StrictRoute53(Route53):
         return tuple(sorted(value for item in mine for value in item.values))
 
     def everything(self, zone_id: str = "") -> frozenset[RecordSet]:
-        """All records, or those of one zone."""
         zones = [content for key, content in self._content.items() if zone_id in {"", key}]
         return frozenset(item for content in zones for item in content.values())
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
 
+from tests.image.machine import Machine
 from tests.world.clients import ask
 
 BATCH_S = 5.0
@@ -58,3 +59,12 @@ def window(found: list[Window]) -> Iterator[None]:
     begin = time.monotonic()
     yield
     found.append((begin, time.monotonic()))
+
+
+@contextmanager
+def traffic(machine: Machine) -> Iterator[None]:
+    """Clients ask all the time; no request may fail."""
+    with Clients(machine.address) as clients:
+        yield
+    assert clients.asked > 0
+    assert clients.failures == []

@@ -27,7 +27,6 @@ def _hierarchies() -> Iterator[Path]:
 
 
 def make(name: str) -> list[Path]:
-    """Create a group in each hierarchy."""
     groups = [path / f"pyconfd-test-{os.getpid()}-{name}" for path in _hierarchies()]
     for group in groups:
         group.mkdir(exist_ok=True)

@@ -42,12 +42,10 @@ class Lan:
 
     @staticmethod
     def address(number: int) -> str:
-        """Return the address of a machine."""
         return f"10.79.0.{10 + number}"
 
     @staticmethod
     def address6(number: int) -> str:
-        """Return the IPv6 address of a machine."""
         return f"fd79::{10 + number}"
 
 
@@ -114,14 +112,12 @@ class Machine:
     # Power
 
     def prepare(self, path: str, text: str, mode: int = 0o644) -> None:
-        """Write a file before the machine is started."""
         target = self.upper / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
         target.chmod(mode)
 
     def boot(self) -> None:
-        """Start it, and wait until systemd answers."""
         layers = ":".join(str(lower) for lower in self._lowers)
         options = f"lowerdir={layers},upperdir={self.upper},workdir={self._work}"
         mount = f"mount -t overlay overlay -o '{options}' '{self._mount}'"
@@ -169,7 +165,6 @@ class Machine:
         cgroups.remove(self._groups)
 
     def kill(self) -> None:
-        """Cut its power."""
         if self._nspawn is None or self._nspawn.poll() is not None:
             return
         if self._init:
@@ -187,7 +182,6 @@ class Machine:
         return Path(f"/proc/{self._init}/root") / name.lstrip("/")
 
     def write(self, name: str, text: str, mode: int = 0o644) -> None:
-        """Write a file, whole."""
         target = self.path(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = target.with_name(f"{target.name}.new")
@@ -196,7 +190,6 @@ class Machine:
         fresh.rename(target)
 
     def run(self, *argv: str, check: bool = True, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
-        """Run a program in it, as root."""
         done = subprocess.run(
             ["nsenter", "-t", str(self._init), "-a", "--", *argv],
             stdin=subprocess.DEVNULL,
@@ -223,7 +216,6 @@ class Machine:
         return self.run("systemctl", *argv).stdout.strip()
 
     def show(self, unit: str, *properties: str) -> dict[str, str]:
-        """Return properties of a unit."""
         text = self.systemctl("show", unit, *(f"--property={one}" for one in properties))
         return dict(line.split("=", 1) for line in text.splitlines())
 
@@ -252,7 +244,6 @@ class Machine:
         return self.active(unit) == "active" and self.pid(unit) not in {0, former}
 
     def signal(self, unit: str, number: signal.Signals) -> None:
-        """Send a signal to the main process of a unit."""
         self.run("kill", f"-{number.value}", str(self.pid(unit)))
 
     def journal(self, *units: str) -> str:

@@ -10,11 +10,12 @@ from hashlib import sha256
 
 import pytest
 
+from tests.image.asking import traffic
 from tests.image.bake import Baked
 from tests.image.machine import Machine
 from tests.image.trees import ROOT, missing
 from tests.image.world import World
-from tests.world.clients import Crowd, ask
+from tests.world.clients import ask
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing()),
@@ -36,18 +37,6 @@ def drop_in(machine: Machine, unit: str, text: str) -> Iterator[None]:
     finally:
         path.unlink()
         machine.systemctl("daemon-reload")
-
-
-@contextmanager
-def traffic(machine: Machine) -> Iterator[None]:
-    """Clients ask all the time; no request may fail."""
-    crowd = Crowd(80, "shop.example.com", address=machine.address)
-    try:
-        yield
-    finally:
-        crowd.stop()
-    assert crowd.answers
-    assert {answer for answer in crowd.answers if not answer.startswith("shop-")} == set(), crowd.answers
 
 
 def serves(machine: Machine) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.image.asking import Clients, Window, window
+from tests.image.asking import Clients, Window, traffic, window
 from tests.image.bake import prepare, shelf
 from tests.image.machine import Machine
 from tests.image.trees import ARCHIVE, base, missing
@@ -75,10 +75,8 @@ def lb(debs: tuple[Path, Path], world: World, tmp_path: Path) -> Iterator[Machin
 def untouched(machine: Machine) -> Iterator[None]:
     """No request fails, and haproxy is the same process."""
     former = machine.pid("haproxy")
-    with Clients(machine.address) as clients:
+    with traffic(machine):
         yield
-    assert clients.asked > 0
-    assert clients.failures == []
     assert machine.pid("haproxy") == former
 
 

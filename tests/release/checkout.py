@@ -184,7 +184,6 @@ class Tree:
         return ("nsenter", f"--target={self._process.pid}", "--mount", "chroot", str(self._folder / "root"))
 
     def run(self, *argv: str, given: str = "") -> subprocess.CompletedProcess[str]:
-        """Run a program inside."""
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         return subprocess.run(
             [*self.enter, "env", "-i", f"PATH={path}", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", *argv],
@@ -201,7 +200,6 @@ class Tree:
         return done.stdout + done.stderr
 
     def write(self, path: str, text: str, *, mode: str = "644") -> None:
-        """Write a file inside."""
         self.run("install", "-D", "-m", mode, "/dev/stdin", path, given=text)
 
     def read(self, path: str) -> str | None:

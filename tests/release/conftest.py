@@ -16,13 +16,11 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def released(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Path:
-    """A release, in its ``dist``."""
     return release(tmp_path_factory.mktemp("released") / "sources", wheels)
 
 
 @pytest.fixture(scope="session")
 def newer(released: Path) -> str:
-    """The package of that release."""
     (found,) = released.glob("*.deb")
     return str(found)
 

@@ -57,7 +57,6 @@ class Bed:
         self.behind = self.client = self.hostile = ""
 
     def spawn(self, space: str, log: Path, *argv: str, **more: str) -> subprocess.Popen[bytes]:
-        """Start a program in a namespace."""
         with log.open("ab") as output:
             process = subprocess.Popen(
                 ["ip", "netns", "exec", space, *argv],
@@ -128,7 +127,6 @@ class Bed:
         self.until_ready()
 
     def until_ready(self) -> None:
-        """Wait until every node could take the address."""
 
         def ready() -> bool:
             self.do_as_units_do()

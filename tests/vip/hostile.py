@@ -40,7 +40,6 @@ def advert(own: bytes, to: bytes, source: str, target: str) -> bytes:
 
 
 def frames(kind: str, own: bytes, to: bytes, peer: tuple[str, str], victim: tuple[str, str]) -> Iterator[bytes]:
-    """Return what is sent each time."""
     everybody = b"\xff" * 6
     match kind:
         case "replies":

@@ -74,7 +74,6 @@ class Network:
             ip("-n", self.switch, "link", "set", bridge, "up")
 
     def space(self, name: str) -> str:
-        """Create a namespace; return its name."""
         space = f"{self.prefix}-{name}"
         ip("netns", "add", space)
         self._spaces.append(space)
@@ -109,7 +108,6 @@ class Network:
         assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr.decode(errors='replace')}"
 
     def pids(self, space: str) -> Sequence[int]:
-        """Return the processes in a namespace."""
         return [int(pid) for pid in ip("netns", "pids", space).split()] if space in self._spaces else []
 
     def close(self) -> None:

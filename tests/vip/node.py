@@ -228,7 +228,6 @@ state_dir = "{self.folder}/state"
                 os.kill(pid, number)
 
     def tell_haproxy(self, order: str) -> str:
-        """Return what haproxy answers on its socket."""
         return tell(str(self.folder / "haproxy.sock"), order)
 
     def crash(self) -> None:
@@ -247,7 +246,6 @@ state_dir = "{self.folder}/state"
         self.start()
 
     def start(self) -> None:
-        """Start everything in the order of the units."""
         if self.bed.cluster:
             self.start_pyconfd()
         self.start_haproxy()
@@ -264,7 +262,6 @@ state_dir = "{self.folder}/state"
 
     @property
     def hardware(self) -> str:
-        """The hardware address of its interface."""
         words = ip("-n", self.space, "-o", "link", "show", "dev", "eth0").split()
         return words[words.index("link/ether") + 1]
 
@@ -327,6 +324,5 @@ def _command(pid: int) -> str:
 
 
 def raises_limits() -> bool:
-    """Return whether programs here may raise their limits."""
     capabilities = next(line for line in Path("/proc/self/status").read_text().splitlines() if "CapEff" in line)
     return bool(int(capabilities.split()[1], 16) >> _CAP_SYS_RESOURCE & 1)

@@ -111,7 +111,6 @@ def states(events: Sequence[Event], address: str) -> Iterator[tuple[float, froze
 
 
 def is_double(holders: frozenset[tuple[str, str]]) -> bool:
-    """Return whether two nodes that see each other have it."""
     return len(holders) > len({segment for _, segment in holders})
 
 
