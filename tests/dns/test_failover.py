@@ -2,12 +2,12 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pyroute2 import netns
@@ -20,7 +20,9 @@ from tests.dns.strict import StrictRoute53
 from tests.dns.strict_http import StrictServer
 from tests.dns.wire import CREDENTIALS
 from tests.vip.bed import VIP4, Bed, Node, missing, wait_for
-from tests.world.appliance import Appliance
+
+if TYPE_CHECKING:
+    import subprocess
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=f"no bed for failover: {missing()}"),
@@ -56,37 +58,19 @@ class Names:
             self.start(node)
 
     def start(self, node: Node) -> None:
+        folder, own = node.folder, address(node)
         settings = {
-            "CONFIG": str(node.folder / "pyconfd.toml"),
-            "RUNTIME_DIR": str(node.folder / "dns"),
-            "STATE_DIR": str(node.folder / "dns"),
-            "HAPROXY_RUNTIME_SOCKET": str(node.folder / "haproxy.sock"),
-            "DNS_NAMES": NAME,
-            "DNS_RECORDS": RECORDS,
-            "DNS_OWNER": "prod",
-            "DNS_NODE": node.name,
-            "DNS_ADDRESS": address(node),
-            "DNS_FRONTENDS": f"tcp://{address(node)}:80",
-            "DNS_ENDPOINT_URL": self.url,
-            "DNS_TIMEOUT_S": "1",
-            "DNS_LOOK_S": "0.2",
-            "DNS_HOLD_S": "0",
-            "DNS_INTERVAL_S": "2",
-            "DNS_NODES": "2",
-            "DNS_TTL_S": "1",
-            "DNS_REAPER": "yes",
-            "DNS_REAP_AFTER_S": str(REAP_AFTER_S),
-        }
-        environ = Appliance.environment(**CREDENTIALS, AWS_EC2_METADATA_DISABLED="true")
-        environ |= {f"PYCONFD_{key}": value for key, value in settings.items()}
-        with (node.folder / "dns.log").open("ab") as log:
-            self._running[node.name] = subprocess.Popen(
-                ["ip", "netns", "exec", node.space, sys.executable, "-m", "pyconfd", "dns", "run"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environ,
-            )
+            "CONFIG": folder / "pyconfd.toml", "RUNTIME_DIR": folder / "dns", "STATE_DIR": folder / "dns",
+            "HAPROXY_RUNTIME_SOCKET": folder / "haproxy.sock",
+            "DNS_NAMES": NAME, "DNS_RECORDS": RECORDS, "DNS_OWNER": "prod", "DNS_NODE": node.name, "DNS_ADDRESS": own,
+            "DNS_FRONTENDS": f"tcp://{own}:80", "DNS_ENDPOINT_URL": self.url, "DNS_TIMEOUT_S": 1, "DNS_LOOK_S": 0.2,
+            "DNS_HOLD_S": 0, "DNS_INTERVAL_S": 2, "DNS_NODES": 2, "DNS_TTL_S": 1, "DNS_REAPER": "yes",
+            "DNS_REAP_AFTER_S": REAP_AFTER_S,
+        }  # fmt: skip
+        argv = (sys.executable, "-m", "pyconfd", "dns", "run")
+        environ = {f"PYCONFD_{key}": str(value) for key, value in settings.items()} | CREDENTIALS
+        environ["AWS_EC2_METADATA_DISABLED"] = "true"
+        self._running[node.name] = self.bed.spawn(node.space, folder / "dns.log", *argv, **environ)
 
     def answer(self, *nodes: Node) -> None:
         """Wait until the name is answered with exactly these."""
@@ -109,10 +93,7 @@ class Names:
     def kill(self, node: Node) -> None:
         """Pull all plugs of a node at once."""
         self.bed.cable(node, plugged=False)
-        found = subprocess.run(["ip", "netns", "pids", node.space], capture_output=True, text=True, check=True)
-        for pid in found.stdout.split():
-            with suppress(ProcessLookupError):  # a worker that ended with its master, a script that was done
-                os.kill(int(pid), signal.SIGKILL)
+        node.crash()
         self._running.pop(node.name).wait(30)
 
     def close(self, *, show: bool) -> None:
