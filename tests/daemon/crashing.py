@@ -6,21 +6,12 @@ Reads one JSON object a line; see :mod:`tests.haproxy.crashing`. ``do`` is ``pin
 
 import sys
 import time
-from contextlib import ExitStack
 from typing import Any
 
-from pyconfd import wiring
-from pyconfd.app.daemon import pinned_settings, pinning, rollout_port
-from pyconfd.daemon.loop import Daemon, LoopSettings
-from pyconfd.daemon.name_register import NameRegisterFile
-from pyconfd.daemon.ports import World
 from pyconfd.haproxy.history.pins import PinFile
-from pyconfd.haproxy.process.balancer import Balancer
-from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.status import Phase, Pin
 from pyconfd.settings import ApplySettings, HaproxySettings, HistorySettings, ReloadMethod, Settings, TemplateSettings
-from pyconfd.sources.fragments import read_fragments
-from tests.daemon.fakes import FakeClock, FakeNotifier, FakeSource, cluster
+from tests.daemon.fakes import FakeClock, FakeSource, SettingsBed, cluster
 from tests.haproxy.crashing import arm, main
 
 HISTORY = HistorySettings(ran_well_s=3.0, rollout_monitor_s=0.0)
@@ -37,71 +28,41 @@ def settings_of(request: dict[str, Any]) -> Settings:
 
 
 class Run:
-    """One run of the loop, from start to where it has settled; it begins anew where a pin asks for that."""
+    """One run of the loop, from start to where it has settled; it starts again where a pin asks for that."""
 
     def __init__(self, own: Settings) -> None:
-        self.own = own
-        self.clock = FakeClock()
+        self.own, self.clock = own, FakeClock()
         self.begin()
 
     def begin(self) -> None:
-        self.anew = False
-        self.parts = ExitStack()
-        settings = pinned_settings(self.own)
-        self.balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=UnitFacts())
-        self.parts.callback(self.balancer.close)
-        self.balancer.startup()
-        chosen = pinning(self.own, settings, lambda: read_fragments(settings.templates.dir), self._begin_anew)
         source = FakeSource(cluster("192.0.2.10"))
-        world = World(
-            source=source,
-            balancer=self.balancer,
-            notifier=FakeNotifier(),
-            clock=self.clock,
-            read_fragments=chosen.read,
-            make_renderer=lambda found: wiring.renderer(settings, found, inputs=chosen.keep(found)),
-            preset_options=lambda renderer: wiring.preset_options(settings, renderer),
-            allowed_holds=frozenset,
-            forget_holds=lambda: None,
-            publish=lambda _: None,
-            other_problems=chosen.problems,
-            former_fragments=chosen.former,
-            pinned=lambda serving, refused: chosen.status(serving, refused=refused),
-            rollout=rollout_port(settings, self.balancer, self.parts),
-            name_register=NameRegisterFile(settings.state_dir, settings.claims.reserve_s),
-        )
-        loop = LoopSettings(settings.apply, settings.presets.use, "0", 1, history=settings.history)
-        self.daemon = Daemon(world, loop)
-        self.daemon.start()
+        self.bed = SettingsBed(self.own, source, self.clock)
         source.notify()
-
-    def _begin_anew(self) -> None:
-        self.anew = True
 
     def settle(self) -> None:
         """Go on until all serves, and has run for a while."""
         for _ in range(200):
             self.clock.advance(1.0)
-            self.daemon.step(self.daemon.mailbox.take(0.0))
-            if self.anew:
+            self.bed.turn()
+            if self.bed.begins_anew:
                 self.end()
                 self.begin()
-            status = self.daemon.status()
+            status = self.bed.status
             served = status.phase is Phase.SERVING and (status.pin is None or status.pin.serves)
-            marked = any(entry.ran_well for entry in self.balancer.store.entries()[:1])
-            if served and marked and not status.pending_since and not self.balancer.file_behind:
+            marked = any(entry.ran_well for entry in self.bed.real.store.entries()[:1])
+            if served and marked and not status.pending_since and not self.bed.real.file_behind:
                 return
             time.sleep(0.01)
-        raise AssertionError(self.daemon.status())
+        raise AssertionError(self.bed.status)
 
     def end(self) -> None:
-        self.daemon.close()
-        self.parts.close()
+        self.bed.daemon.close()
+        self.bed.end()
 
 
 def act(request: dict[str, Any]) -> None:
     run = Run(settings_of(request))
-    run.daemon.step(1)
+    run.bed.daemon.step(1)
     arm(request["die_before"])
     pins = PinFile(request["state_dir"])
     if request["do"] == "pin":

@@ -2,20 +2,25 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from pyconfd import wiring
 from pyconfd.admission.removal_protection import RemovalRules, SavedHold
+from pyconfd.app.daemon import pinned_settings, pinning, rollout_port
 from pyconfd.daemon.base_loop import Loop
 from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.name_register import NameRegisterFile
-from pyconfd.daemon.ports import NoChanges, NoRenderings, Renderings, RolloutPort, World
-from pyconfd.daemon.protection import decoded, encoded
+from pyconfd.daemon.ports import ClusterSource, NoChanges, NoRenderings, Renderings, RolloutPort, World
+from pyconfd.daemon.protection import decoded, encoded, hold_file
 from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.text import binds, digest_in, mark
+from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.observation import NotRunning, Observation, Running
+from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.balancing import TakesAll
 from pyconfd.model.changes import Change
 from pyconfd.model.context import EndpointTotals, Refusal
@@ -28,7 +33,8 @@ from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import ApiServerState, Paused, Phase, Sample, SourceHealth, Status
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.settings import ApplySettings, HistorySettings
+from pyconfd.settings import ApplySettings, HistorySettings, Settings
+from pyconfd.sources.fragments import read_fragments
 from pyconfd.system.state_file import StateFile
 from tests.presets import objects
 
@@ -391,6 +397,51 @@ class Bed(LoopBed):
         texts = {stored.rendering.digest: stored.rendering.text for stored in self.balancer.disk.history}
         assert last is None or self.balancer.disk.worker == 0 or loaded in texts or loaded is None
         return texts.get(loaded or "", "")
+
+
+class SettingsBed(LoopBed):
+    """The daemon of ``own`` with the real balancer, pins and state files; only source, notifier and clock are fakes."""
+
+    def __init__(
+        self, own: Settings, source: ClusterSource, clock: FakeClock, rules: RemovalRules | None = None
+    ) -> None:
+        settings = pinned_settings(own)
+        self.clock, self.source, self.allowed = clock, source, set[str]()
+        self.begins_anew = False
+        self.parts = ExitStack()
+        self.real = Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=UnitFacts())
+        self.parts.callback(self.real.close)
+        self.real.startup()
+        chosen = pinning(own, settings, lambda: read_fragments(settings.templates.dir), self._begin_anew)
+        world = World(
+            source=source,
+            balancer=self.real,
+            notifier=FakeNotifier(),
+            clock=clock,
+            read_fragments=chosen.read,
+            make_renderer=lambda found: wiring.renderer(settings, found, inputs=chosen.keep(found)),
+            preset_options=lambda renderer: wiring.preset_options(settings, renderer),
+            allowed_holds=lambda: frozenset(self.allowed),
+            forget_holds=self.allowed.clear,
+            publish=lambda _: None,
+            other_problems=chosen.problems,
+            former_fragments=chosen.former,
+            served_before=chosen.served,
+            pinned=lambda serving, refused: chosen.status(serving, refused=refused),
+            hold_file=hold_file(settings.state_dir),
+            rollout=rollout_port(settings, self.real, self.parts),
+            name_register=NameRegisterFile(settings.state_dir, settings.claims.reserve_s),
+        )
+        loop = LoopSettings(settings.apply, settings.presets.use, "0", 1, rules or RemovalRules(), settings.history)
+        self.loop = self.daemon = Daemon(world, loop)
+        self.daemon.start()
+
+    def _begin_anew(self) -> None:
+        self.begins_anew = True
+
+    def end(self) -> None:
+        """Take back what a dead process had; nothing is written."""
+        self.parts.close()
 
 
 def serving(*addresses: str, **apply: float) -> Bed:

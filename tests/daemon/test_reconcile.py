@@ -103,54 +103,11 @@ def test_a_process_that_runs_another_text_is_reloaded_with_the_same_digest() -> 
     assert balancer.disk.loaded == done.outcome.generation.digest == balancer.disk.history[0].generation.digest
 
 
-def test_a_total_loss_is_held_and_let_through_by_its_id_which_makes_it_the_new_baseline() -> None:
-    balancer = serving()
-    held = run(balancer, snapshot=cluster(), judge=by_numbers()).outcome
-    assert isinstance(held, Held)
-    assert len(balancer.disk.history) == 1
-    let_through = run(balancer, snapshot=cluster(), judge=by_numbers(held.hold_id)).outcome
-    assert isinstance(let_through, Applied)
-    assert let_through.generation.totals == EndpointTotals(0, 0)
-    assert isinstance(run(balancer, snapshot=cluster(), judge=by_numbers()).outcome, Unchanged)
-    assert isinstance(run(balancer, snapshot=cluster(name="new"), judge=by_numbers()).outcome, Applied)
-
-
-def test_the_baseline_of_removal_protection_survives_a_restart() -> None:
-    restarted = FakeBalancer(disk=serving().disk)
-    assert isinstance(run(restarted, snapshot=cluster(), judge=by_numbers()).outcome, Held)
-
-
 def test_a_loss_that_changes_nothing_in_the_configuration_is_not_held() -> None:
     constant = renderer("frontend fe\n    bind :8000\n")
     balancer = FakeBalancer()
     run(balancer, renderer=constant)
     assert isinstance(run(balancer, renderer=constant, snapshot=cluster(), judge=by_numbers()).outcome, Unchanged)
-
-
-def test_without_protection_everything_is_applied() -> None:
-    assert isinstance(run(serving(), snapshot=cluster()).outcome, Applied)
-
-
-def test_a_template_that_fails_is_rejected_with_fragment_and_line() -> None:
-    balancer = serving()
-    done = run(balancer, renderer=renderer("# fine\n{{ domians }}\n"))
-    assert isinstance(done.outcome, Rejected)
-    assert done.outcome.step is Step.RENDER
-    assert "02-part.tmpl line 2" in str(done.outcome.problems[0])
-    assert balancer.checks == 1
-
-
-def test_what_the_check_turns_away_is_rejected() -> None:
-    done = run(serving(), renderer=renderer(TEMPLATE + "    blance roundrobin\n"))
-    assert isinstance(done.outcome, Rejected)
-    assert done.outcome.step is Step.CHECK
-
-
-def test_what_cannot_be_made_to_serve_has_failed() -> None:
-    balancer = serving()
-    balancer.broken = ApplyError(Step.VERIFY, Problem("haproxy", "the new worker did not start"), disruptive=True)
-    done = run(balancer, snapshot=cluster("192.0.2.11"))
-    assert done.outcome == Failed(Step.VERIFY, balancer.broken.problems, disruptive=True)
 
 
 def test_a_rejection_stands_for_its_rendering_only() -> None:
@@ -188,15 +145,6 @@ def test_a_failure_of_the_very_first_rendering_is_known_again_in_spite_of_its_da
     balancer.broken = None
     assert isinstance(run(balancer, renderer=renderer(DATED), curdate="later").outcome, Applied)
     assert "# made later" in (balancer.disk.conf or "")
-
-
-def test_refused_objects_stop_nothing() -> None:
-    shop = cluster("192.0.2.10")
-    evil = objects.service("evil", {"domain": "evil.example.com\n    bind :1", "proto": "http"})
-    taken = replace(shop, services={**shop.services, Key("demo", "evil"): evil})
-    done = run(FakeBalancer(), snapshot=taken)
-    assert isinstance(done.outcome, Applied)
-    assert [refusal.reason for refusal in done.context.refused] == [RefusalReason.INVALID_VALUE]
 
 
 def test_nothing_runs_and_the_history_is_empty_so_it_is_the_first() -> None:

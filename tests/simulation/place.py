@@ -12,17 +12,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
-from pyconfd import fragments, wiring
+from pyconfd import fragments
 from pyconfd.admission.removal_protection import RemovalRules
-from pyconfd.app.daemon import pinning, rollout_port
-from pyconfd.daemon.loop import Daemon, LoopSettings
-from pyconfd.daemon.name_register import NameRegisterFile
-from pyconfd.daemon.ports import World
-from pyconfd.daemon.protection import hold_file
 from pyconfd.haproxy.process import adoption
-from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.file_writer import FileWriter
-from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.context import Refusal
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.model.status import SourceHealth
@@ -37,7 +30,7 @@ from pyconfd.settings import (
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import Unreadable, Upserted, decode_event
-from tests.daemon.fakes import FakeClock, FakeNotifier
+from tests.daemon.fakes import FakeClock, SettingsBed
 from tests.e2e.test_quarantine import RAW
 from tests.haproxy.crashing import arm
 from tests.simulation.cluster import Objects, Ports, all_addresses, line, pod_address
@@ -133,6 +126,22 @@ class Seen:
         """Do nothing: there are no threads."""
 
 
+class _Bed(SettingsBed):
+    """The daemon of a place, whose API servers answer and whose disk may be full."""
+
+    def __init__(self, place: "Place") -> None:
+        self._place = place
+        super().__init__(place.settings, place.source, place.clock, RemovalRules(window_s=LONG_S, persist_s=LONG_S))
+
+    def turn(self) -> None:
+        place = self._place
+        if place.source.is_asked and (objects := place.answers()) is not None:
+            place.source.show(objects, listed=True)
+        with place.full_disk():
+            super().turn()
+            self.real._file.settle()
+
+
 class Place:
     """Everything in one folder; ``clock`` is the only one that pyconfd's loop sees."""
 
@@ -152,7 +161,6 @@ class Place:
         self.settings = self._settings()
         self.reload_mode(0)
         self.most_bytes = RLIM_INFINITY
-        self.allowed: set[str] = set()
         self.answers: Callable[[], Objects | None] = lambda: None
         self.haproxy.conf.write_text(configuration(free_port()), encoding="utf-8")
         self.haproxy.start()
@@ -218,59 +226,19 @@ class Place:
 
     def begin(self) -> None:
         """Start a pyconfd that knows what is on disk and nothing else."""
-        own = self.settings
         self.source = Seen()
         if (objects := self.answers()) is not None:
             self.source.show(objects, listed=True)
-        self.parts = ExitStack()
-        self.balancer = Balancer(own.haproxy, own.apply, own.state_dir, unit=UnitFacts())
+        self.bed = _Bed(self)
+        self.daemon, self.balancer = self.bed.daemon, self.bed.real
         self.balancer._file._stopping.set()  # it waits as long after each write as that took, in real time
-        self.balancer.startup()
-        chosen = pinning(own, own, lambda: read_fragments(own.templates.dir), lambda: None)
-        world = World(
-            source=self.source,
-            balancer=self.balancer,
-            notifier=FakeNotifier(),
-            clock=self.clock,
-            read_fragments=chosen.read,
-            make_renderer=lambda found: wiring.renderer(own, found, inputs=chosen.keep(found)),
-            preset_options=lambda renderer: wiring.preset_options(own, renderer),
-            allowed_holds=lambda: frozenset(self.allowed),
-            forget_holds=self.allowed.clear,
-            publish=lambda _: None,
-            other_problems=chosen.problems,
-            former_fragments=chosen.former,
-            served_before=chosen.served,
-            hold_file=hold_file(own.state_dir),
-            rollout=rollout_port(own, self.balancer, self.parts),
-            name_register=NameRegisterFile(own.state_dir, own.claims.reserve_s),
-        )
-        rules = RemovalRules(window_s=LONG_S, persist_s=LONG_S)
-        self.daemon = Daemon(world, LoopSettings(own.apply, own.presets.use, "0", 1, rules, own.history))
-        self.daemon.start()
 
     def run_for(self, seconds: float) -> None:
         """Let time pass as the loop would."""
-        end = self.clock.monotonic() + seconds
-        for _ in range(50 + int(seconds * 20)):
-            self._turn()
-            left, wait_s = end - self.clock.monotonic(), self.daemon.wait_s()
-            if wait_s >= left:
-                self.clock.advance(max(left, 0.0))
-                self._turn()
-                return
-            self.clock.advance(wait_s)
-        raise AssertionError(f"the loop spins: {seconds} s are not filled")
-
-    def _turn(self) -> None:
-        if self.source.is_asked and (objects := self.answers()) is not None:
-            self.source.show(objects, listed=True)
-        with self._full_disk():
-            self.daemon.step(self.daemon.mailbox.take(0.0))
-            self.balancer._file.settle()
+        self.bed.run_for(seconds, turns=50 + int(seconds * 20))
 
     @contextmanager
-    def _full_disk(self) -> Iterator[None]:
+    def full_disk(self) -> Iterator[None]:
         """Let no file grow beyond ``most_bytes``, as the kernel would on a disk that is full."""
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (self.most_bytes, hard))
@@ -304,8 +272,7 @@ class Place:
 
     def end(self) -> None:
         """Have the kernel take back what a dead process had; nothing is written."""
-        self.balancer.close()
-        self.parts.close()
+        self.bed.end()
 
     # Faults
 

@@ -218,7 +218,7 @@ class Simulation:
         if self.lie is Lie.NONE:
             self.place.run_for(1.0)
             hold_id = self.place.daemon.status().hold_id
-            self.place.allowed |= {hold_id} if hold_id else set()
+            self.place.bed.allowed |= {hold_id} if hold_id else set()
 
     def calm(self) -> None:
         """End all faults but those of objects; what serves then is what a new pyconfd would serve."""

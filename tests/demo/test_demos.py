@@ -1,0 +1,20 @@
+"""The scenes of the demos are the end-to-end tests of the presets: fake API servers; real haproxy, nginx and TLS.
+
+Those of the preset domains are repeated by tests/e2e.
+"""
+
+import importlib
+
+import pytest
+
+from tests.demo.stage import Play
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("preset", ["configmap", "hosts", "kube2lb", "kubefigurator"])
+def test_every_promise_of_the_demo_holds(preset: str) -> None:
+    play: Play = importlib.import_module(f"tests.demo.{preset}").scenes()
+    with play.stage() as stage:
+        stage.populate()
+        for scene in play.scenes:
+            scene(stage)
