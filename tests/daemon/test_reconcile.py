@@ -7,10 +7,10 @@ from pyconfd.daemon.translation import Translator
 from pyconfd.errors import ApplyError, Problem
 from pyconfd.model.context import Context, EndpointTotals, RefusalReason
 from pyconfd.model.listener import Listener
-from pyconfd.model.outcome import Applied, Failed, Held, Rejected, Step, Stored, Unchanged
+from pyconfd.model.outcome import Applied, Held, Step, Stored, Unchanged
 from pyconfd.model.plan import Reload, ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet
-from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from pyconfd.render.engine import Renderer, RenderOptions

@@ -7,13 +7,11 @@ import importlib
 
 import pytest
 
-from tests.demo.stage import Play
-
 
 @pytest.mark.haproxy
 @pytest.mark.parametrize("preset", ["configmap", "hosts", "kube2lb", "kubefigurator"])
 def test_every_promise_of_the_demo_holds(preset: str) -> None:
-    play: Play = importlib.import_module(f"tests.demo.{preset}").scenes()
+    play = importlib.import_module(f"tests.demo.{preset}").scenes()
     with play.stage() as stage:
         stage.populate()
         for scene in play.scenes:
