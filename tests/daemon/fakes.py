@@ -13,7 +13,7 @@ from pyconfd.app.daemon import pinned_settings, pinning, rollout_port
 from pyconfd.daemon.base_loop import Loop
 from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.name_register import NameRegisterFile
-from pyconfd.daemon.ports import ClusterSource, NoChanges, NoRenderings, Renderings, RolloutPort, World
+from pyconfd.daemon.ports import NoChanges, NoRenderings, Renderings, RolloutPort, World
 from pyconfd.daemon.protection import decoded, encoded, hold_file
 from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.config import diff
@@ -35,6 +35,7 @@ from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import ApplySettings, HistorySettings, Settings
 from pyconfd.sources.fragments import read_fragments
+from pyconfd.sources.host import ClusterSource
 from pyconfd.system.state_file import StateFile
 from tests.presets import objects
 
