@@ -13,7 +13,6 @@ from pyconfd.fragments import of_presets
 from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Resource
-from pyconfd.preset_options import HostReader
 from pyconfd.presets import registry
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
@@ -28,6 +27,7 @@ from pyconfd.settings import (
     TemplateSettings,
     UndefinedMode,
 )
+from pyconfd.wiring import HostReader
 
 PAGE = Listener("127.0.0.1", 9101)
 SHIPPED = Settings(templates=TemplateSettings(dir=fragments.directory()))

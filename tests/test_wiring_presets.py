@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd import preset_options, wiring
+from pyconfd import wiring
 from pyconfd.errors import ConfigurationError, RejectedInput, TransientError
 from pyconfd.model.context import ClusterTemplate, Context
 from pyconfd.model.kubernetes import ObjectRef
@@ -53,7 +53,7 @@ def test_the_addresses_of_the_load_balancers_are_no_places_for_endpoints_whoever
         routers = [{ virtual_router_id = 52, addresses = ["192.0.2.20/24"] }]
     """
     given = resolve({"config": "/pyconfd.toml"}, {}, lambda _: text).settings
-    claims = preset_options.base_options(given).claims
+    claims = wiring.base_options(given).claims
     everybody = {"192.0.2.10", "2001:db8::10", "192.0.2.20", "192.0.2.11", "192.0.2.12", "198.51.100.7"}
     assert claims.own_addresses == everybody
 
@@ -74,13 +74,13 @@ def test_no_fragment_is_needed_where_the_cluster_gives_the_template(tmp_path: Pa
 )
 def test_configuration_of_the_cluster_is_off_by_default(use: dict[str, str], tmp_path: Path) -> None:
     given = settings(TEMPLATE_DIR=str(tmp_path), **use)
-    assert not preset_options.base_options(given).cluster_templates
+    assert not wiring.base_options(given).cluster_templates
     assert any(registry.SWITCH in note for note in wiring.preset_notes(given))
     with pytest.raises(TransientError) as caught:
         wiring.fragments(given)
     assert caught.value.problems[-1].place == registry.SWITCH
     enabled = settings(CLUSTER_TEMPLATES_ALLOW_CONFIGURATION_FROM_CLUSTER="true", **use)
-    assert preset_options.base_options(enabled).cluster_templates
+    assert wiring.base_options(enabled).cluster_templates
     assert not any(registry.SWITCH in note for note in wiring.preset_notes(enabled))
 
 

@@ -28,7 +28,6 @@ from pyconfd.haproxy.runtime.traffic import TrafficWatch
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
-from pyconfd.preset_options import base_options
 from pyconfd.sandbox.background import BackgroundTemplates
 from pyconfd.settings import Resolved, Settings
 from pyconfd.settings.inputs import inputs_of, with_inputs
@@ -38,6 +37,7 @@ from pyconfd.sources.kubernetes.events import EventWriter, RefusedObject
 from pyconfd.status.changes import ChangeLog
 from pyconfd.status.redaction import public_refusal
 from pyconfd.targets.worker import Targets
+from pyconfd.wiring import base_options
 
 log = structlog.get_logger(__name__)
 

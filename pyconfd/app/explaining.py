@@ -26,13 +26,13 @@ from pyconfd.model.context import Context, Refusal, RefusalReason
 from pyconfd.model.explanation import Explanation, InstanceState
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Status
-from pyconfd.preset_options import base_options
 from pyconfd.presets import registry
 from pyconfd.printable import short_duration
 from pyconfd.settings import Settings
 from pyconfd.status.document import STALE_AFTER_S, get, sync_age_s
 from pyconfd.status.listen import parse_listen
 from pyconfd.status.redaction import redacted
+from pyconfd.wiring import base_options
 
 ANSWER_TIMEOUT_S = 30.0
 """The daemon reads its whole configuration and asks HAProxy for it: seconds where both are large."""

@@ -15,10 +15,10 @@ from pyconfd.migrate.migration import migrate
 from pyconfd.migrate.report import InputFile, System
 from pyconfd.model.context import Refusal
 from pyconfd.model.rendering import Fragment, FragmentSet
-from pyconfd.preset_options import base_options
 from pyconfd.presets import registry
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.file import read_snapshot
+from pyconfd.wiring import base_options
 from tests.cli.invoking import daemon_settings
 from tests.fragments.shipped import HAPROXY
 
