@@ -27,6 +27,7 @@ from pyconfd.model.kubernetes import (
 )
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.sources.file import read_snapshot, write_snapshot
+from tests.presets.pods import pod_json
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
 from tests.world.objects import EndpointSpec
@@ -219,3 +220,41 @@ def test_what_kubectl_prints(output: str, tmp_path: Path) -> None:
     assert list(snapshot.services) == list(snapshot.endpoints) == [Key("demo", "shop")]
     assert len(snapshot.endpointslices) == 1
     assert list(snapshot.nodes) == [Key("", "node-1")]
+
+
+def test_pods_and_config_maps_in_a_file(tmp_path: Path) -> None:
+    env = [{"name": "A", "value": "hunter2"}, {"name": "B", "valueFrom": {}}]
+    probe = {"httpGet": {"httpHeaders": [{"name": "Authorization", "value": "hunter2"}]}}
+    args = ["--password=hunter2"]
+    url = "https://u:hunter2@example.com/"
+    noted = {"note": "a\nb", "example.com/db.password": "hunter2", "url": url}
+    given = pod_json("a", "10.0.0.1", {"app": "x"}, containers_=[], annotations=noted)
+    container = {"name": "c", "image": "i", "env": env, "args": args, "command": args, "livenessProbe": probe}
+    given["spec"]["containers"] = [container]
+    given["spec"]["initContainers"] = [{**container, "lifecycle": {"preStop": {"exec": {"command": args}}}}]
+    template = {"metadata": {"annotations": {"url": url}}}
+    objects = [
+        {"apiVersion": "v1", "kind": "Pod", **given},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "lb"}, "data": {"k": "v\nw"}},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "u", "namespace": "lb"}, "data": {"url": url}},
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "d", "namespace": "lb"},
+            "spec": {"template": template},
+        },
+    ]
+    path = tmp_path / "s.yaml"
+    path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": objects}))
+    snapshot, refused = read_snapshot(path)
+    assert refused == ()
+    assert snapshot.config_maps[Key("lb", "c")].data == {"k": "v\nw"}
+    written = write_snapshot(snapshot)
+    assert "hunter2" not in written
+    assert "image: i" in written
+    assert "managedFields" not in written
+    path.write_text(written)
+    again, _ = read_snapshot(path)
+    assert write_snapshot(again) == written
+    assert again.pods[Key("demo", "a")].status == snapshot.pods[Key("demo", "a")].status
+    assert Snapshot().pods == {}

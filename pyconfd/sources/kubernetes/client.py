@@ -17,14 +17,13 @@ import msgspec
 import structlog
 import urllib3
 import urllib3.exceptions
-from kubernetes.client import rest
 
 from pyconfd import __version__
 from pyconfd.errors import TransientError, first_line
 from pyconfd.model.status import ApiServerState, CredentialState
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.clock import SourceClock
-from pyconfd.sources.kubernetes.credentials import Access, Credentials
+from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure, failure_of_status, shown
 from pyconfd.system.http import KEEPALIVE, RETRYABLE, LineFramer, transport_failure
 
@@ -54,10 +53,12 @@ class Connection:
     Every method raises :class:`ApiError`; after :meth:`interrupt` its kind is ``INTERRUPTED``.
     """
 
-    def __init__(self, access: Access, settings: KubernetesSettings, clock: SourceClock, *, index: int = 0) -> None:
-        self.url = access.url
+    def __init__(
+        self, url: str, credentials: Credentials, settings: KubernetesSettings, clock: SourceClock, *, index: int = 0
+    ) -> None:
+        self.url = url
         self.index = index
-        self._access = access
+        self._credentials = credentials
         self._connect_timeout_s = settings.connect_timeout_s
         self._read_timeout_s = settings.read_timeout_s
         self._answer_timeout_s = min(ANSWER_TIMEOUT_S, settings.read_timeout_s)
@@ -66,12 +67,8 @@ class Connection:
         self._lock = threading.Lock()
         self._responses: set[urllib3.BaseHTTPResponse] = set()
         self._date = ""
-        pools = rest.RESTClientObject(access.configuration).pool_manager
-        pools.connection_pool_kw["maxsize"] = _CONNECTIONS
-        pools.connection_pool_kw["socket_options"] = KEEPALIVE
-        if access.ssl_context is not None:
-            pools.connection_pool_kw["ssl_context"] = access.ssl_context
-        self._pools: urllib3.PoolManager = pools
+        self._pools = credentials.pool_manager(url)
+        self._pools.connection_pool_kw |= {"maxsize": _CONNECTIONS, "socket_options": KEEPALIVE}
 
     @property
     def server_time_s(self) -> float | None:
@@ -207,7 +204,7 @@ class Connection:
             "User-Agent": f"pyconfd/{__version__}",
         }
         # For each request: a token of a plugin or a service account expires while the connection lives.
-        if authorization := self._access.authorization():
+        if authorization := self._credentials.authorization():
             headers["Authorization"] = authorization
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -429,7 +426,7 @@ class ApiServers:
             if server.connection is not None:
                 return server.connection
         # Outside the lock: credentials may have to run a plugin, and status must not wait for it.
-        made = Connection(self._credentials.access(server.state.url), self._settings, self._clock, index=index)
+        made = Connection(server.state.url, self._credentials, self._settings, self._clock, index=index)
         with self._lock:
             if server.connection is None and not self._closed:
                 server.connection = made

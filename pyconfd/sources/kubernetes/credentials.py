@@ -25,7 +25,7 @@ import urllib3
 import yaml
 from cryptography import x509
 from kubernetes import config
-from kubernetes.client import Configuration
+from kubernetes.client import Configuration, rest
 from kubernetes.config import ConfigException, incluster_config, kube_config
 
 from pyconfd.errors import ConfigurationError, Problem, first_line
@@ -156,20 +156,6 @@ def _from_kubeconfig(settings: KubernetesSettings, path: str, urls: tuple[str, .
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """What a connection to one server needs."""
-
-    url: str
-    configuration: Configuration
-    ssl_context: ssl.SSLContext | None
-    credentials: "Credentials"
-
-    def authorization(self) -> str:
-        """Return the header's value for now, or ""; raises ApiError of kind CREDENTIALS."""
-        return self.credentials.authorization()
-
-
-@dataclass(frozen=True, slots=True)
 class _Loaded:
     """``fingerprint`` is each file's digest; connections have to be made again when ``tls_digest`` changes."""
 
@@ -224,8 +210,8 @@ class Credentials:
         states = loaded.states if loaded else ()
         return (*states, CredentialState("credentials", problem=problem)) if problem else states
 
-    def access(self, url: str) -> Access:
-        """Return what a connection to this server needs.
+    def pool_manager(self, url: str) -> urllib3.PoolManager:
+        """Return a new pool of connections to this server.
 
         Raises:
             ApiError: of kind CREDENTIALS: a file is missing, unreadable, or does not fit the others.
@@ -237,8 +223,10 @@ class Credentials:
             loaded = self._loaded
             if loaded is None:
                 raise ApiError(Failure.CREDENTIALS, "credentials", self._problem)
-            context = loaded.ssl_context if url.startswith("https:") else None
-            return Access(url, self._configuration_for(url, loaded), context, self)
+            pools: urllib3.PoolManager = rest.RESTClientObject(self._configuration_for(url, loaded)).pool_manager
+            if url.startswith("https:"):
+                pools.connection_pool_kw["ssl_context"] = loaded.ssl_context
+            return pools
 
     def authorization(self) -> str:
         """Return the Authorization header for now, or ""; raises ApiError of kind CREDENTIALS."""

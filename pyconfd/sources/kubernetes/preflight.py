@@ -78,7 +78,7 @@ def _ask(  # noqa: PLR0917 - the arguments of a thread
 ) -> None:
     """Ask one server; ``found`` grows with each answer, so that what came before a time-out is reported."""
     try:
-        connection = Connection(credentials.access(url), settings, clock)
+        connection = Connection(url, credentials, settings, clock)
     except PyconfdError as error:
         found += [Finding.of(Level.FAILURE, "kubernetes", replace(each, place=url)) for each in error.problems]
         return

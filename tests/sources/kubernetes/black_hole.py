@@ -2,6 +2,7 @@
 another one is used, and after how many an event of that one is seen."""
 
 import subprocess
+import sys
 import time
 
 from pyconfd.model.snapshot import Resource
@@ -31,7 +32,7 @@ def main() -> None:
             if time.monotonic() - began_s > LIMIT_S:
                 break
             time.sleep(0.05)
-        print(time.monotonic() - began_s, flush=True)
+        print(time.monotonic() - began_s, file=sys.stderr)  # the log is on the standard output
         source.stop()
 
 

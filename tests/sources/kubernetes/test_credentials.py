@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import structlog.testing
+import urllib3
 
 from pyconfd.errors import ConfigurationError
 from pyconfd.model.snapshot import Resource
@@ -90,26 +91,29 @@ def test_servers_of_the_settings_win_over_the_kubeconfig(tmp_path: Path) -> None
     path = kubeconfig(tmp_path / "config", "https://a", {"token": "abc"}, **{"tls-server-name": "a.test"})
     made = credentials(KubernetesSettings(kubeconfig=path, api_servers=("https://b", "https://c")), tmp_path)
     assert made.urls == ("https://b", "https://c")
-    access = made.access("https://b")
-    assert access.authorization() == "Bearer abc"
-    assert access.configuration.tls_server_name is None
+    pool = made.pool_manager("https://b")
+    assert made.authorization() == "Bearer abc"
+    assert not pool.connection_pool_kw.get("server_hostname")
 
 
 # --- proxies ----------------------------------------------------------------------------------------------------------
+
+
+def _proxy(settings: KubernetesSettings, url: str, tmp_path: Path) -> str:
+    pool = credentials(settings, tmp_path).pool_manager(url)
+    return str(pool.proxy) if isinstance(pool, urllib3.ProxyManager) else ""
 
 
 def test_proxies_of_the_environment_only_where_they_are_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy:3128")
     monkeypatch.setenv("no_proxy", "10.0.0.0/8")
     url = "https://192.0.2.1"
-    ignored = credentials(KubernetesSettings(api_servers=(url,)), tmp_path).access(url).configuration
-    assert not ignored.proxy
-    used = credentials(KubernetesSettings(api_servers=(url,), ignore_proxy_env=False), tmp_path).access(url)
-    assert used.configuration.proxy == "http://proxy:3128"
-    assert used.configuration.no_proxy == "10.0.0.0/8"
+    assert not _proxy(KubernetesSettings(api_servers=(url,)), url, tmp_path)
+    assert _proxy(KubernetesSettings(api_servers=(url,), ignore_proxy_env=False), url, tmp_path) == "http://proxy:3128"
+    near = "https://10.1.2.3"
+    assert not _proxy(KubernetesSettings(api_servers=(near,), ignore_proxy_env=False), near, tmp_path)
     path = kubeconfig(tmp_path / "config", url, {}, **{"proxy-url": "http://named:1"})
-    named = credentials(KubernetesSettings(kubeconfig=path), tmp_path).access(url).configuration
-    assert named.proxy == "http://named:1"
+    assert _proxy(KubernetesSettings(kubeconfig=path), url, tmp_path) == "http://named:1"
 
 
 # --- TLS and tokens against a server ----------------------------------------------------------------------------------
@@ -234,7 +238,7 @@ def test_missing_and_mismatched_files_are_transient(authority: CertificateAuthor
         settings = KubernetesSettings(api_servers=(url,), ssl_cert=cert, ssl_key=key, ssl_ca=ca)
         made = credentials(settings, tmp_path)
         with pytest.raises(ApiError) as caught:
-            made.access(url)
+            made.pool_manager(url)
         assert caught.value.kind is Failure.CREDENTIALS
         assert words in str(caught.value)
         assert words in made.states()[-1].problem
@@ -248,7 +252,7 @@ def test_a_file_that_may_not_be_read_comes_with_the_command_that_lets_it_be() ->
     os.seteuid(65534)
     try:
         with pytest.raises(ApiError, match=r"as root: chgrp root /etc/shadow && chmod 0640 /etc/shadow"):
-            made.access(url)
+            made.pool_manager(url)
     finally:
         os.seteuid(0)
 
@@ -266,7 +270,7 @@ def test_no_verification_is_said_once(cluster: Cluster, authority: CertificateAu
 def test_the_default_ca_file_is_used_where_it_exists(authority: CertificateAuthority, tmp_path: Path) -> None:
     settings = KubernetesSettings(api_servers=("https://a",))
     made = credentials(settings, tmp_path)
-    made.access("https://a")
+    made.pool_manager("https://a")
     assert made.states() == ()
     shutil.copy(authority.cert, tmp_path / "ca.pem")
     assert made.refresh()
@@ -296,11 +300,11 @@ def test_a_kubeconfigs_token_file_that_changes(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one")
     path = kubeconfig(tmp_path / "config", "http://a", {"tokenFile": "token"})
     made = credentials(KubernetesSettings(kubeconfig=path), tmp_path)
-    access = made.access("http://a")
-    assert access.authorization() == "Bearer one"
+    made.pool_manager("http://a")
+    assert made.authorization() == "Bearer one"
     (tmp_path / "token").write_text("two")
     made.refresh()
-    assert access.authorization() == "Bearer two"
+    assert made.authorization() == "Bearer two"
 
 
 def test_in_cluster(tmp_path: Path, authority: CertificateAuthority) -> None:
@@ -311,10 +315,10 @@ def test_in_cluster(tmp_path: Path, authority: CertificateAuthority) -> None:
     shutil.copy(authority.cert, account / "ca.crt")
     environ = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     made = credentials(KubernetesSettings(in_cluster=True), tmp_path, **environ)
-    access = made.access(made.urls[0])
-    assert access.authorization() == f"Bearer {token}"
+    made.pool_manager(made.urls[0])
+    assert made.authorization() == f"Bearer {token}"
     (state,) = [state for state in made.states() if state.name == "token"]
     assert (state.expires_at, state.issued_at) == (1_900_000_000, 1_899_996_400)
     (account / "token").write_text("rotated")
     made.refresh()
-    assert access.authorization() == "Bearer rotated"
+    assert made.authorization() == "Bearer rotated"

@@ -3,13 +3,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.errors import TransientError
 from pyconfd.model.context import RefusalReason
-from pyconfd.model.kubernetes import EndpointSlice, Service
+from pyconfd.model.kubernetes import EndpointSlice, Pod, Service
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import (
@@ -23,6 +24,7 @@ from pyconfd.sources.kubernetes.decode import (
     same_content,
 )
 from pyconfd.sources.kubernetes.failures import BrokenWatchError, Failure
+from tests.presets.pods import pod_json
 
 TRANSCRIPTS = Path(__file__).parents[2] / "data" / "kubernetes-transcripts"
 
@@ -309,3 +311,45 @@ def test_an_unreadable_object_is_left_out_until_mended() -> None:
     assert (len(cache.view()), len(cache.refusals())) == (0, 1)
     assert cache.apply(Upserted(record("a")))
     assert (len(cache.view()), len(cache.refusals())) == (1, 0)
+
+
+# --- pods are kept whole ----------------------------------------------------------------------------------------------
+
+
+def test_pods_of_a_real_server_are_whole_but_for_their_managed_fields() -> None:
+    page = decode_list(Resource.PODS, body("list-pods"))
+    assert page.refusals == ()
+    assert page.items
+    for record in page.items:
+        assert isinstance(record, Pod)
+        assert record.whole is not None
+        whole = record.whole.made(msgspec.json.decode)
+        assert "managedFields" not in whole["metadata"]
+        assert whole["kind"] == "Pod"
+        assert whole["spec"]["containers"]
+        assert whole["status"]["podIP"] == record.status.pod_ip
+        assert record.whole.made(msgspec.json.decode) is whole, "decoded once"
+        assert "spec" not in repr(record.whole)
+
+
+def test_one_bad_pod_never_stops_the_others() -> None:
+    bad = [{"metadata": {"name": "b", "namespace": "demo"}, "spec": 5}, {"metadata": []}, 7]
+    listed = {"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": [pod_json("a", "10.0.0.1"), *bad]}
+    page = decode_list(Resource.PODS, json.dumps(listed).encode())
+    assert [item.metadata.name for item in page.items] == ["a"]
+    assert len(page.refusals) == 3
+    event = decode_event(Resource.PODS, json.dumps({"type": "ADDED", "object": bad[0]}).encode())
+    assert isinstance(event, Unreadable)
+
+
+def test_a_change_of_what_only_templates_see_counts() -> None:
+    def event(**spec: Any) -> Upserted:
+        line = json.dumps({"type": "MODIFIED", "object": pod_json("a", "10.0.0.1", **spec)}).encode()
+        made = decode_event(Resource.PODS, line)
+        assert isinstance(made, Upserted)
+        return made
+
+    cache = Cache()
+    assert cache.apply(event())
+    assert not cache.apply(event())
+    assert cache.apply(event(hostname="x"))

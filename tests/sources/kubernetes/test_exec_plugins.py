@@ -48,7 +48,7 @@ def test_an_exec_plugin_that_fails_is_named(tmp_path: Path, caplog: pytest.LogCa
     path = kubeconfig(tmp_path / "config", "http://a", {"exec": plugin})
     made = Credentials(KubernetesSettings(kubeconfig=path), StandingClock(), environ={})
     with pytest.raises(ApiError, match="the plugin /bin/false gave no credentials"):
-        made.access("http://a")
+        made.pool_manager("http://a")
     assert "process returned 1" in caplog.text
 
 
@@ -65,7 +65,7 @@ def test_an_exec_plugin_that_fails_is_not_run_with_each_try(tmp_path: Path) -> N
     for seconds in (0, 0, 5, 5, 5, 5, RENEW_EVERY_S):
         clock.now_s += seconds
         with pytest.raises(ApiError, match="gave no credentials"):
-            made.access("http://a")
+            made.pool_manager("http://a")
         counts.append(len(runs.read_text().splitlines()))
     # At once a second time, and then as seldom as after a 401.
     assert counts == [1, 2, 2, 2, 2, 2, 3]

@@ -1,12 +1,5 @@
 """What is read of a cluster, as lists and watches, and the rights that this takes."""
 
-import json
-import os
-import shutil
-import subprocess
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,71 +107,6 @@ def test_a_token_of_the_account_and_how_to_get_it() -> None:
     }
     assert "kubectl -n kube-system get secret lb-token" in text
     assert "kind: Namespace" not in text
-
-
-def discovery(path: str) -> object:
-    """Just enough of an API server for kubectl to know the kinds of the manifest."""
-    group = {"groupVersion": "rbac.authorization.k8s.io/v1", "version": "v1"}
-    kinds = {"Namespace": False, "ServiceAccount": True, "Secret": True}
-    rbac = {"ClusterRole": False, "ClusterRoleBinding": False, "Role": True, "RoleBinding": True}
-    of_path = {"/api/v1": ("v1", kinds), "/apis/rbac.authorization.k8s.io/v1": (group["groupVersion"], rbac)}
-    if path == "/api":
-        return {"kind": "APIVersions", "versions": ["v1"]}
-    if path == "/apis":
-        groups = [{"name": "rbac.authorization.k8s.io", "versions": [group], "preferredVersion": group}]
-        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
-    version, served = of_path[path]
-    resources = [
-        {"name": f"{kind.lower()}s", "singularName": kind.lower(), "namespaced": namespaced, "kind": kind, "verbs": []}
-        for kind, namespaced in served.items()
-    ]
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources}
-
-
-class Discovery(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        body = json.dumps(discovery(self.path.partition("?")[0])).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        pass
-
-
-@pytest.mark.kubectl
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_kubectl_accepts_it(tmp_path: Path) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Discovery)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        arguments = ["--server", f"http://127.0.0.1:{server.server_port}", "--cache-dir", str(tmp_path)]
-        done = subprocess.run(
-            ["kubectl", *arguments, "create", "--dry-run=client", "--validate=false", "-o", "name", "-f", "-"],
-            input=manifest(list(Resource), ["web"]),
-            text=True,
-            capture_output=True,
-            check=False,
-            timeout=60,
-            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
-        )
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [
-        "namespace/pyconfd",
-        "serviceaccount/pyconfd",
-        "clusterrole.rbac.authorization.k8s.io/pyconfd",
-        "clusterrolebinding.rbac.authorization.k8s.io/pyconfd",
-        "role.rbac.authorization.k8s.io/pyconfd-secrets",
-        "rolebinding.rbac.authorization.k8s.io/pyconfd-secrets",
-        "secret/pyconfd-token",
-    ]
 
 
 def test_events_may_be_created_only_where_that_is_asked_for() -> None:

@@ -1,10 +1,10 @@
 """The source against fake API servers: real sockets, time that runs fifty times as fast."""
 
-import threading
+from typing import Any
 
 import pytest
 
-from pyconfd.model.snapshot import Key, Resource
+from pyconfd.model.snapshot import Key, Named, Resource
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.source import KubernetesSource
 from tests.sources.kubernetes.clocks import ScaledClock
@@ -60,49 +60,22 @@ def test_several_pages_are_one_list(cluster: Cluster, server: ApiServer, start: 
     assert len(server.seen("services", "list")) == 3
 
 
-@pytest.mark.parametrize("late", ALL)
-def test_no_snapshot_before_every_resource_is_synced(
-    late: Resource, cluster: Cluster, server: ApiServer, start: Start
-) -> None:
-    held = server.faults.hold(late.value, "list")
-    source = start(server.url)
-    others = {resource for resource in ALL if resource is not late}
-    eventually(lambda: {state.resource for state in source.health().resources if state.synced} == others)
-    assert source.snapshot() is None
-    assert not source.health().synced
-    assert source.health().last_sync_at == 0
-    server.faults.remove(held)
-    synced(source)
-    assert source.health().synced
-
-
 @pytest.mark.parametrize("resource", ALL)
-def test_a_list_that_fails_gives_no_snapshot_and_heals(resource: Resource, server: ApiServer, start: Start) -> None:
+def test_no_snapshot_before_every_resource_is_listed(
+    resource: Resource, cluster: Cluster, server: ApiServer, start: Start
+) -> None:
     fault = server.faults.answer(500, resource.value, "list")
     source = start(server.url)
+    others = {each for each in ALL if each is not resource}
+    eventually(lambda: {state.resource for state in source.health().resources if state.synced} == others)
     server.wait_for_request(resource.value, "list", count=4)
     assert source.snapshot() is None
+    assert (source.health().synced, source.health().last_sync_at) == (False, 0)
     assert "HTTP 500" in problem_of(source, resource)
     server.faults.remove(fault)
     synced(source)
+    assert source.health().synced
     assert problem_of(source, resource) == ""
-
-
-def test_notify_comes_when_all_are_synced_and_with_each_change(cluster: Cluster, server: ApiServer) -> None:
-    called = threading.Event()
-    source = KubernetesSource(
-        KubernetesSettings(api_servers=(server.url,)), [Resource.SERVICES, Resource.NODES], clock=ScaledClock()
-    )
-    source.start(called.set)
-    try:
-        synced(source)
-        assert called.wait(20)
-        server.wait_for_watches("services", "nodes")
-        called.clear()
-        cluster.add_node("node-2", "192.0.2.2")
-        assert called.wait(20)
-    finally:
-        ended(source)
 
 
 def test_events_without_news_do_not_wake_anybody(cluster: Cluster, server: ApiServer) -> None:
@@ -295,3 +268,39 @@ def test_stop_ends_every_thread_whatever_it_waits_for(servers: list[ApiServer]) 
     servers[0].wait_for_watches("nodes", "endpointslices")
     assert len(source._threads) == 5
     ended(source)
+
+
+CONFIG = Named(Resource.CONFIGMAPS, "lb", "config")
+KEYS = Named(Resource.SECRETS, "lb", "keys")
+BALANCER = Named(Resource.DEPLOYMENTS, "default", "haproxy")
+
+
+def put(cluster: Cluster, resource: str, namespace: str, name: str, **fields: Any) -> None:
+    cluster.put(resource, {"metadata": {"name": name, "namespace": namespace}, **fields})
+
+
+def test_named_objects_alone_are_read_and_followed(cluster: Cluster, server: ApiServer) -> None:
+    put(cluster, "configmaps", "lb", "config", data={"a": "1"})
+    put(cluster, "configmaps", "lb", "other", data={"a": "secret"})
+    put(cluster, "secrets", "lb", "keys", type="Opaque", data={"shop": "eA=="})
+    put(cluster, "secrets", "lb", "tls", type="kubernetes.io/tls", data={"tls.key": "eA=="})
+    put(cluster, "deployments", "default", "haproxy", spec={"template": {"metadata": {"labels": {"app": "x"}}}})
+    settings = KubernetesSettings(api_servers=(server.url,))
+    source = KubernetesSource(settings, [], named=[CONFIG, KEYS, BALANCER], clock=ScaledClock())
+    source.start(lambda: None)
+    try:
+        synced(source)
+        seen = source.snapshot()
+        assert seen is not None
+        assert list(seen.config_maps) == [Key("lb", "config")]
+        assert list(seen.secrets) == [Key("lb", "keys")]
+        assert seen.deployments[Key("default", "haproxy")].spec.template.metadata.labels == {"app": "x"}
+        assert {(r.path, r.query["fieldSelector"]) for r in server.requests} == {
+            ("/api/v1/namespaces/lb/configmaps", "metadata.name=config"),
+            ("/api/v1/namespaces/lb/secrets", "metadata.name=keys"),
+            ("/apis/apps/v1/namespaces/default/deployments", "metadata.name=haproxy"),
+        }
+        cluster.delete("configmaps", "lb", "config")
+        eventually(lambda: not source.snapshot().config_maps)  # type: ignore[union-attr]
+    finally:
+        ended(source)

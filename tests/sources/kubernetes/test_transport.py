@@ -67,7 +67,7 @@ def connect() -> Iterator[Connect]:
             stack.callback(server.close)
             clock = SourceClock()
             settings = KubernetesSettings((server.url,), connect_timeout_s=2.0, read_timeout_s=read_timeout_s)
-            made = Connection(Credentials(settings, clock).access(server.url), settings, clock)
+            made = Connection(server.url, Credentials(settings, clock), settings, clock)
             stack.callback(made.close)
             return made
 
