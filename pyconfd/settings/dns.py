@@ -154,7 +154,7 @@ class DnsSettings:
     reap_after_s: Annotated[float, Meta(ge=10, le=YEAR_S)] = setting(300.0, "how long each of these two must last")
     reap_port: Annotated[int, Meta(ge=1, le=65535)] = setting(80, "port at which other nodes are asked, for the reaper")
     accept_dead_nodes: bool = setting(
-        False, "a node that crashed stays in the answer until somebody runs pyconfd dns forget"
+        False, "accept that a node that crashed stays in the answer until pyconfd dns forget takes it out"
     )
     endpoint_url: Annotated[str, whole(r"https?://[^@\s]+", "an http(s) URL")] = setting(
         "", "another implementation of Route 53", empty="AWS"

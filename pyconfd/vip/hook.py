@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from pyconfd.errors import ConfigurationError, Problem, TransientError, first_line
+from pyconfd.errors import ConfigurationError, Problem, first_line
 from pyconfd.settings import Resolved, Settings, resolve, resolve_again
 from pyconfd.status.logging import configure
 from pyconfd.system.notify import SystemdNotifier
@@ -117,7 +117,7 @@ class Hook:
         for folder in (vip.runtime_dir, vip.state_dir):
             Path(folder).mkdir(parents=True, exist_ok=True, mode=0o755)
         self._memory_file = memory_file(vip.state_dir)
-        self.memory = self._read_memory()
+        self.memory = self._memory_file.load() or HookMemory()
         self.started = self.now = time.monotonic()
         self.routers = [VirtualRouter(router, vip, 2.5 * probe_s, self.now) for router in topology.routers]
         self._track_files = {router.id: InPlaceFile(router.track_file) for router in topology.routers}
@@ -137,13 +137,6 @@ class Hook:
         self.troubles: dict[str, str] = {}
         """What of the hook's own does not work now, and why."""
         self._control = ControlSocket(f"{vip.runtime_dir}/control.sock", self._selector, self._answer)
-
-    def _read_memory(self) -> HookMemory:
-        try:
-            return self._memory_file.read() or HookMemory()
-        except TransientError as error:
-            log.warning("memory.unreadable", problem=first_line(error.problems))
-            return HookMemory()
 
     def run(self) -> None:
         """Run until a signal asks to stop, or the settings have changed."""

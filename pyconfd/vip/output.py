@@ -190,7 +190,7 @@ class HookMemory:
 
 def memory_file(state_dir: str) -> StateFile[HookMemory]:
     """Return the file of the hook's memory."""
-    return StateFile(f"{state_dir}/memory.json", HookMemory)
+    return StateFile(f"{state_dir}/memory.json", HookMemory, effect="orders to drain are forgotten")
 
 
 def last_report(vip: VipSettings) -> dict[str, Any]:

@@ -45,18 +45,15 @@ def test_an_existing_file_keeps_its_mode_and_is_replaced_whole(tmp_path: Path) -
 
 
 @ROOT_ONLY
-def test_an_existing_file_keeps_its_owner_and_group(tmp_path: Path) -> None:
-    target = tmp_path / "a"
-    target.write_bytes(b"old")
-    os.chown(target, 65534, 65534)
-    install(NewFile(str(target), b"new", group=0)).finish()
-    assert (target.stat().st_uid, target.stat().st_gid) == (65534, 65534)
-
-
-@ROOT_ONLY
-def test_a_new_file_gets_the_group_it_was_given(tmp_path: Path) -> None:
-    install(NewFile(str(tmp_path / "a"), b"new", group=65534)).finish()
-    assert (tmp_path / "a").stat().st_gid == 65534
+def test_a_new_file_gets_its_group_and_an_existing_one_keeps_owner_and_group(tmp_path: Path) -> None:
+    for name, group in (("fresh", 65534), ("former", 0)):
+        target = tmp_path / name
+        if name == "former":
+            target.write_bytes(b"old")
+            os.chown(target, 65534, 65534)
+        install(NewFile(str(target), b"new", group=group)).finish()
+        assert target.stat().st_gid == 65534
+    assert (tmp_path / "former").stat().st_uid == 65534
 
 
 def test_a_link_stays_a_link_and_what_it_points_at_is_replaced(tmp_path: Path) -> None:
