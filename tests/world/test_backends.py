@@ -1,11 +1,6 @@
 import contextlib
 import http.client
-import signal
 import socket
-import ssl
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,14 +28,6 @@ def _get(pod: Backend) -> tuple[int, str, str]:
         client.close()
 
 
-def test_pods_share_a_port_and_name_themselves(pods: Backends) -> None:
-    first, second = pods.add("app-0", "127.1.0.1"), pods.add("app-1", "127.1.0.2")
-    assert first.port == second.port == pods.port
-    assert _get(first) == (200, "app-0\n", "app-0")
-    assert _get(second) == (200, "app-1\n", "app-1")
-    assert pods.counts() == {"app-0": 1, "app-1": 1}
-
-
 def test_a_kept_alive_connection_serves_many_requests_and_bodies(pods: Backends) -> None:
     pod = pods.add("app-0")
     client = http.client.HTTPConnection(pod.address, pod.port, timeout=30)
@@ -49,17 +36,6 @@ def test_a_kept_alive_connection_serves_many_requests_and_bodies(pods: Backends)
         assert client.getresponse().read() == b"app-0\n"
     client.close()
     assert (pod.requests, pod.accepted) == (3, 1)
-
-
-def test_pipelined_requests_and_connection_close(pods: Backends) -> None:
-    pod = pods.add("app-0")
-    with socket.create_connection((pod.address, pod.port), timeout=30) as sock:
-        sock.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nConnection: close\r\n\r\n")
-        received = b""
-        while data := sock.recv(65536):
-            received += data
-    assert received.count(b"HTTP/1.1 200 OK") == 2
-    assert pod.heads[0] == b"GET / HTTP/1.1\r\nHost: x"
 
 
 def test_one_pod_stops_and_starts_again(pods: Backends) -> None:
@@ -90,33 +66,6 @@ def test_a_graceful_stop_leaves_open_connections(pods: Backends) -> None:
             _get(pod)
 
 
-def test_a_slow_pod_answers_late_and_a_failing_one_fails(pods: Backends) -> None:
-    pod = pods.add("app-0")
-    pod.delay_s = 0.2
-    started = time.monotonic()
-    assert _get(pod)[0] == 200
-    assert time.monotonic() - started >= 0.2
-    pod.code = "503 Service Unavailable"
-    assert _get(pod)[0] == 503
-
-
-def test_ipv6(pods: Backends) -> None:
-    pod = pods.add("app-0", "::1")
-    assert _get(pod)[0] == 200
-
-
-def test_https(pods: Backends, tmp_path: Path) -> None:
-    authority = CertificateAuthority(tmp_path)
-    pod = pods.add("app-0", tls=tls_context(authority.server(hosts=("shop.example.test",))))
-    trust = ssl.create_default_context(cafile=str(authority.cert))
-    with (
-        socket.create_connection((pod.address, pod.port), timeout=30) as raw,
-        trust.wrap_socket(raw, server_hostname="shop.example.test") as sock,
-    ):
-        sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        assert sock.recv(65536).endswith(b"app-0\n")
-
-
 @pytest.mark.parametrize("command", [b"PING\r\n", b"*1\r\n$4\r\nPING\r\n"])
 def test_redis_answers_ping(pods: Backends, command: bytes) -> None:
     pod = pods.add("redis-0")
@@ -125,23 +74,6 @@ def test_redis_answers_ping(pods: Backends, command: bytes) -> None:
         assert sock.recv(100) == b"+PONG\r\n"
         sock.sendall(b"info replication\r\n")
         assert b"role:master" in sock.recv(100)
-
-
-def test_as_a_process() -> None:
-    argv = [sys.executable, "-m", "tests.world.backends", "--port", "0", "app-0=127.1.0.1", "127.1.0.2"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        try:
-            names = [process.stdout.readline().split() for _ in range(2)]
-            assert [(name, address) for name, address, _ in names] == [
-                ("app-0", "127.1.0.1"),
-                ("127.1.0.2", "127.1.0.2"),
-            ]
-            assert _get(Backend("app-0", "127.1.0.1", int(names[0][2])))[1] == "app-0\n"
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
-        finally:
-            process.kill()
 
 
 def test_who_is_not_accepted_yet_when_they_end_is_cut() -> None:
