@@ -133,7 +133,7 @@ def test_history_tells_what_changed_and_a_rollback_pins_fragments_while_endpoint
     with socket.create_server(("127.0.0.1", old_port)):
         done = greeter.command("rollback")
         assert done.returncode == 1, done.stdout
-        assert "which do not serve yet" in done.stderr
+        assert "which are not applied yet" in done.stderr
         assert str(old_port) in done.stderr
         assert greeting(greeter) == "elsewhere"
         new_pod_answers(greeter)

@@ -162,9 +162,9 @@ def test_explain_and_watch_tell_what_is_held_and_a_rollback_goes_through_meanwhi
     assert f"pyconfd allow {hold_of(appliance)['hold_id']} lets it through" in told
     assert "of them held" not in appliance.command("explain", "shop.example.com").stdout
     back = appliance.command("rollback")
-    assert (back.returncode, "generation 3 serves now" in back.stdout) == (0, True), back.stdout + back.stderr
+    assert (back.returncode, "generation 3 runs now" in back.stdout) == (0, True), back.stdout + back.stderr
     end = appliance.command("unpin")
-    assert (end.returncode, "generation 4 serves now" in end.stdout) == (0, True), end.stdout + end.stderr
+    assert (end.returncode, "generation 4 runs now" in end.stdout) == (0, True), end.stdout + end.stderr
     assert appliance.ask("web").startswith("web-")
     assert appliance.command("pause").returncode == 0
     assert "all of them held" in appliance.command("explain", "web").stdout

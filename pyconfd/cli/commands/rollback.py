@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import click
 
@@ -24,9 +25,18 @@ POLL_S = 0.1
 _NOT_YET = "it is written down and not applied yet; or this user may not write the state directory"
 
 
+class _Progress(Enum):
+    """How far the daemon has come; BLOCKED is what waits for an operator: paused, or held as a whole."""
+
+    PENDING = auto()
+    APPLIED = auto()
+    REJECTED = auto()
+    BLOCKED = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class PinReport:
-    """What became of a pin: a sentence, the generation that is pinned and the one that serves (0 for none)."""
+    """What became of a pin: a sentence, the generation that is pinned and the one that runs (0 for none)."""
 
     said: str
     pinned: int = 0
@@ -85,12 +95,12 @@ def _print(done: PinReport, *, as_json: bool) -> None:
 
 
 def pin_generation(settings: Settings, number: int | None, *, reason: str) -> PinReport:
-    """Pin the fragments and settings of a generation, by default the newest that had others; say what became of it.
+    """Pin the fragments and settings of a generation, by default the newest that had others; return what became of it.
 
     Raises:
-        RejectedInput: there is no such generation, nothing is kept of it, or it cannot be made to serve (it is pinned
+        RejectedInput: there is no such generation, nothing is kept of it, or it cannot be applied (it is pinned
             all the same).
-        TransientError: it cannot be written, or does not serve yet (it is pinned).
+        TransientError: it cannot be written, or is not applied yet (it is pinned).
     """
     past, pins = GenerationHistory(settings), PinFile(settings.state_dir)
     entry = _chosen(past.store.entries(), number, pins.read())
@@ -107,23 +117,28 @@ def pin_generation(settings: Settings, number: int | None, *, reason: str) -> Pi
     if not running:
         said = f"Pinned to {what}: no pyconfd runs now, its next start begins with them. pyconfd unpin ends it."
         return PinReport(said, entry.number)
-    status = _awaited(settings, lambda status: _is_decided(status, pin.id))
+
+    def is_decided(status: Status) -> bool:
+        mine = status.pin if status.pin is not None and status.pin.pin.id == pin.id else None
+        return mine is not None and (mine.serves or mine.refused or _progress(status) is _Progress.BLOCKED)
+
+    status = _awaited(settings, is_decided)
     if status is None or status.pin is None or not status.pin.serves:
-        raise _not_yet(status, f"pinned to {what}, which do not serve yet")
+        raise _not_yet(status, f"pinned to {what}, which are not applied yet")
     serves = status.generation.number if status.generation else 0
     said = (
-        f"Pinned to {what}: generation {serves} serves now, made of them and of the cluster as it is.\n"
+        f"Pinned to {what}: generation {serves} runs now, made of them and of the cluster as it is.\n"
         "Edits of fragments and settings wait until `pyconfd unpin`; pyconfd status shows them."
     )
     return PinReport(said, entry.number, serves)
 
 
 def end_pin(settings: Settings) -> PinReport:
-    """End a pin: what is on disk serves again; say what became of it.
+    """End a pin: what is on disk is applied again; return what became of it.
 
     Raises:
-        RejectedInput: what is on disk cannot be made to serve.
-        TransientError: the pin cannot be removed, or what is on disk does not serve yet.
+        RejectedInput: what is on disk cannot be applied.
+        TransientError: the pin cannot be removed, or what is on disk is not applied yet.
     """
     pins = PinFile(settings.state_dir)
     pin = pins.read()
@@ -133,20 +148,20 @@ def end_pin(settings: Settings) -> PinReport:
     running = report.running
     done, began = (report.status.reconciliations_total, report.status.started_at) if report.status else (0, 0.0)
     pins.end()
-    what = f"generation {pin.generation} is pinned no more" if pin.generation else "nothing is pinned any more"
+    what = f"generation {pin.generation} is no longer pinned" if pin.generation else "nothing is pinned now"
     if not running:
         return PinReport(f"{what[0].upper()}{what[1:]}: the next start of pyconfd begins with what is on disk.")
 
     def is_over(status: Status) -> bool:
-        # Beside a hold nothing else tells that it was applied; where settings change, the run is another one.
-        applied = not _holds_removals(status) or status.reconciliations_total > done or status.started_at > began
-        return status.pin is None and applied and not _is_undecided(status)
+        # Beside a hold nothing else shows that it was applied; where settings change, the run is another one.
+        looked = status.hold is None or status.reconciliations_total > done or status.started_at > began
+        return status.pin is None and looked and _progress(status) is not _Progress.PENDING
 
     status = _awaited(settings, is_over)
-    if status is None or status.pin is not None or not (status.phase is Phase.SERVING or _holds_removals(status)):
-        raise _not_yet(status, f"{what}; what is on disk does not serve yet")
+    if status is None or status.pin is not None or _progress(status) is not _Progress.APPLIED:
+        raise _not_yet(status, f"{what}; what is on disk is not applied yet")
     serves = status.generation.number if status.generation else 0
-    said = f"{what[0].upper()}{what[1:]}: generation {serves} serves now, made of what is on disk."
+    said = f"{what[0].upper()}{what[1:]}: generation {serves} runs now, made of what is on disk."
     return PinReport(said, serving=serves)
 
 
@@ -186,24 +201,17 @@ def _awaited(settings: Settings, is_over: Callable[[Status], bool]) -> Status | 
     return seen
 
 
-def _is_decided(status: Status, pin_id: str) -> bool:
-    mine = status.pin is not None and status.pin.pin.id == pin_id
-    return mine and status.pin is not None and (status.pin.serves or status.pin.refused or _waits_for_somebody(status))
-
-
-def _is_undecided(status: Status) -> bool:
-    serves = (status.phase is Phase.SERVING and not status.pending_since) or _holds_removals(status)
-    decided = not status.untried and (serves or status.phase in {Phase.REJECTED, Phase.FAILED, Phase.HELD})
-    return not decided and not _waits_for_somebody(status)
-
-
-def _waits_for_somebody(status: Status) -> bool:
-    return status.live.paused is not None or (status.phase is Phase.HELD and not _holds_removals(status))
-
-
-def _holds_removals(status: Status) -> bool:
-    """Return whether removals only are held: fragments and settings go through."""
-    return status.phase is Phase.HELD and status.hold is not None
+def _progress(status: Status) -> _Progress:
+    """Return how far the chosen fragments and settings have come."""
+    holds_removals = status.phase is Phase.HELD and status.hold is not None  # the rest of each change is applied
+    if status.live.paused is not None or (status.phase is Phase.HELD and not holds_removals):
+        return _Progress.BLOCKED
+    if status.untried:
+        return _Progress.PENDING
+    if status.phase in {Phase.REJECTED, Phase.FAILED}:
+        return _Progress.REJECTED
+    is_applied = holds_removals or (status.phase is Phase.SERVING and not status.pending_since)
+    return _Progress.APPLIED if is_applied else _Progress.PENDING
 
 
 def _not_yet(status: Status | None, what: str) -> PyconfdError:
@@ -214,5 +222,5 @@ def _not_yet(status: Status | None, what: str) -> PyconfdError:
     if status.live.paused is not None:
         return TransientError(Problem("pyconfd", f"{what}: applying is paused", "pyconfd resume"))
     problems = [Problem("pyconfd", what, remedy), *(Problem("", problem) for problem in status.problems)]
-    refused = status.phase in {Phase.REJECTED, Phase.FAILED, Phase.HELD} or (status.pin and status.pin.refused)
+    refused = _progress(status) in {_Progress.REJECTED, _Progress.BLOCKED} or (status.pin and status.pin.refused)
     return RejectedInput(*problems) if refused else TransientError(*problems)
