@@ -261,6 +261,9 @@ def successors(draw: st.DrawFn, *, length: int = 12) -> list[State]:
     found = [replace(draw(states), static=False)]
     for _ in range(draw(st.integers(length // 2, length))):
         state = found[-1]
+        if len(found) > 1 and draw(st.integers(0, 2)) == 0:
+            found.append(found[-2])  # so that what has just gone comes back
+            continue
         for _ in range(draw(st.integers(1, 3))):
             state = draw(_edited(state))
         found.append(state)

@@ -126,7 +126,6 @@ def rendering(text: str = TEXT) -> Rendering:
 
 
 @pytest.mark.haproxy
-@pytest.mark.skipif(not Path(BINARY).exists(), reason="no haproxy binary")
 def test_haproxy_judges_what_it_has_no_certificates_for(tmp_path: Path) -> None:
     settings = HaproxySettings(conf=str(tmp_path / "haproxy.cfg"), binary=BINARY, unit="")
     check(with_stubs(rendering()), settings=settings, unit=UnitFacts())

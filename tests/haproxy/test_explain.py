@@ -1,6 +1,4 @@
 # ruff: noqa: E501 - a table of lines of haproxy.cfg reads best with a line each
-import os
-import shutil
 import socket
 import subprocess
 from pathlib import Path
@@ -12,9 +10,8 @@ from hypothesis import strategies as st
 from pyconfd.errors import Problem
 from pyconfd.haproxy.process.check import explain_check_output
 from pyconfd.model.rendering import Piece, Rendering
+from tests.world.haproxy import BINARY
 
-HAPROXY = os.environ.get("HAPROXY") or shutil.which("haproxy", path="/usr/sbin:/usr/bin") or ""
-needs_haproxy = pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")
 DEFAULTS = Piece(
     "01-defaults.conf",
     "defaults\n    mode http\n    timeout connect 1s\n    timeout client 1s\n    timeout server 1s\n",
@@ -55,7 +52,7 @@ def rendering(text: str) -> Rendering:
 def run(given_rendering: Rendering, folder: Path, *flags: str) -> tuple[int, str, str]:
     path = folder / "haproxy.cfg"
     path.write_text(given_rendering.text)
-    command = [HAPROXY, *(flags or ("-c",)), "-f", str(path)]
+    command = [BINARY, *(flags or ("-c",)), "-f", str(path)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, text=True, timeout=60)
     return done.returncode, done.stdout, str(path)
 
@@ -66,7 +63,6 @@ def explained(given_rendering: Rendering, folder: Path, *flags: str) -> tuple[Pr
 
 
 @pytest.mark.haproxy
-@needs_haproxy
 @pytest.mark.parametrize(("template", "line", "place", "message", "remedy"), CASES)
 def test_what_haproxy_refuses(template: str, line: str, place: str, message: str, remedy: str, tmp_path: Path) -> None:
     (tmp_path / "bare.html").write_text("<html>sorry</html>\n")
@@ -85,7 +81,6 @@ def test_what_haproxy_refuses(template: str, line: str, place: str, message: str
 
 
 @pytest.mark.haproxy
-@needs_haproxy
 def test_a_misspelt_backend_or_acl_is_suggested(tmp_path: Path) -> None:
     (found,) = explained(
         rendering(BACK.replace("{line}", "mode http").replace("default_backend shop", "default_backend shpo")), tmp_path
@@ -99,7 +94,6 @@ def test_a_misspelt_backend_or_acl_is_suggested(tmp_path: Path) -> None:
 
 
 @pytest.mark.haproxy
-@needs_haproxy
 def test_the_line_is_shown_and_plain_fragments_have_their_own_lines(tmp_path: Path) -> None:
     broken = Rendering((Piece("01-defaults.conf", "global\n    maxcon 5 # typo\n"), *rendering(FRONT).pieces))
     found = explained(broken, tmp_path)[0]
@@ -108,7 +102,6 @@ def test_the_line_is_shown_and_plain_fragments_have_their_own_lines(tmp_path: Pa
 
 
 @pytest.mark.haproxy
-@needs_haproxy
 def test_all_alerts_are_given_without_the_final_noise(tmp_path: Path) -> None:
     found = explained(rendering(FRONT.replace("{line}", "foo\n    bar\n    redispatch")), tmp_path)
     assert [one.place for one in found] == [f"02-http.tmpl rendered line {line}" for line in (4, 5, 6)]
@@ -116,7 +109,6 @@ def test_all_alerts_are_given_without_the_final_noise(tmp_path: Path) -> None:
 
 
 @pytest.mark.haproxy
-@needs_haproxy
 def test_alerts_come_before_warnings_which_can_be_left_out(tmp_path: Path) -> None:
     text = BACK.replace("{line}", "option httplog\n    foo")
     code, output, path = run(rendering(text), tmp_path)
@@ -127,7 +119,6 @@ def test_alerts_come_before_warnings_which_can_be_left_out(tmp_path: Path) -> No
 
 
 @pytest.mark.haproxy
-@needs_haproxy
 def test_messages_of_several_lines_are_joined(tmp_path: Path) -> None:
     bare = Rendering((Piece("a.conf", "frontend web\n    mode http\n    bind 127.0.0.1:1\n"),))
     (found,) = explained(bare, tmp_path)
@@ -137,7 +128,6 @@ def test_messages_of_several_lines_are_joined(tmp_path: Path) -> None:
 
 
 @pytest.mark.haproxy
-@needs_haproxy
 def test_a_good_configuration_has_no_problem(tmp_path: Path) -> None:
     code, output, path = run(rendering(BACK.replace("{line}", "mode http")), tmp_path)
     assert code == 0
@@ -145,14 +135,12 @@ def test_a_good_configuration_has_no_problem(tmp_path: Path) -> None:
 
 
 @pytest.mark.haproxy
-@needs_haproxy
 def test_a_configuration_that_listens_nowhere(tmp_path: Path) -> None:
     (found,) = explained(Rendering((DEFAULTS,)), tmp_path)
     assert "bind" in found.message
 
 
 @pytest.mark.haproxy
-@needs_haproxy
 def test_a_port_that_is_taken_and_an_address_that_is_not_there(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
@@ -194,7 +182,7 @@ def test_any_output_is_survived(output: str, text: str) -> None:
         assert problem.message
 
 
-@needs_haproxy
+@pytest.mark.haproxy
 @pytest.mark.parametrize(
     ("pieces", "lines"),
     [
@@ -221,6 +209,6 @@ def test_clues_lead_to_the_lines_the_likeliest_first(
     rendering = Rendering((DEFAULTS, Piece("01-front.conf", FRONT.format(line="default_backend one")), *pieces))
     path = tmp_path / "haproxy.cfg"
     path.write_text(rendering.text)
-    done = subprocess.run([HAPROXY, "-c", "-f", str(path)], capture_output=True, text=True, check=False)
+    done = subprocess.run([BINARY, "-c", "-f", str(path)], capture_output=True, text=True, check=False)
     problems = explain_check_output(done.stderr + done.stdout, rendering, str(path), warnings=False)
     assert list(problems[0].clues.lines) == lines

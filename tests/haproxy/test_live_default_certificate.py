@@ -42,9 +42,8 @@ def configuration(directory: Path, socket: str, binds: dict[str, str]) -> str:
     return "".join(lines)
 
 
+@pytest.mark.haproxy
 def test_what_is_planned_as_a_reload_is_what_haproxy_refuses(tmp_path: Path) -> None:
-    if not Path(BINARY).exists():
-        pytest.skip("no haproxy binary")
     shown = subprocess.run([BINARY, "-v"], capture_output=True, check=True, text=True).stdout
     binds = BINDS if "version 2." in shown else BINDS | SINCE_3_0
     authority = CertificateAuthority(tmp_path / "ca")

@@ -38,8 +38,6 @@ VERSIONS = {
     "without a socket": Abilities(why="there is no socket"),
 }
 
-needs_haproxy = pytest.mark.skipif(shutil.which(BINARY) is None, reason="there is no haproxy")
-
 
 def read(case: str, which: str) -> Rendering:
     folder = GOLDEN / case
@@ -150,7 +148,6 @@ def install(rendering: Rendering, folder: Path, pairs: tuple[str, str]) -> Path:
 
 
 @pytest.mark.haproxy
-@needs_haproxy
 @pytest.mark.parametrize("which", ["old", "new"])
 @pytest.mark.parametrize("case", CASES)
 def test_haproxy_takes_both(case: str, which: str, folder: Path, pairs: tuple[str, str]) -> None:
@@ -163,7 +160,6 @@ GOES_LIVE = [case for case in CASES if any(commands_of(planned(case, version)) f
 
 
 @pytest.mark.haproxy
-@needs_haproxy
 @pytest.mark.parametrize("case", GOES_LIVE)
 def test_a_real_haproxy_answers_as_it_should(case: str, folder: Path, pairs: tuple[str, str]) -> None:
     """What goes live with this one, the part before a reload too: every answer is checked, and the result read back."""

@@ -1,7 +1,5 @@
 # ruff: noqa: E501 - a table of lines of haproxy.cfg reads best with a line each
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,9 +7,7 @@ import pytest
 
 from pyconfd.haproxy.config.removed import REMOVED, find_in_lines, find_removed
 from pyconfd.model.rendering import Piece, Rendering
-
-HAPROXY = os.environ.get("HAPROXY") or shutil.which("haproxy", path="/usr/sbin:/usr/bin") or ""
-needs_haproxy = pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")
+from tests.world.haproxy import BINARY
 
 PROXIES = """\
 defaults
@@ -117,7 +113,7 @@ def configuration(section: str, lines: list[str]) -> str:
 
 def check(text: str, folder: Path) -> tuple[int, str]:
     (folder / "t.cfg").write_text(text)
-    command = [HAPROXY, "-c", "-f", str(folder / "t.cfg")]
+    command = [BINARY, "-c", "-f", str(folder / "t.cfg")]
     done = subprocess.run(command, capture_output=True, check=False, text=True)
     return done.returncode, "".join(line for line in done.stderr.splitlines(keepends=True) if "[NOTICE]" not in line)
 
@@ -144,7 +140,6 @@ def says(remedy: str, expected: list[str] | str) -> None:
 
 
 @pytest.mark.haproxy
-@needs_haproxy
 @pytest.mark.parametrize(("section", "line", "expected"), CASES)
 def test_haproxy_refuses_the_line_and_takes_its_replacement(
     section: str, line: str, expected: list[str] | str, tmp_path: Path
@@ -167,7 +162,6 @@ def test_what_later_versions_removed_is_found_for_them_only(
 
 
 @pytest.mark.haproxy
-@needs_haproxy
 @pytest.mark.parametrize(("section", "line", "since", "expected"), LATER)
 def test_haproxy_takes_the_replacement_of_what_later_versions_removed(
     section: str, line: str, since: tuple[int, int], expected: list[str] | str, tmp_path: Path
@@ -176,7 +170,7 @@ def test_haproxy_takes_the_replacement_of_what_later_versions_removed(
         lines = [one.format(port=2, tmp=tmp_path) for one in expected]
         assert check(configuration(section, lines), tmp_path) == (0, "")
     code, output = check(configuration(section, [line.format(port=2, tmp=tmp_path)]), tmp_path)
-    installed = re.search(r"version (\d+)\.(\d+)", subprocess.check_output([HAPROXY, "-v"], text=True))
+    installed = re.search(r"version (\d+)\.(\d+)", subprocess.check_output([BINARY, "-v"], text=True))
     assert installed
     if (int(installed[1]), int(installed[2])) >= since:
         assert code == 1

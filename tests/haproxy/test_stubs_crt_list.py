@@ -12,10 +12,7 @@ from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from pyconfd.settings import HaproxySettings
 from tests.world.haproxy import BINARY
 
-pytestmark = [
-    pytest.mark.haproxy,
-    pytest.mark.skipif(not Path(BINARY).exists(), reason="no haproxy binary"),
-]
+pytestmark = pytest.mark.haproxy
 
 HEAD = """defaults
     mode http

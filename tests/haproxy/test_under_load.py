@@ -6,12 +6,8 @@ import pytest
 
 from tests.bench.hashing import add_and_reload
 from tests.bench.under_load import bursts, replace_pods, rolling_update
-from tests.world.haproxy import BINARY
 
-pytestmark = [
-    pytest.mark.haproxy,
-    pytest.mark.skipif(not Path(BINARY).exists(), reason="no haproxy binary"),
-]
+pytestmark = pytest.mark.haproxy
 
 
 def test_no_answer_comes_from_a_pod_whose_removal_was_acknowledged(tmp_path: Path) -> None:
