@@ -4,8 +4,10 @@ MOST = 1_000
 """Characters of one line; a name of Kubernetes has at most 253."""
 
 
-def clean(text: str, most: int = MOST) -> str:
+def clean(text: str | bytes, most: int = MOST) -> str:
     """Return ``text`` on one line: what cannot be printed is escaped, and what is longer than ``most`` is cut."""
+    if isinstance(text, bytes):
+        text = text[: most * 4].decode("utf-8", "backslashreplace")
     if len(text) <= most and text.isprintable():
         return text
     shown = escaped(text[:most])

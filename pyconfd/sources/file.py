@@ -21,8 +21,8 @@ from pyconfd.model.snapshot import KIND_OF, Key, Resource, Snapshot
 from pyconfd.model.status import SourceHealth
 
 # Objects are decoded by the same rules wherever they come from.
+from pyconfd.printable import clean
 from pyconfd.sources.kubernetes.decode import DROPPED_ANNOTATIONS, Unreadable, decode_object, key_of
-from pyconfd.sources.kubernetes.failures import shown
 from pyconfd.sources.kubernetes.resources import API_VERSION_OF
 from pyconfd.system.secrecy import redacted
 
@@ -160,9 +160,9 @@ class _SnapshotReader:
                 continue
             found = True
             if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
-                raise ConfigurationError(Problem(place, f"no Kubernetes object: {shown(str(document))!r}", _REMEDY))
+                raise ConfigurationError(Problem(place, f"no Kubernetes object: {clean(str(document), 80)!r}", _REMEDY))
             if document["kind"].endswith("List") and not isinstance(document.get("items", ""), list | None):
-                raise ConfigurationError(Problem(place, f"a {shown(document['kind'])} without items", _REMEDY))
+                raise ConfigurationError(Problem(place, f"a {clean(document['kind'], 80)} without items", _REMEDY))
             self._take(document, "")
         if not found:
             raise ConfigurationError(Problem(place, "the file holds nothing but empty documents", _REMEDY))
@@ -173,7 +173,7 @@ class _SnapshotReader:
 
     def _take(self, document: Any, list_kind: str) -> None:
         if not isinstance(document, dict):
-            self._refuse("?", f"an item of the list is no object: {shown(str(document))!r}")
+            self._refuse("?", f"an item of the list is no object: {clean(str(document), 80)!r}")
             return
         # Items of a typed list (ServiceList) do not repeat their kind.
         kind = document.get("kind") or list_kind.removesuffix("List")
@@ -186,7 +186,7 @@ class _SnapshotReader:
             return
         resource = _RESOURCE_OF.get((version, kind))
         if resource is None:
-            self.ignored[shown(kind)] += 1
+            self.ignored[clean(kind, 80)] += 1
             return
         self._take_object(resource, document)
 
@@ -204,7 +204,7 @@ class _SnapshotReader:
         try:
             found = decode_object(resource, msgspec.json.encode(document), self.cluster)
         except (msgspec.MsgspecError, TypeError, ValueError, RecursionError, OverflowError) as error:
-            self._refuse(KIND_OF[resource], f"it has no form in JSON: {shown(str(error))}")
+            self._refuse(KIND_OF[resource], f"it has no form in JSON: {clean(str(error), 80)}")
             return
         if isinstance(found, Unreadable):
             self.refusals.add(found.refusal)
@@ -242,7 +242,7 @@ def _documents(place: str, text: str) -> Iterator[Any]:
     except yaml.YAMLError as error:
         raise ConfigurationError(Problem(_place_of(place, error), _reason_of(error), _REMEDY)) from None
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(Problem(place, f"cannot be read as YAML: {shown(str(error))}", _REMEDY)) from None
+        raise ConfigurationError(Problem(place, f"cannot be read as YAML: {clean(str(error), 80)}", _REMEDY)) from None
 
 
 def _place_of(place: str, error: yaml.YAMLError) -> str:
@@ -251,7 +251,7 @@ def _place_of(place: str, error: yaml.YAMLError) -> str:
 
 
 def _reason_of(error: yaml.YAMLError) -> str:
-    return f"neither YAML nor JSON: {shown(getattr(error, 'problem', None) or str(error), 200)}"
+    return f"neither YAML nor JSON: {clean(getattr(error, 'problem', None) or str(error), 200)}"
 
 
 _Marks = tuple[tuple[int, int, int] | None, ...]

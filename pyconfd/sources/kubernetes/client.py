@@ -8,7 +8,6 @@ import contextlib
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from urllib.parse import urlencode
@@ -21,10 +20,11 @@ import urllib3.exceptions
 from pyconfd import __version__
 from pyconfd.errors import TransientError, first_line
 from pyconfd.model.status import ApiServerState, CredentialState
+from pyconfd.printable import clean
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.credentials import Credentials
-from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure, failure_of_status, shown
+from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure, failure_of_status
 from pyconfd.system.http import KEEPALIVE, RETRYABLE, LineFramer, transport_failure
 
 log = structlog.get_logger(__name__)
@@ -179,15 +179,15 @@ class Connection:
                     self.url + path,
                     f"HTTP {response.status}: {_message_of(self._beginning(response))}",
                     status=response.status,
-                    retry_after_s=_retry_after_s(response.headers.get("Retry-After", ""), self._clock.time()),
+                    retry_after_s=_retry_after_s(response),
                 )
             wrong = ""
             if encoding.lower() not in {"", "identity"}:
                 # A few MB of gzip can hold some GB, and the request did not accept it.
-                wrong = f"Content-Encoding {shown(encoding)}, which was not asked for"
+                wrong = f"Content-Encoding {clean(encoding, 80)}, which was not asked for"
             elif json and content_type.partition(";")[0].strip().lower() != "application/json":
-                begin = shown(self._beginning(response))
-                wrong = f"{shown(content_type) or 'no content type'} instead of JSON: {begin}"
+                begin = clean(self._beginning(response), 80)
+                wrong = f"{clean(content_type, 80) or 'no content type'} instead of JSON: {begin}"
             if wrong:
                 message = f"HTTP {response.status} with {wrong}"
                 raise ApiError(Failure.BAD_ANSWER, self.url + path, message, status=response.status)
@@ -265,19 +265,15 @@ def _message_of(body: bytes) -> str:
     try:
         status = msgspec.json.decode(body, type=_Status)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return shown(body) or "(no text)"
-    return shown(status.message or status.reason or "", 300) or shown(body)
+        return clean(body, 80) or "(no text)"
+    return clean(status.message or status.reason or "", 300) or clean(body, 80)
 
 
-def _retry_after_s(value: str, now_s: float) -> float | None:
-    """Parse a Retry-After header: seconds, or a date."""
-    if value.strip().isdecimal():
-        return float(value)
+def _retry_after_s(response: urllib3.BaseHTTPResponse) -> float | None:
     try:
-        at = parsedate_to_datetime(value)
-    except (ValueError, OverflowError):
+        return urllib3.Retry().get_retry_after(response)
+    except (urllib3.exceptions.InvalidHeader, OverflowError, ValueError):
         return None
-    return max(0.0, at.replace(tzinfo=at.tzinfo or UTC).timestamp() - datetime.fromtimestamp(now_s, UTC).timestamp())
 
 
 _NOT_OF_THE_SERVER = frozenset({Failure.FORBIDDEN, Failure.NOT_FOUND, Failure.EXPIRED, Failure.INTERRUPTED})

@@ -30,9 +30,10 @@ from kubernetes.config import ConfigException, incluster_config, kube_config
 
 from pyconfd.errors import ConfigurationError, Problem, first_line
 from pyconfd.model.status import CredentialState
+from pyconfd.printable import clean
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.clock import SourceClock
-from pyconfd.sources.kubernetes.failures import ApiError, Failure, shown
+from pyconfd.sources.kubernetes.failures import ApiError, Failure
 from pyconfd.system.secrecy import hide
 
 DEFAULT_CA_FILE = "/etc/pyconfd/ca.pem"
@@ -333,10 +334,10 @@ class Credentials:
                 loader: Any = incluster_config.InClusterConfigLoader
                 loader(token_file, ca_file, environ=where).load_and_set(configuration)
         except (ConfigException, OSError, yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ApiError(Failure.CREDENTIALS, str(origin.kind), shown(str(error), 300)) from None
+            raise ApiError(Failure.CREDENTIALS, str(origin.kind), clean(str(error), 300)) from None
         if origin.exec_command and not configuration.api_key and not configuration.cert_file:
             # The library logs why and goes on without credentials.
-            message = f"the plugin {shown(origin.exec_command)} gave no credentials; run it by hand to see why"
+            message = f"the plugin {clean(origin.exec_command, 80)} gave no credentials; run it by hand to see why"
             raise ApiError(Failure.CREDENTIALS, str(origin.kind), message)
         return configuration
 
@@ -375,7 +376,7 @@ class Credentials:
             # Runs the plugin again where its token has expired, and reads a service account's token again.
             settings: Mapping[str, Any] = configuration.auth_settings()
         except (ConfigException, OSError, ValueError) as error:
-            raise ApiError(Failure.CREDENTIALS, str(self._origin.kind), shown(str(error), 300)) from None
+            raise ApiError(Failure.CREDENTIALS, str(self._origin.kind), clean(str(error), 300)) from None
         value = str(settings.get("BearerToken", {}).get("value") or "").strip()
         scheme, _, token = value.partition(" ")
         if value and not _is_token(token):
@@ -387,7 +388,7 @@ class Credentials:
         try:
             return certificate_validity(_read_file(path), self._clock.time())
         except ValueError as error:
-            raise ApiError(Failure.CREDENTIALS, path, f"no certificate can be read: {shown(str(error))}") from None
+            raise ApiError(Failure.CREDENTIALS, path, f"no certificate can be read: {clean(str(error), 80)}") from None
 
 
 class Validity(NamedTuple):

@@ -15,7 +15,8 @@ import structlog
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, ObjectRef, Pod, WholeObject
 from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Resource
-from pyconfd.sources.kubernetes.failures import ApiError, BrokenWatchError, Failure, failure_of_status, shown
+from pyconfd.printable import clean
+from pyconfd.sources.kubernetes.failures import ApiError, BrokenWatchError, Failure, failure_of_status
 from pyconfd.sources.kubernetes.resources import CLUSTER_SCOPED
 
 DROPPED_ANNOTATIONS = (
@@ -172,7 +173,7 @@ def decode_list(resource: Resource, body: bytes, cluster: str = "") -> ListPage:
         items = tuple(each for each in results if not isinstance(each, Unreadable))
         refusals = tuple(each.refusal for each in results if isinstance(each, Unreadable))
     if page.kind != f"{KIND_OF[resource]}List":
-        raise _not_a_list(resource, body, f"its kind is {shown(page.kind) or '(none)'}")
+        raise _not_a_list(resource, body, f"its kind is {clean(page.kind, 80) or '(none)'}")
     if not page.metadata.resource_version:
         raise _not_a_list(resource, body, "it has no metadata.resourceVersion")
     return ListPage(items, page.metadata.resource_version, page.metadata.continue_token or "", refusals)
@@ -194,9 +195,9 @@ def decode_object(resource: Resource, json: bytes | msgspec.Raw, cluster: str = 
             metadata = _ONLY_METADATA.decode(json).metadata
     key = Key(metadata.namespace, metadata.name) if metadata.name else None
     ref = ObjectRef(
-        KIND_OF[resource], shown(metadata.namespace, 253), shown(metadata.name, 253) or "(no name)", cluster
+        KIND_OF[resource], clean(metadata.namespace, 253), clean(metadata.name, 253) or "(no name)", cluster
     )
-    refusal = Refusal(ref, "", "", RefusalReason.UNREADABLE, f"{shown(detail, 200)}; the object was left out")
+    refusal = Refusal(ref, "", "", RefusalReason.UNREADABLE, f"{clean(detail, 200)}; the object was left out")
     return Unreadable(refusal, key, metadata.resource_version)
 
 
@@ -210,12 +211,12 @@ def decode_event(resource: Resource, line: bytes, cluster: str = "") -> Event:
         event = _RAW_EVENT.decode(line)
         if event.type == "ERROR":
             status = _STATUS.decode(event.object)
-            message = f"ERROR {status.code}: {shown(status.message or '', 300)}"
+            message = f"ERROR {status.code}: {clean(status.message or '', 300)}"
             raise BrokenWatchError(failure_of_status(status.code), f"watch of {resource}", message)
         if event.type == "BOOKMARK":
             return Bookmark(_ONLY_METADATA.decode(event.object).metadata.resource_version)
     except _BAD_JSON as error:
-        message = f"the watch sent what is not an event ({shown(str(error))}): {shown(line)}"
+        message = f"the watch sent what is not an event ({clean(str(error), 80)}): {clean(line, 80)}"
         raise BrokenWatchError(Failure.BAD_ANSWER, f"watch of {resource}", message) from None
     if event.type in {"ADDED", "MODIFIED", "DELETED"}:
         found = decode_object(resource, event.object, cluster)
@@ -227,7 +228,7 @@ def decode_event(resource: Resource, line: bytes, cluster: str = "") -> Event:
         if event.type == "DELETED":
             return Deleted(key_of(found), found.metadata.resource_version)
         return Upserted(found)
-    log.debug("watch_event.ignored", resource=resource.value, type=shown(event.type))
+    log.debug("watch_event.ignored", resource=resource.value, type=clean(event.type, 80))
     return Bookmark("")
 
 
@@ -278,5 +279,5 @@ def _is_named(resource: Resource, record: AnyObject) -> bool:
 
 
 def _not_a_list(resource: Resource, body: bytes, why: str) -> ApiError:
-    message = f"the answer is not a whole list of {resource} ({shown(why)}): {len(body)} bytes, {shown(body)}"
+    message = f"the answer is not a whole list of {resource} ({clean(why, 80)}): {len(body)} bytes, {clean(body, 80)}"
     return ApiError(Failure.BAD_ANSWER, f"list of {resource}", message)

@@ -3,7 +3,6 @@
 from enum import StrEnum
 
 from pyconfd.errors import Problem, TransientError
-from pyconfd.printable import escaped
 
 
 class Failure(StrEnum):
@@ -92,10 +91,3 @@ def failure_of_status(status: int) -> Failure:
     if 500 <= status <= 599:
         return Failure.SERVER_ERROR
     return Failure.REFUSED if 400 <= status <= 499 else Failure.BAD_ANSWER
-
-
-def shown(text: bytes | str, limit: int = 80) -> str:
-    """Return the beginning of a text of unknown origin on one line, with what cannot be printed escaped."""
-    if isinstance(text, bytes):
-        text = text[: limit * 4].decode("utf-8", "backslashreplace")
-    return escaped(text[:limit]) + ("..." if len(text) > limit else "")

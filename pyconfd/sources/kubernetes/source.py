@@ -19,11 +19,12 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, ObjectRef
 from pyconfd.model.snapshot import KIND_OF, Key, Named, Resource, Snapshot
 from pyconfd.model.status import ResourceState, SourceHealth
+from pyconfd.printable import clean
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.client import TEND_EVERY_S, ApiServers
 from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.credentials import Credentials
-from pyconfd.sources.kubernetes.failures import NEED_OPERATOR, Failure, shown
+from pyconfd.sources.kubernetes.failures import NEED_OPERATOR, Failure
 from pyconfd.sources.kubernetes.reflector import Reflector
 from pyconfd.sources.kubernetes.resources import reads, right_to_read
 
@@ -297,7 +298,7 @@ def _merged(states: list[ResourceState]) -> ResourceState:
 
 def _check_namespaces(namespaces: Collection[str]) -> None:
     problems = [
-        Problem("kubernetes.secret_namespaces", f"{shown(name)!r} is no name of a namespace")
+        Problem("kubernetes.secret_namespaces", f"{clean(name, 80)!r} is no name of a namespace")
         for name in namespaces
         if not _NAMESPACE.fullmatch(name)
     ]
