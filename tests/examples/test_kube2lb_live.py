@@ -34,8 +34,8 @@ from pyconfd.settings import TargetSettings
 from pyconfd.targets.target import Target
 from tests.presets.objects import Named, endpoint, service, slice_, snapshot
 from tests.world.backends import Backends
+from tests.world.clients import Crowd, failures
 from tests.world.haproxy import free_port, wait_until
-from tests.world.http_clients import Client
 
 RELOADS = int(os.environ.get("PYCONFD_TEST_RELOADS", "10"))
 TEMPLATES = Path(str(examples.__path__[0])) / "kube2lb"
@@ -240,18 +240,15 @@ def test_names_reach_their_services_and_only_them(make: Make, pods: Backends, tm
 def test_no_request_fails_while_it_reloads_again_and_again(make: Make, pods: Backends, tmp_path: Path) -> None:
     server = make(tmp_path, free_port())
     with serving(server, tmp_path, cluster(server.port, pods.port, "127.21.0.1")):
-        clients = [Client(server.port, keep_alive=False, host="shop.example.com") for _ in range(4)]
-        for client in clients:
-            client.start()
+        crowd = Crowd(server.port, "shop.example.com", clients=4)
         for number in range(RELOADS):
             members = ("127.21.0.1", f"127.21.0.{2 + number % 2}")
             assert applied(server.target, cluster(server.port, pods.port, *members))
             wait_for_request(pods, f"shop-{2 + number % 2}")
-        tallies = [client.stop() for client in clients]
+        answers = crowd.stop()
 
-    assert [failure for tally in tallies for failure in tally.failures] == []
-    assert sum(tally.answers for tally in tallies) > RELOADS
-    print(f"\n{RELOADS} reloads, {sum(tally.answers for tally in tallies)} answers, no failure")
+    assert failures(answers) == []
+    assert answers.total() > RELOADS
 
 
 def wait_for_request(pods: Backends, pod: str) -> None:

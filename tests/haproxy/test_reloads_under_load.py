@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.haproxy.bench import Bench, apply, rendering
+from tests.world.clients import Crowd, failures
 from tests.world.haproxy import configuration, wait_until
-from tests.world.http_clients import Client
 
 BETWEEN = 5
 """Answers between two reloads: most of them on a connection that was used before."""
@@ -50,12 +50,10 @@ class Server(http.server.ThreadingHTTPServer):
         """Stay quiet: a worker that stops resets its idle connections to servers."""
 
 
-def _went_on(clients: list[Client], before: list[int]) -> bool:
-    """Whether each quick client has had some answers more; one that fails is found in the end."""
-    return all(
-        client.tally.failures or client.tally.answers >= answers + BETWEEN
-        for client, answers in list(zip(clients, before, strict=True))[:6]
-    )
+def _went_on(crowds: list[Crowd], before: list[int]) -> bool:
+    """Return whether the quick clients have had some answers more; one that fails is found in the end."""
+    quick = list(zip(crowds, before, strict=True))[:2]
+    return all(failures(crowd.seen()) or crowd.seen().total() >= count + 3 * BETWEEN for crowd, count in quick)
 
 
 @contextmanager
@@ -81,21 +79,18 @@ def test_no_request_fails_and_none_is_cut_off_while_it_reloads_again_and_again(b
         bench.conf.write_text(desired(0) + extra)
         bench.haproxy.start()
         balancer = bench.balancer()
-        clients = [
-            *(Client(bench.port, keep_alive=False) for _ in range(3)),
-            *(Client(bench.port, keep_alive=True) for _ in range(3)),
-            *(Client(bench.port, keep_alive=True, path="/slow") for _ in range(2)),
+        crowds = [
+            Crowd(bench.port, clients=3),
+            Crowd(bench.port, clients=3, keep_alive=True),
+            Crowd(bench.port, clients=2, keep_alive=True, path="/slow"),
         ]
-        for client in clients:
-            client.start()
         for number in range(1, RELOADS + 1):
             assert apply(balancer, rendering(desired(number), extra)).verified
-            before = [client.tally.answers for client in clients]
-            wait_until(lambda: _went_on(clients, before), "the load goes on between the reloads")  # noqa: B023 - at once
-        tallies = [client.stop() for client in clients]
+            before = [crowd.seen().total() for crowd in crowds]
+            wait_until(lambda: _went_on(crowds, before), "the load goes on between the reloads")  # noqa: B023 - at once
+        answers = [crowd.stop() for crowd in crowds]
 
-    assert [failure for tally in tallies for failure in tally.failures] == []
-    assert all(tally.answers >= BETWEEN * RELOADS for tally in tallies[:6])
-    assert sum(tally.reused for tally in tallies[3:6]) > sum(tally.answers for tally in tallies[3:6]) / 2
-    assert all(tally.answers > 0 for tally in tallies[6:])
-    print(f"\n{RELOADS} reloads, {sum(tally.answers for tally in tallies)} answers, no failure")
+    assert [failures(each) for each in answers] == [[], [], []]
+    assert all(each.total() >= 3 * BETWEEN * RELOADS for each in answers[:2])
+    assert crowds[1].reused > answers[1].total() / 2
+    assert answers[2].total() > 0

@@ -49,34 +49,68 @@ def ping_redis(port: int) -> str:
 
 
 class Crowd:
-    """Clients that never stop asking; every answer is counted."""
+    """Clients that never stop asking; every answer is counted: the pod's name, a status code, or what failed.
+
+    With ``keep_alive`` a connection is used until its end is announced with ``Connection: close``; an end that was not
+    announced is a failure, as it is for a client that has just sent a request on it.
+    """
 
     def __init__(
-        self, port: int, host: str, clients: int = 2, pause_s: float = 0.004, *, address: str = "127.0.0.1"
+        self,
+        port: int,
+        host: str = "test",
+        clients: int = 2,
+        pause_s: float = 0.004,
+        *,
+        address: str = "127.0.0.1",
+        path: str = "/",
+        keep_alive: bool = False,
     ) -> None:
-        self._port, self._host, self._pause_s, self._address = port, host, pause_s, address
+        self._port, self._pause_s, self._address, self._path = port, pause_s, address, path
+        self._headers = {"Host": host} | ({} if keep_alive else {"Connection": "close"})
         self._stop = threading.Event()
         self._lock = threading.Lock()
+        self.reused = 0
+        """Answers on a connection that had been used before."""
         self.answers: Counter[str] = Counter()
         self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(clients)]
         for thread in self._threads:
             thread.start()
 
     def _run(self) -> None:
+        connection = http.client.HTTPConnection(self._address, self._port, timeout=30)
         while not self._stop.is_set():
-            answer = ask(self._port, self._host, address=self._address)
+            reused = connection.sock is not None
+            answer = self._ask(connection)
             with self._lock:
                 self.answers[answer] += 1
+                self.reused += reused
             self._stop.wait(self._pause_s)
+        connection.close()
+
+    def _ask(self, connection: http.client.HTTPConnection) -> str:
+        try:
+            connection.request("GET", self._path, headers=self._headers)
+            answer = connection.getresponse()
+            body = answer.read().decode()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            return f"failed: {type(error).__name__}"
+        return body.strip() if answer.status == http.client.OK else str(answer.status)
 
     def seen(self) -> Counter[str]:
-        """Give a copy of what was answered so far."""
+        """Return a copy of what was answered so far."""
         with self._lock:
             return Counter(self.answers)
 
     def stop(self) -> Counter[str]:
-        """End; give all answers."""
+        """End; return all answers."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
         return self.answers
+
+
+def failures(answers: Counter[str]) -> list[str]:
+    """Return what was no answer with 200."""
+    return [answer for answer in answers if answer.startswith("failed") or answer.isdecimal()]

@@ -69,41 +69,6 @@ def test_field_selectors_and_namespaces(cluster: Cluster, server: ApiServer, pat
     assert _names(fetch(server.url, f"GET {path}").body) == names
 
 
-def test_paging_walks_through_everything_at_one_moment(cluster: Cluster, server: ApiServer) -> None:
-    for number in range(7):
-        cluster.add_service("demo", f"app{number}")
-    seen, token = [], ""
-    while True:
-        page = fetch(server.url, f"GET /api/v1/services?limit=3&continue={token}").body
-        seen += _names(page)
-        if seen == ["app0", "app1", "app2"]:
-            cluster.delete_service("demo", "app4")
-            cluster.add_service("demo", "app3-late")
-        token = page["metadata"].get("continue", "")
-        if not token:
-            break
-    assert seen == [f"app{number}" for number in range(7)]
-    assert "app3-late" in _names(fetch(server.url, "GET /api/v1/services").body)
-
-
-def test_the_inconsistent_rest_after_an_expired_continue(cluster: Cluster, server: ApiServer) -> None:
-    for number in range(4):
-        cluster.add_node(f"node-{number}", "192.0.2.1")
-    token = fetch(server.url, "GET /api/v1/nodes?limit=2").body["metadata"]["continue"]
-    cluster.add_node("node-9", "192.0.2.9")
-    cluster.compact()
-    expired = fetch(server.url, f"GET /api/v1/nodes?limit=2&continue={token}")
-    assert expired.status == 410
-    rest = fetch(server.url, f"GET /api/v1/nodes?continue={expired.body['metadata']['continue']}")
-    assert _names(rest.body) == ["node-2", "node-3", "node-9"]
-
-
-@pytest.mark.parametrize("query", ["limit=x", "continue=%25", "continue=e30", "labelSelector=a%3D%3D%3D(b"])
-def test_bad_queries_are_bad_requests(server: ApiServer, query: str) -> None:
-    answer = fetch(server.url, f"GET /api/v1/services?{query}")
-    assert (answer.status, answer.body["reason"]) == (400, "BadRequest")
-
-
 def test_a_list_at_an_exact_or_a_future_version(cluster: Cluster, server: ApiServer) -> None:
     cluster.add_service("demo", "a")
     then = cluster.rv
