@@ -69,7 +69,7 @@ def try_snapshot(resolved: Resolved, snapshot_files: tuple[str, ...]) -> Generat
         )
         loopback = stack.enter_context(Loopback(folder, source))
         settings, whose = _here(resolved, folder, haproxy, loopback)
-        stage = _Stage(settings, folder, haproxy, loopback, source, stack=stack)
+        stage = _TrialRun(settings, folder, haproxy, loopback, source, stack=stack)
         signals.stop_with(stage.daemon.mailbox)
         yield f"pyconfd {__version__} with HAProxy {version} serves {', '.join(snapshot_files)}, all on loopback."
         yield f"Preset {', '.join(settings.presets.use)}; fragments: {whose}. Edits apply at once. Ctrl-C ends it all."
@@ -141,7 +141,7 @@ def _write_config(folder: Path, settings: Settings) -> None:
     (folder / "pyconfd.toml").write_text("\n".join([*rows, ""]), "utf-8")
 
 
-class _ToldChanges(ChangeLog):
+class _PrintedChanges(ChangeLog):
     """Writes changes for ``pyconfd watch``, and keeps them to be printed here."""
 
     def __init__(self, runtime_dir: str) -> None:
@@ -154,7 +154,7 @@ class _ToldChanges(ChangeLog):
         self.waiting.put(change)
 
 
-class _Stage:
+class _TrialRun:
     """Runs the loop in a thread, haproxy as its unit would, and says what can be seen; its parts go with ``stack``."""
 
     def __init__(
@@ -170,14 +170,14 @@ class _Stage:
         self._settings, self._folder, self._haproxy = settings, folder, haproxy
         self._loopback, self._source = loopback, source
         self._relocation = Relocation(loopback)
-        self._changes = _ToldChanges(settings.runtime_dir)
+        self._changes = _PrintedChanges(settings.runtime_dir)
         self.daemon = self._loop(stack)
         self._thread = threading.Thread(target=self._run, name="loop", daemon=True)
         self._code = EXIT_OK
         self._former: Table | None = None
         self._notes: tuple[str, ...] = ()
         self._problems: tuple[str, ...] = ()
-        self._told: object = None
+        self._shown: object = None
 
     def _loop(self, stack: ExitStack) -> Daemon:
         settings = self._settings
@@ -231,8 +231,8 @@ class _Stage:
         yield from (f"problem: {each}" for each in problems if each not in self._problems)
         self._problems = problems
         last = self._relocation.last
-        if last is not None and last is not self._told and self._serves():
-            self._told = last
+        if last is not None and last is not self._shown and self._serves():
+            self._shown = last
             yield from self._table(*last)
 
     def _keep_haproxy(self) -> None:

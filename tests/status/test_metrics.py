@@ -1,6 +1,7 @@
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -39,85 +40,75 @@ def sample(make_status: Callable[..., Status]) -> Samples:
     return Samples(make_status())
 
 
-def test_ages_count_from_the_moment_of_the_status(sample: Samples) -> None:
-    assert sample.value("pyconfd_last_sync_age_seconds") == 5
-    assert sample.value("pyconfd_last_apply_age_seconds") == 200
-    assert sample.value("pyconfd_heartbeat_age_seconds") == 1
-    assert sample.value("pyconfd_resource_sync_age_seconds", resource="services") == 5
+EXPIRY = "pyconfd_credential_expiry_timestamp_seconds"
+UP, DOWN = "https://10.0.0.1:6443", "https://10.0.0.2:6443"
+HOLD = Hold("0123abcd", HoldKind.SHARE, 1.0, lost=6, of=10, affected=1)
+HELD: dict[str, Any] = {
+    "phase": Phase.REJECTED,
+    "hold_id": "0123abcd",
+    "hold": HOLD,
+    "holds_by_step": {"begun": 2, "expired": 1},
+}
 
 
-def test_every_scrape_asks_anew(make_status: Callable[..., Status]) -> None:
-    moments = iter([make_status(), make_status(now=1_700_000_060.0)])
-    registry = registry_of(lambda: next(moments))
-    assert b"pyconfd_last_sync_age_seconds 5.0" in exposition(registry)
-    assert b"pyconfd_last_sync_age_seconds 65.0" in exposition(registry)
+@pytest.mark.parametrize(
+    ("changes", "name", "labels", "value"),
+    [
+        ({}, "pyconfd_last_sync_age_seconds", {}, 5),
+        ({}, "pyconfd_last_apply_age_seconds", {}, 200),
+        ({}, "pyconfd_heartbeat_age_seconds", {}, 1),
+        ({}, "pyconfd_resource_sync_age_seconds", {"resource": "services"}, 5),
+        ({"now": 1_600_000_000.0}, "pyconfd_last_sync_age_seconds", {}, 0),  # the clock went back
+        ({"phase": Phase.HELD}, "pyconfd_phase", {"phase": "held"}, 1),
+        ({"phase": Phase.HELD}, "pyconfd_phase", {"phase": "serving"}, 0),
+        ({"hold_id": "0123abcd"}, "pyconfd_held", {}, 1),
+        ({"hold_id": "0123abcd"}, "pyconfd_held_endpoints", {}, 0),
+        (HELD, "pyconfd_held", {}, 1),
+        (HELD, "pyconfd_held_endpoints", {}, 6),
+        (HELD, "pyconfd_holds_total", {"step": "begun"}, 2),
+        (HELD, "pyconfd_holds_total", {"step": "confirmed"}, 0),
+        ({"pending_since": 1_700_000_000.0 - 42}, "pyconfd_pending_seconds", {}, 42),
+        ({}, "pyconfd_api_server_up", {"server": UP}, 1),
+        ({}, "pyconfd_api_server_up", {"server": DOWN}, 0),
+        ({}, "pyconfd_api_server_in_use", {"server": UP}, 1),
+        ({}, "pyconfd_api_server_in_use", {"server": DOWN}, 0),
+        ({}, "pyconfd_etcd_up", {"server": "https://10.0.1.1:2379"}, 1),
+        ({}, "pyconfd_etcd_up", {"server": "https://10.0.1.2:2379"}, 0),
+        ({}, EXPIRY, {"credential": "client certificate"}, 1_700_000_000 + 200 * 86400),
+        ({}, "pyconfd_refused_objects", {"reason": "invalid_value"}, 2),
+        ({}, "pyconfd_refused_objects", {"reason": "unreadable"}, 0),
+        ({}, "pyconfd_reloads_total", {"reason": "servers_changed"}, 9),
+        ({}, "pyconfd_reloads_total", {"reason": "maps_changed"}, 0),
+        ({}, "pyconfd_failures_total", {"step": "check"}, 2),
+    ],
+)
+def test_samples(
+    make_status: Callable[..., Status], changes: dict[str, Any], name: str, labels: dict[str, str], value: float
+) -> None:
+    assert Samples(make_status(**changes)).value(name, **labels) == value
 
 
 def test_never_is_infinite_so_that_an_alert_on_an_age_fires() -> None:
     fresh = Samples(Status(now=10.0, version="1", pid=1, started_at=10.0, heartbeat_at=0.0))
     assert fresh.value("pyconfd_last_sync_age_seconds") == float("inf")
     assert fresh.value("pyconfd_last_apply_age_seconds") == float("inf")
-    assert fresh.value("pyconfd_generation") == 0
-    assert fresh.value("pyconfd_pending_seconds") == 0
-    assert fresh.value("pyconfd_heartbeat_age_seconds") == 0
+    for name in ("pyconfd_generation", "pyconfd_pending_seconds", "pyconfd_heartbeat_age_seconds"):
+        assert fresh.value(name) == 0
 
 
-def test_a_clock_that_went_back_gives_no_negative_age(make_status: Callable[..., Status]) -> None:
-    assert Samples(make_status(now=1_600_000_000.0)).value("pyconfd_last_sync_age_seconds") == 0
+def test_every_scrape_reads_the_status_again(make_status: Callable[..., Status]) -> None:
+    moments = iter([make_status(), make_status(now=1_700_000_060.0)])
+    registry = registry_of(lambda: next(moments))
+    assert b"pyconfd_last_sync_age_seconds 5.0" in exposition(registry)
+    assert b"pyconfd_last_sync_age_seconds 65.0" in exposition(registry)
 
 
-def test_the_phase_is_one_hot(make_status: Callable[..., Status]) -> None:
-    held = Samples(make_status(phase=Phase.HELD, hold_id="0123abcd"))
-    assert {phase: held.value("pyconfd_phase", phase=phase.value) for phase in Phase} == {
-        phase: float(phase is Phase.HELD) for phase in Phase
-    }
-    assert held.value("pyconfd_held") == 1
-    assert held.value("pyconfd_held_endpoints") == 0
-
-
-def test_what_is_held_is_counted_even_while_another_phase_is_shown(make_status: Callable[..., Status]) -> None:
-    hold = Hold("0123abcd", HoldKind.SHARE, 1.0, lost=6, of=10, affected=1)
-    status = make_status(phase=Phase.REJECTED, hold_id="0123abcd", hold=hold, holds_by_step={"begun": 2, "expired": 1})
-    held = Samples(status)
-    assert (held.value("pyconfd_held"), held.value("pyconfd_held_endpoints")) == (1, 6)
-    counted = {step.value: held.value("pyconfd_holds_total", step=step.value) for step in HoldStep}
-    assert counted == {"begun": 2, "confirmed": 0, "expired": 1, "allowed": 0, "returned": 0}
-
-
-def test_pending_seconds_while_a_change_waits(make_status: Callable[..., Status]) -> None:
-    assert Samples(make_status(pending_since=1_700_000_000.0 - 42)).value("pyconfd_pending_seconds") == 42
-
-
-def test_the_state_of_each_api_server(sample: Samples) -> None:
-    up, down = "https://10.0.0.1:6443", "https://10.0.0.2:6443"
-    assert (sample.value("pyconfd_api_server_up", server=up), sample.value("pyconfd_api_server_up", server=down)) == (
-        1,
-        0,
-    )
-    assert sample.value("pyconfd_api_server_in_use", server=up) == 1
-    assert sample.value("pyconfd_api_server_in_use", server=down) == 0
-
-
-def test_the_state_of_each_etcd(sample: Samples) -> None:
-    assert sample.value("pyconfd_etcd_up", server="https://10.0.1.1:2379") == 1
-    assert sample.value("pyconfd_etcd_up", server="https://10.0.1.2:2379") == 0
-
-
-def test_credentials_without_an_expiry_have_no_expiry_sample(sample: Samples) -> None:
-    name = "pyconfd_credential_expiry_timestamp_seconds"
-    assert sample.labels_of(name, "credential") == {"client certificate"}
-    assert sample.value(name, credential="client certificate") == 1_700_000_000 + 200 * 86400
-
-
-def test_every_reason_is_there_from_the_start(sample: Samples) -> None:
+def test_every_label_is_there_from_the_start(sample: Samples) -> None:
     assert sample.labels_of("pyconfd_refused_objects", "reason") == {reason.value for reason in RefusalReason}
     assert sample.labels_of("pyconfd_reloads_total", "reason") == {reason.value for reason in ReloadReason}
     assert sample.labels_of("pyconfd_failures_total", "step") == {step.value for step in Step}
-    assert sample.value("pyconfd_refused_objects", reason="invalid_value") == 2
-    assert sample.value("pyconfd_refused_objects", reason="unreadable") == 0
-    assert sample.value("pyconfd_reloads_total", reason="servers_changed") == 9
-    assert sample.value("pyconfd_reloads_total", reason="maps_changed") == 0
-    assert sample.value("pyconfd_failures_total", step="check") == 2
+    assert sample.labels_of("pyconfd_holds_total", "step") == {step.value for step in HoldStep}
+    assert sample.labels_of(EXPIRY, "credential") == {"client certificate"}, "none where it has no expiry"
 
 
 def test_two_bad_fields_of_one_object_are_one_refused_object(make_status: Callable[..., Status]) -> None:
@@ -135,10 +126,6 @@ def test_a_password_in_a_server_url_is_no_label() -> None:
 
 def test_no_label_names_an_object_of_the_cluster(sample: Samples) -> None:
     assert "shop" not in sample.text
-
-
-def test_two_registries_live_side_by_side(make_status: Callable[..., Status]) -> None:
-    assert Samples(make_status()).names() == Samples(make_status()).names()
 
 
 def test_the_process_is_measured(sample: Samples) -> None:
