@@ -67,7 +67,7 @@ def test_plan_shows_what_goes_live() -> None:
     result = printed(report)
     assert result.exit_code == 2
     assert result.stdout.splitlines() == [
-        "HAProxy would be changed while it runs, no reload: 1 server added, 1 certificate updated, 1 server removed",
+        "A runtime update, no reload: be-shop +1 server, -1 server; shop.pem renewed",
         "  add server be-shop/s3 192.0.2.3:80 check",
         "  update certificate /c/shop.pem",
         "  remove server be-shop/s1 (192.0.2.1:80): drained, deleted when its last session has ended",
@@ -115,7 +115,7 @@ def test_plan_says_what_would_avoid_a_reload_and_what_does_not_wait_for_it() -> 
         "  backend a: 1 server changed",
         "What would avoid it:",
         "  name servers",
-        "Without waiting for the reload: 1 server added, 1 certificate updated, 1 server removed",
+        "Without waiting for the reload: be-shop +1 server, -1 server; shop.pem renewed",
         "  add server be-shop/s3 192.0.2.3:80 check",
         "  update certificate /c/shop.pem",
         "  remove server be-shop/s1 (192.0.2.1:80): drained, deleted when its last session has ended",

@@ -5,7 +5,7 @@ import typing
 import pytest
 
 from pyconfd.errors import RejectedInput
-from pyconfd.haproxy.runtime.operations import described, lines_of, summarised, transcript
+from pyconfd.haproxy.runtime.operations import described, lines_of, transcript
 from pyconfd.haproxy.runtime.servers_now import ServerNow, find_servers
 from pyconfd.model.plan import (
     AddBackend,
@@ -69,20 +69,9 @@ def test_a_command_in_words(command: Command, text: str) -> None:
 
 
 def test_a_key_is_never_shown() -> None:
-    shown = [described(command) for command in COMMANDS] + list(transcript(COMMANDS)) + [summarised(COMMANDS[:])]
+    shown = [described(command) for command in COMMANDS] + list(transcript(COMMANDS))
     assert not [line for line in shown if "c2VjcmV0" in line or "a2V5" in line or "BEGIN" in line]
     assert any("not shown" in line for line in shown)
-
-
-def test_a_summary_counts_by_kind_in_the_order_of_the_plan() -> None:
-    commands: list[Command] = [
-        *(AddServer("b", name, "192.0.2.1:80") for name in ("x", "y")),
-        SetWeight("b", "z", 0),
-        AddMapEntries("/m", ENTRIES[:3]),
-        RemoveServer("b", "w"),
-    ]
-    assert summarised(commands) == "2 servers added, 1 weight set, 3 map entries added, 1 server removed"
-    assert summarised(()) == ""
 
 
 def test_the_transcript_has_each_line_of_the_socket_and_publishes_before_a_map_points_there() -> None:

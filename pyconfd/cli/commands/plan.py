@@ -27,8 +27,9 @@ from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.text import mark, passwords_in, stats_sockets, without_passwords
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.observation import NotRunning, Observation
-from pyconfd.haproxy.runtime.operations import described, reason_text, summarised, transcript
+from pyconfd.haproxy.runtime.operations import described, reason_text, transcript
 from pyconfd.haproxy.runtime.runtime import Runtime
+from pyconfd.model.changes import summary_of
 from pyconfd.model.context import Refusal
 from pyconfd.model.outcome import Stored
 from pyconfd.model.plan import Command, Noop, Plan, Reload, ReloadReason, RuntimeUpdate
@@ -173,7 +174,7 @@ def print_plan(planned: Planned, *, as_json: bool) -> Exit:
             print_text(click.style("Only the file would change, HAProxy would stay as it is:", bold=True))
             print_lines(details)
         case RuntimeUpdate(commands):
-            _print_commands("HAProxy would be changed while it runs, no reload", commands)
+            _print_commands("A runtime update, no reload", commands)
         case Reload(reasons, details, advice, live):
             print_text(click.style(f"HAProxy would be reloaded: {', '.join(map(reason_text, reasons))}", bold=True))
             print_lines(details)
@@ -206,7 +207,7 @@ def _as_json(found: Plan) -> dict[str, Any]:
 
 
 def _print_commands(heading: str, commands: Sequence[Command]) -> None:
-    print_text(click.style(f"{heading}: {summarised(commands)}", bold=True))
+    print_text(click.style(f"{heading}: {summary_of(commands)}", bold=True))
     print_lines([described(command) for command in commands[:MOST_SHOWN]])
     if len(commands) > MOST_SHOWN:
         print_text(f"  and {len(commands) - MOST_SHOWN} more; --json has all")

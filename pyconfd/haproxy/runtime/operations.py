@@ -8,11 +8,9 @@ Source: HAProxy management manual, 9.3; the texts of the answers as 2.6, 3.0, 3.
 import hashlib
 import re
 import ssl
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from types import MappingProxyType
 from typing import NamedTuple, assert_never
 
 from pyconfd.haproxy.config.diff import PARTIAL
@@ -385,39 +383,6 @@ def described(command: Command) -> str:  # noqa: C901, PLR0911, PLR0912 - one ca
             return f"remove certificate {command.path} from {command.crt_list}"
         case _:
             assert_never(command)
-
-
-def summarised(commands: Iterable[Command]) -> str:
-    """Return ``2 servers added, 1 weight set``: how many of which kind, in the order in which they first come."""
-    counts = Counter[tuple[str, str, str]]()
-    for command in commands:
-        counts[_KINDS[type(command)]] += _size(command)
-    return ", ".join(f"{_counted(count, one, many)} {verb}" for (one, many, verb), count in counts.items())
-
-
-_KINDS: Mapping[type[Command], tuple[str, str, str]] = MappingProxyType(
-    {
-        AddBackend: ("backend", "backends", "added"),
-        RemoveBackend: ("backend", "backends", "removed"),
-        AddServer: ("server", "servers", "added"),
-        RemoveServer: ("server", "servers", "removed"),
-        SetWeight: ("weight", "weights", "set"),
-        SetState: ("state", "states", "set"),
-        AddMapEntries: ("map entry", "map entries", "added"),
-        ChangeMapEntries: ("map entry", "map entries", "changed"),
-        RemoveMapEntries: ("map entry", "map entries", "removed"),
-        ReplaceMap: ("map", "maps", "replaced"),
-        AddCertificate: ("certificate", "certificates", "added"),
-        UpdateCertificate: ("certificate", "certificates", "updated"),
-        RemoveCertificate: ("certificate", "certificates", "removed"),
-    }
-)
-
-
-def _size(command: Command) -> int:
-    if isinstance(command, AddMapEntries | ChangeMapEntries):
-        return len(command.entries)
-    return len(command.keys) if isinstance(command, RemoveMapEntries) else 1
 
 
 def reason_text(reason: ReloadReason) -> str:
