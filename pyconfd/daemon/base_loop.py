@@ -80,7 +80,7 @@ class Mailbox:
         """True once somebody asked the loop to end."""
 
     def post(self) -> None:
-        """Say that something changed."""
+        """Report a change of the input."""
         self._queue.put(1)
 
     def nudge(self) -> None:
@@ -274,7 +274,7 @@ class Loop(ABC):
     # What came of an attempt
 
     def _pace_after(self, outcome: Outcome) -> None:
-        """Note a reload: the next one keeps its distance."""
+        """Delay the next reload where this was one."""
         if isinstance(outcome, Applied) and isinstance(outcome.plan, Reload):
             self._reloaded()
 
@@ -296,7 +296,7 @@ class Loop(ABC):
         return self._failed if self._queue.is_waiting(Task.RETRY) else None
 
     def _conclude(self, outcome: Outcome, now: float) -> None:
-        """Put an outcome into the status, and make sure that something runs."""
+        """Report an outcome; the first one decides what runs."""
         decided, self._decided = self._decided, True
         self._report.concluded(outcome)
         if decided:
@@ -308,7 +308,7 @@ class Loop(ABC):
     # The last good generation
 
     def _look_at_balancer(self, now: float) -> None:
-        """Have put right what somebody else did to the file or the process."""
+        """Repair what changed the file or the process from outside."""
         if self._waits_for_start and self._around.balancer.runs():
             self._waits_for_start = False
             self._queue.succeeded(Task.RETRY)
@@ -334,13 +334,13 @@ class Loop(ABC):
         return in_place
 
     def _newer_runs(self) -> None:
-        """Note that something newer runs, and is the last good generation now."""
+        """End the restoring of a generation: a newer one was applied."""
         self._queue.succeeded(Task.RESTORE)
         if self._is_restoring_shown:
             self._show_restoring(())
 
     def _restore_last_good(self, now: float) -> None:
-        """Make the last good generation run unless it does, or it is too early to try again."""
+        """Restore the last good generation unless it runs, or it is too early to try again."""
         if self._queue.is_waiting(Task.RESTORE) and not self._queue.pop(now, Task.RESTORE):
             return
         clock = self._around.clock

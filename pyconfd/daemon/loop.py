@@ -236,7 +236,7 @@ class Daemon(Loop):
             self._fragments.prove(compiled)  # who waits for these to be applied reads the generation's number then
 
     def _conclude_quarantine(self, done: Reconciled) -> None:
-        """Have the quarantine learn from an attempt, show who is in it, and schedule the next retry."""
+        """Update the quarantine after an attempt, report it, and schedule the next retry."""
         now, wall = self._world.clock.monotonic(), self._world.clock.now()
         if done.left_out is not None:
             concluded = self._quarantine.concluded(

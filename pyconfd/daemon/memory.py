@@ -47,7 +47,7 @@ class Memory:
         self._refused: tuple[Refusal, ...] | None = None
 
     def concluded(self, seen: Seen, outcome: Outcome, now: float) -> None:
-        """Note what was made of a Snapshot and what became of it; what is refused as before keeps its age."""
+        """Record what was made of a Snapshot and what became of it; what is refused as before keeps its age."""
         kind = type(outcome), getattr(outcome, "hold_id", "")
         if kind != self._kind:
             self._kind, self.outcome_since = kind, now

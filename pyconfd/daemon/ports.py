@@ -33,7 +33,7 @@ class RestoringBalancer(BalancerPort, Protocol):
     """A balancer that can serve the last good generation where nothing else can be had."""
 
     def restore_last_good(self, now: float) -> Outcome | None:
-        """Make the last good generation serve unless it does; None where there is none."""
+        """Restore the last good generation unless it runs; return None where there is none."""
         ...
 
     def runs(self) -> bool:
@@ -57,7 +57,7 @@ class RestoringBalancer(BalancerPort, Protocol):
         ...
 
     def report_progress(self, progress: Callable[[], None]) -> None:
-        """Have ``progress`` called again and again while something that takes long is waited for."""
+        """Call ``progress`` repeatedly while something that takes long is waited for."""
         ...
 
 
@@ -65,15 +65,15 @@ class Notifier(Protocol):
     """The service manager."""
 
     def ready(self, status: str = "") -> None:
-        """Say that start-up is decided."""
+        """Report that start-up is decided."""
         ...
 
     def status(self, text: str) -> None:
-        """Say what is going on, in one line."""
+        """Report the state in one line."""
         ...
 
     def watchdog(self) -> None:
-        """Say that progress was made."""
+        """Report progress."""
         ...
 
 
@@ -85,7 +85,7 @@ class TargetBalancers(Protocol):
         ...
 
     def offer(self, context: Context, *, protect: bool) -> None:
-        """Have every target apply this; ``protect``: removal protection has not judged it yet."""
+        """Offer this to every target; ``protect``: removal protection has not judged it yet."""
         ...
 
     def states(self) -> tuple[TargetState, ...]:

@@ -31,12 +31,12 @@ class WorkQueue:
         self._not_before: dict[str, float] = {}
 
     def add(self, key: str, at: float) -> None:
-        """Have ``key`` due at ``at``, or earlier where it is waiting for an earlier time."""
+        """Schedule ``key`` at ``at``, or earlier where it is waiting for an earlier time."""
         entry = self._entries.setdefault(key, _WaitingKey(at, at))
         entry.due_at = min(entry.due_at, at)
 
     def debounce(self, key: str, now: float, *, quiet_s: float, cap_s: float) -> None:
-        """Have ``key`` due ``quiet_s`` after the last call, but never later than ``cap_s`` after the first one.
+        """Schedule ``key`` ``quiet_s`` after the last call, but never later than ``cap_s`` after the first one.
 
         A steady stream of changes therefore delays nothing beyond the cap.
         """
@@ -47,7 +47,7 @@ class WorkQueue:
             entry.due_at = min(now + quiet_s, entry.first_at + cap_s)
 
     def retry(self, key: str, now: float, *, disruptive: bool = False) -> None:
-        """Have ``key`` due after its next pause; a ``disruptive`` attempt is not repeated before ``retry_max_s``."""
+        """Schedule ``key`` after its next pause; a ``disruptive`` attempt is not repeated before ``retry_max_s``."""
         delay_s = self._backoff(key, disruptive=False).delay_s()
         if disruptive:
             delay_s = max(delay_s, self._backoff(key, disruptive=True).delay_s())
@@ -73,7 +73,7 @@ class WorkQueue:
         self._entries.pop(key, None)
 
     def pace(self, keys: Iterable[str], until: float) -> None:
-        """Let none of ``keys`` be due before ``until``, whenever they are added."""
+        """Delay ``keys`` until ``until``, whenever they are added."""
         for key in keys:
             self._not_before[key] = max(self._not_before.get(key, 0.0), until)
 

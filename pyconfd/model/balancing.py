@@ -34,7 +34,7 @@ class TakesAll(ABC):
         return BalancerStatus()
 
     def crowded(self) -> bool:
-        """Say that nothing stands against the next reload."""
+        """Return False: a reload never has to wait."""
         return False
 
     def look(self) -> Plan:
@@ -45,7 +45,7 @@ class TakesAll(ABC):
     def change(
         self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, totals: EndpointTotals, now: float
     ) -> Applied | Reload:
-        """Say that this needs a reload."""
+        """Return a reload: nothing can be changed at run time."""
         del rendering, curdate, totals, now
         return Reload((ReloadReason.NOT_LIVE,), plan.details)
 

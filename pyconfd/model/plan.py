@@ -35,7 +35,7 @@ class ServerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AddBackend:
-    """Make a backend that takes all but its servers from the defaults section ``defaults`` (HAProxy 3.4)."""
+    """Add a backend that takes all but its servers from the defaults section ``defaults`` (HAProxy 3.4)."""
 
     backend: str
     defaults: str
@@ -94,7 +94,7 @@ class RemoveServer:
 
 @dataclass(frozen=True, slots=True)
 class RemoveBackend:
-    """Take a backend out of use; it goes once its servers have gone."""
+    """Disable a backend; it is deleted once its servers have gone."""
 
     backend: str
     servers: tuple[RemoveServer, ...] = ()
@@ -128,7 +128,7 @@ class AddMapEntries:
 
 @dataclass(frozen=True, slots=True)
 class ChangeMapEntries:
-    """Give keys of the map at ``path`` another value."""
+    """Change the values of keys of the map at ``path``."""
 
     path: str
     entries: tuple[tuple[str, str], ...]
@@ -152,7 +152,7 @@ class ReplaceMap:
 
 @dataclass(frozen=True, slots=True)
 class UpdateCertificate:
-    """Put another certificate and key in the place of the one that was loaded from ``path``."""
+    """Replace the certificate and key that was loaded from ``path``."""
 
     path: str
     pem: str = field(repr=False)
@@ -169,7 +169,7 @@ class AddCertificate:
 
 @dataclass(frozen=True, slots=True)
 class RemoveCertificate:
-    """Take a certificate out of ``crt_list`` and out of memory."""
+    """Remove a certificate from ``crt_list`` and from memory."""
 
     crt_list: str
     path: str

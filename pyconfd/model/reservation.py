@@ -94,7 +94,7 @@ class Move:
 
     @property
     def sentence(self) -> str:
-        """Say it."""
+        """Return it in words."""
         return f"{self.name} moved from {self.former} to {self.now}"
 
 

@@ -142,13 +142,13 @@ class Departures:
         return bool(self._known)
 
     def leaves(self, address: str) -> None:
-        """Note that an address leaves."""
+        """Record that an address announced its end."""
         self._known[canonical(address)] = None
         if len(self._known) > self.MOST:
             del self._known[next(iter(self._known))]
 
     def returned(self, address: str) -> None:
-        """Note that it is ready."""
+        """Record that an address is ready again."""
         self._known.pop(canonical(address), None)
 
 

@@ -144,7 +144,7 @@ class RenderedLoop:
         return RenderedLoop(elements, self.outer, self.turns, self.shown, self.places, self.recorded, fresh, replaced)
 
     def commit(self) -> None:
-        """Make ``turns`` and ``shown`` those of this rendering."""
+        """Update ``turns`` and ``shown`` to this rendering."""
         self.turns.update(self.fresh)
         for place, text in (self.replaced or {}).items():
             self.shown[place] = text
@@ -226,7 +226,7 @@ class EachLoops:
             yield place, turn(place, item, *values)
 
     def commit(self) -> None:
-        """Make this rendering the one that the next is made from: the former one is of no use after that."""
+        """Build the next rendering on this one; the former one is of no use after that."""
         for loop in self._in_order:
             loop.commit()
 

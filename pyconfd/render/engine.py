@@ -198,7 +198,7 @@ def _ended(text: str) -> str:
 def _merged(
     declared: tuple[OutputFile, ...], of_presets: tuple[OutputFile, ...]
 ) -> tuple[tuple[OutputFile, ...], list[Problem]]:
-    """Put the files of fragments and presets together, sorted by path."""
+    """Merge the files of fragments and presets, sorted by path."""
     if not of_presets:
         return declared, []
     files = {file.path: file for file in (*of_presets, *declared)}

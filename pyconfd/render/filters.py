@@ -130,7 +130,7 @@ def server_ids(names: Iterable[object]) -> dict[str, int]:
 
 
 def bracket(address: object) -> str:
-    """Put square brackets around an IPv6 address; IPv4 addresses, names and ``*`` stay as they are.
+    """Write square brackets around an IPv6 address; IPv4 addresses, names and ``*`` stay as they are.
 
     Raises:
         InvalidValueError: it has characters that no address and no host name has.
@@ -370,7 +370,7 @@ def natsort(
 
 @pass_environment
 def unique_by(environment: Environment, values: Iterable[Any], attribute: str | None = None) -> list[Any]:
-    """Keep the first item of each value (or of each value of ``attribute``), in the order given.
+    """Return the first item of each value (or of each value of ``attribute``), in the order given.
 
     Raises:
         InvalidValueError: an item has no such attribute.

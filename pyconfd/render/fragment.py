@@ -136,7 +136,7 @@ def _names_read(tree: nodes.Template) -> tuple[str, ...] | None:
 
 
 def _piece(name: str, parts: list[str | RenderedLoop], former: RenderedFragment | None) -> Piece:
-    """Put the blocks of a fragment together; where only some of them changed, the piece knows which."""
+    """Join the blocks of a fragment; where only some of them changed, the piece knows which."""
     if former is not None and (piece := _replaced(parts, former)) is not None:
         return piece
     blocks: list[str] = []

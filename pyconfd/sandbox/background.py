@@ -99,7 +99,7 @@ class BackgroundTemplates:
                 on_done()
 
     def _remember(self, request: bytes, template: ClusterTemplate, result: _Result) -> None:
-        """Put it last, so that what was asked for long ago is forgotten first."""
+        """Move it to the end, so that what was asked for long ago is forgotten first."""
         for memory, key in ((self._done, request), (self._latest, (template.name, template.text))):
             known: dict[object, _Result] = memory  # type: ignore[assignment]
             known.pop(key, None)

@@ -103,7 +103,7 @@ def lock_in(memory_bytes: int) -> str:
 
 
 def _allow_cpu(seconds: int) -> None:
-    """Let the kernel end the process ``seconds`` of processor time from now."""
+    """Limit the process to ``seconds`` of processor time from now."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + seconds + 1, resource.RLIM_INFINITY))
 

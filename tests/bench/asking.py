@@ -37,7 +37,7 @@ class Asking:
         return float(at), answer.strip()
 
     def timed(self, pod: str, change: Callable[[], object]) -> float:
-        """Give the seconds from the start of ``change`` to the first answer by ``pod``."""
+        """Return the seconds from the start of ``change`` to the first answer by ``pod``."""
         began = time.perf_counter()
         change()
         while True:

@@ -26,7 +26,7 @@ QUERIES = {
 
 
 def explanations() -> Iterator[Figure]:
-    """Give the seconds for each kind of question."""
+    """Return the seconds for each kind of question."""
     snapshot, options = snapshot_of(SERVICES), PresetOptions()
     context = registry.translate(snapshot, ("domains",), options)
     found = read_fragments(fragments.directory())

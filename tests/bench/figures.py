@@ -37,5 +37,5 @@ Benchmark = Callable[[], Iterator[Figure]]
 
 
 def median(values: list[float]) -> float:
-    """Give the middle value (the upper one of two)."""
+    """Return the middle value (the upper one of two)."""
     return sorted(values)[len(values) // 2]

@@ -27,12 +27,12 @@ _LINE = re.compile(r"backend (?P<backend>\S+)|\s+server (?P<name>\S+) (?P<target
 
 
 def address(number: int) -> str:
-    """Give the address of a pod, on loopback; each number has its own."""
+    """Return the address of a pod, on loopback; each number has its own."""
     return f"127.{32 + number // 62_500}.{number // 250 % 250}.{number % 250 + 1}"
 
 
 def host(number: int) -> str:
-    """Give the name under which a service is asked for."""
+    """Return the name under which a service is asked for."""
     return f"s{number}.example.com"
 
 
@@ -45,7 +45,7 @@ class Member:
     terminating: bool = False
 
     def endpoint(self) -> dict[str, Any]:
-        """Give it as Kubernetes writes it."""
+        """Return it as Kubernetes writes it."""
         ready = self.ready and not self.terminating
         conditions = {"ready": ready, "serving": self.ready, "terminating": self.terminating}
         return {"addresses": [self.address], "conditions": conditions}
@@ -108,7 +108,7 @@ class Fleet:
         }
 
     def new_member(self, *, ready: bool = True) -> Member:
-        """Give a pod at an address that no pod had before; it does not run yet."""
+        """Return a pod at an address that no pod had before; it does not run yet."""
         self._taken += 1
         return Member(address(self._taken - 1), ready=ready)
 
@@ -146,7 +146,7 @@ class Fleet:
         return time.monotonic()
 
     def worker(self) -> int:
-        """Give the number of the process that serves: a reload makes another one."""
+        """Return the number of the process that serves: a reload makes another one."""
         # The master refuses connections for a moment after a reload.
         wait_until(lambda: self.serving.haproxy.running() is not None, "the master answers")
         running = self.serving.haproxy.running()
@@ -154,7 +154,7 @@ class Fleet:
         return running.worker_pid
 
     def in_process(self) -> dict[tuple[str, str], tuple[str, bool]]:
-        """Give target and whether it gets traffic of each server that HAProxy has, by backend and name."""
+        """Return target and whether it gets traffic of each server that HAProxy has, by backend and name."""
         connection = RuntimeSocket(self.serving.haproxy.stats_socket)
         _, (answer,) = connection.ask(["show servers state"])
         connection.close()
@@ -186,7 +186,7 @@ class Fleet:
         return {row[address] for row in rows[1:] if row[used] != "0"}
 
     def unlike_rendering(self) -> list[str]:
-        """Give what differs between HAProxy's servers and the newest rendering with the listed leaving servers."""
+        """Return what differs between HAProxy's servers and the newest rendering with the listed leaving servers."""
         last = self.balancer.last_good()
         assert last is not None
         there = self.in_process()
@@ -198,7 +198,7 @@ class Fleet:
         return found + [f"{key} is leaving and takes traffic" for key in strangers & leaving if there[key][1]]
 
     def leaving(self) -> set[tuple[str, str]]:
-        """Give the servers that pyconfd lists as on their way out, by backend and name."""
+        """Return the servers that pyconfd lists as on their way out, by backend and name."""
         return set(self.balancer._runtime.leaving)
 
     def unlike_file(self) -> bool:
@@ -209,7 +209,7 @@ class Fleet:
 
 
 def wanted(rendering: Rendering) -> dict[tuple[str, str], tuple[str, bool]]:
-    """Give target and whether it gets traffic of each server of a rendering, by backend and name."""
+    """Return target and whether it gets traffic of each server of a rendering, by backend and name."""
     found: dict[tuple[str, str], tuple[str, bool]] = {}
     backend = ""
     for line in rendering.text.splitlines():

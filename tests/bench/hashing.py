@@ -89,7 +89,7 @@ def _reload(balancer: Balancer, rendering: Rendering) -> None:
 
 
 def _answers(port: int, keys: int) -> list[str]:
-    """Give the pod that answers for each key."""
+    """Return the pod that answers for each key."""
     found = []
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
         for key in range(keys):

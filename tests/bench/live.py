@@ -93,7 +93,7 @@ class _Rounds:
         self._stack.close()
 
     def next(self) -> tuple[str, bytes]:
-        """Give a pod, and the event by which it takes the place of the former one."""
+        """Return a pod, and the event by which it takes the place of the former one."""
         pod = next(self._pods)
         item = {
             **self._base,
@@ -124,7 +124,7 @@ class _Rounds:
         time.sleep(WAIT_S)
 
     def timed(self, pod: str, change: Callable[[], object]) -> float:
-        """Give the seconds from the start of ``change`` to the first answer by ``pod``."""
+        """Return the seconds from the start of ``change`` to the first answer by ``pod``."""
         return self._asking.timed(pod, change)
 
 
@@ -175,7 +175,7 @@ def _compared(rounds: _Rounds, services: int) -> Iterator[Figure]:
 
 
 def _changes(rounds: _Rounds, count: int) -> tuple[float, float]:
-    """Give the seconds to the first answer, and those of the loop's step."""
+    """Return the seconds to the first answer, and those of the loop's step."""
     serving, times, steps = rounds.serving, [], []
     gc.collect()
     for _ in range(count):
@@ -197,7 +197,7 @@ def _changes(rounds: _Rounds, count: int) -> tuple[float, float]:
 
 
 def _reloads(rounds: _Rounds, count: int) -> float:
-    """Give the seconds to the first answer where all is read and rendered, checked and loaded."""
+    """Return the seconds to the first answer where all is read and rendered, checked and loaded."""
     serving, times = rounds.serving, []
     plan = Reload((ReloadReason.SERVERS_CHANGED,))
     for _ in range(count):
@@ -216,7 +216,7 @@ def _reloads(rounds: _Rounds, count: int) -> float:
 
 
 def _raw(rounds: _Rounds, *, connected: bool) -> float:
-    """Give the seconds to the first answer after the same commands over a plain socket, all answers awaited.
+    """Return the seconds to the first answer after the same commands over a plain socket, all answers awaited.
 
     A script opens a connection for its commands; ``connected``: it was opened before, as pyconfd's own is.
     """

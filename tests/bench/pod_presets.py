@@ -62,17 +62,17 @@ def _pod(number: int, address: str) -> Pod:
 
 
 def _with_entry(seen: Snapshot, version: int) -> Snapshot:
-    """Give the same with another host name for one service: the whole ConfigMap is another object then."""
+    """Return the same with another host name for one service: the whole ConfigMap is another object then."""
     return replace(seen, config_maps={**seen.config_maps, Key("lb", "services"): _services(f"v{version}")})
 
 
 def _with_pod(seen: Snapshot, version: int) -> Snapshot:
-    """Give the same with another address of one pod."""
+    """Return the same with another address of one pod."""
     return replace(seen, pods={**seen.pods, Key("demo", "pod-1"): _pod(1, f"10.255.0.{version}")})
 
 
 def _without_pod(seen: Snapshot, version: int) -> Snapshot:
-    """Give the same without one pod."""
+    """Return the same without one pod."""
     gone = Key("demo", f"pod-{version + 1}")
     return replace(seen, pods={key: each for key, each in seen.pods.items() if key != gone})
 

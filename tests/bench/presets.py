@@ -12,13 +12,11 @@ from typing import Any
 
 import msgspec
 
-from pyconfd.model.snapshot import Key, Resource, Snapshot
+from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from pyconfd.sources.file import read_snapshot
-from pyconfd.sources.kubernetes.cache import Cache
-from pyconfd.sources.kubernetes.decode import decode_event
 from tests.bench.figures import Figure, median
 from tests.world import objects
 from tests.world.objects import PortSpec
@@ -46,7 +44,7 @@ _GIVEN: Mapping[str, Annotate] = MappingProxyType(
 
 
 def snapshot_of(services: int, preset: str = "domains") -> Snapshot:
-    """Give so many Services as ``preset`` serves them, each with its EndpointSlice."""
+    """Return so many Services as ``preset`` serves them, each with its EndpointSlice."""
     given = _GIVEN[preset]
     items = []
     for number in range(services):
@@ -77,7 +75,7 @@ def snapshot_of(services: int, preset: str = "domains") -> Snapshot:
 
 
 def _relabelled(snapshot: Snapshot, version: int) -> Snapshot:
-    """Give the same with one Service labelled anew, as a watch event would leave it."""
+    """Return the same with one Service labelled anew, as a watch event would leave it."""
     key = Key("team-000", "service-00000")
     service = snapshot.services[key]
     meta = msgspec.structs.replace(
@@ -87,12 +85,12 @@ def _relabelled(snapshot: Snapshot, version: int) -> Snapshot:
 
 
 def slice_key(number: int) -> Key:
-    """Give the key of the EndpointSlice of one service."""
+    """Return the key of the EndpointSlice of one service."""
     return Key(f"team-{number % 200:03d}", f"service-{number:05d}-a")
 
 
 def readdressed(snapshot: Snapshot, version: int, number: int = 0) -> Snapshot:
-    """Give the same with another address in one EndpointSlice, that of the service ``number``."""
+    """Return the same with another address in one EndpointSlice, that of the service ``number``."""
     key = slice_key(number)
     item = snapshot.endpointslices[key]
     first, *others = item.endpoints or ()
@@ -102,7 +100,7 @@ def readdressed(snapshot: Snapshot, version: int, number: int = 0) -> Snapshot:
 
 
 def _deleted(snapshot: Snapshot, version: int) -> Snapshot:
-    """Give the same without one Service."""
+    """Return the same without one Service."""
     key = Key(f"team-{version:03d}", f"service-{version:05d}")
     return replace(snapshot, services={k: service for k, service in snapshot.services.items() if k != key})
 
@@ -113,7 +111,7 @@ CHANGES: Mapping[str, Change] = MappingProxyType(
 
 
 def figures(preset: str, whole: Snapshot, changes: Mapping[str, Change], options: PresetOptions) -> Iterator[Figure]:
-    """Give the time of a translation from nothing, and that of one after each kind of change, also as a share."""
+    """Return the time of a translation from nothing, and that of one after each kind of change, also as a share."""
     memo, times = Memo(), []
     for _ in range(ROUNDS):
         memo = Memo()
@@ -145,31 +143,3 @@ def preset_translation() -> Iterator[Figure]:
     """Time each preset that reads Services by itself, the rich view of the cluster included."""
     for preset in _GIVEN:
         yield from figures(preset, snapshot_of(SERVICES, preset), CHANGES, PresetOptions())
-
-
-def event_to_context() -> Iterator[Figure]:
-    """Follow one event of an EndpointSlice: decoded into the cache, a Snapshot of the caches, the Context of it."""
-    whole, memo = snapshot_of(SERVICES), Memo()
-    caches = {resource: Cache() for resource in (Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.NODES)}
-    for resource, cache in caches.items():
-        cache.replace(getattr(whole, resource.field).values(), ())
-
-    def snapshot() -> Snapshot:
-        views: dict[str, Any] = {resource.field: cache.view() for resource, cache in caches.items()}
-        return Snapshot(**views)
-
-    registry.translate(snapshot(), ("domains",), PresetOptions(), memo)
-    times: list[tuple[float, float, float]] = []
-    for version in range(1, 100):
-        item = readdressed(whole, version).endpointslices[Key("team-000", "service-00000-a")]
-        line = msgspec.json.encode({"type": "MODIFIED", "object": item})
-        began = time.process_time()
-        assert caches[Resource.ENDPOINTSLICES].apply(decode_event(Resource.ENDPOINTSLICES, line))
-        cached = time.process_time()
-        seen = snapshot()
-        taken = time.process_time()
-        registry.translate(seen, ("domains",), PresetOptions(), memo)
-        times.append((cached - began, taken - cached, time.process_time() - taken))
-    for step, spent in zip(("cache", "snapshot", "translate"), zip(*times, strict=True), strict=True):
-        yield Figure(f"event_to_context_{step}_cpu", median(list(spent)) * 1000, "ms")
-    yield Figure("event_to_context_cpu", median([sum(each) for each in times]) * 1000, "ms")

@@ -60,7 +60,7 @@ class Chain:
         self._applied = applied
 
     def follow(self, snapshot: Snapshot) -> Plan:
-        """Give what has to be done, and take it that it was."""
+        """Return what has to be done, and take it that it was."""
         context = registry.translate(snapshot, ("domains",), PresetOptions(), self._memo)
         rendering = self._renderer.render(context, curdate="").rendering
         found = diff.plan(rendering, self._applied, None, comparison=self._comparison, abilities=_CAN)
@@ -68,7 +68,7 @@ class Chain:
         return found
 
     def digest(self) -> str:
-        """Give the digest of what is applied, which joins the whole text as writing the file does."""
+        """Return the digest of what is applied, which joins the whole text as writing the file does."""
         assert self._applied is not None
         return self._applied.digest
 
@@ -114,7 +114,7 @@ def _snapshot(caches: dict[Resource, Cache]) -> Snapshot:
 
 
 def _all_readdressed(whole: Snapshot, version: int) -> Snapshot:
-    """Give the same with another first address in each EndpointSlice."""
+    """Return the same with another first address in each EndpointSlice."""
     changed = {}
     for number, (key, item) in enumerate(whole.endpointslices.items()):
         first, *others = item.endpoints or ()
@@ -167,7 +167,7 @@ def _read(body: dict[Resource, list[bytes]], caches: dict[Resource, Cache]) -> N
 
 
 def _lists(*, changed: int) -> dict[Resource, list[bytes]]:
-    """Give the pages of both lists; ``changed`` numbers what every hundredth slice has in place of one address."""
+    """Return the pages of both lists; ``changed`` numbers what every hundredth slice has in place of one address."""
     found = slices.endpointslices(SERVICES, ENDPOINTS)
     for number in range(0, SERVICES if changed else 0, EACH):
         found[number]["endpoints"][0]["addresses"] = [f"10.{200 + changed}.{number >> 8}.{number & 255}"]

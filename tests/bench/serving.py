@@ -133,7 +133,7 @@ class Serving:
             return probe.connect_ex((address, self.pod_port)) == 0
 
     def fragments(self) -> FragmentSet:
-        """Give the shipped fragments with a runtime socket, without checks of pods that are not there."""
+        """Return the shipped fragments with a runtime socket, without checks of pods that are not there."""
         found = read_fragments(directory())
         runtime = f"global\n    stats socket {self.haproxy.stats_socket} mode 600 level admin\n"
         texts = [Fragment("00-runtime.conf", runtime)]
@@ -165,7 +165,7 @@ class Serving:
         assert self.balancer.goes_live()
 
     def event(self, item: object) -> bytes:
-        """Give the line of a watch for a changed object."""
+        """Return the line of a watch for a changed object."""
         return msgspec.json.encode({"type": "MODIFIED", "object": item})
 
     def live(self, line: bytes) -> None:
@@ -183,7 +183,7 @@ class Client:
         self._request = f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
 
     def ask(self) -> bytes:
-        """Give the whole answer to a request."""
+        """Return the whole answer to a request."""
         self._connection.sendall(self._request)
         answer = b""
         while True:

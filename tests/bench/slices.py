@@ -10,13 +10,13 @@ PAGE_SIZE = 500
 
 
 def endpointslices(services: int, endpoints: int) -> list[dict[str, Any]]:
-    """Give one slice for each service, with ``endpoints`` endpoints each."""
+    """Return one slice for each service, with ``endpoints`` endpoints each."""
     rng = random.Random(20260101)
     return [_slice(rng, number, endpoints) for number in range(services)]
 
 
 def whole_list(items: list[dict[str, Any]]) -> bytes:
-    """Give an EndpointSliceList as the API server would answer it."""
+    """Return an EndpointSliceList as the API server would answer it."""
     return orjson.dumps(
         {
             "kind": "EndpointSliceList",
@@ -28,12 +28,12 @@ def whole_list(items: list[dict[str, Any]]) -> bytes:
 
 
 def pages(items: list[dict[str, Any]]) -> list[bytes]:
-    """Give the same list in pages of 500, as it is read."""
+    """Return the same list in pages of 500, as it is read."""
     return [whole_list(items[start : start + PAGE_SIZE]) for start in range(0, len(items), PAGE_SIZE)]
 
 
 def watch_lines(items: list[dict[str, Any]]) -> list[bytes]:
-    """Give a MODIFIED event for each slice, each with an endpoint turned unready."""
+    """Return a MODIFIED event for each slice, each with an endpoint turned unready."""
     lines = []
     for number, item in enumerate(items):
         changed = orjson.loads(orjson.dumps(item))

@@ -36,7 +36,7 @@ PROBE = "service-0000.example.com"
 
 
 def _cluster(pod_port: int, services: int = SERVICES) -> Cluster:
-    """Give a cluster whose endpoints share a few real pods on loopback, so that health checks find somebody."""
+    """Return a cluster whose endpoints share a few real pods on loopback, so that health checks find somebody."""
     cluster = Cluster()
     port = PortSpec("web", 80, pod_port)
     for number in range(services):
@@ -104,7 +104,7 @@ def _has_applied(log: Path) -> bool:
 
 
 def _one_start(folder: Path, api_url: str, round_: int) -> dict[str, float]:
-    """Give the seconds from step to step."""
+    """Return the seconds from step to step."""
     began = time.time()
     with _running(folder / f"round-{round_}", api_url, fragments.directory()) as (daemon, http, log):
         _until(lambda: ask(http, PROBE, 1.0).startswith("pod-"), daemon, log, 0.002)
@@ -136,7 +136,7 @@ def _served(folder: Path, cluster: Cluster) -> Iterator[tuple[str, Path]]:
 
 
 def daemon_memory() -> Iterator[Figure]:
-    """Give what a whole ``pyconfd run`` keeps resident with 10,000 services of 10 endpoints.
+    """Return what a whole ``pyconfd run`` keeps resident with 10,000 services of 10 endpoints.
 
     It has read the lists, made haproxy serve them and written the history; health checks are left out, since haproxy
     would need more descriptors for them than a machine may have.

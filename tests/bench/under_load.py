@@ -22,7 +22,7 @@ MANY = 200
 
 
 def failures(requests: Sequence[Request]) -> list[str]:
-    """Give what went wrong, with when it was sent."""
+    """Return what went wrong, with when it was sent."""
     return [f"{one.host} {one.pod} {one.failure} sent {one.sent:.3f}" for one in requests if one.failure]
 
 

@@ -38,7 +38,7 @@ class Endpoint:
 
 
 def read_context(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Give the domains and the operator's variables of a golden case."""
+    """Return the domains and the operator's variables of a golden case."""
     case = json.loads(path.read_text())
     for items in case["domains"].values():
         items["endpoints"] = [Endpoint(**endpoint) for endpoint in items["endpoints"]]

@@ -76,7 +76,7 @@ def test_a_port_that_is_taken_on_ipv6_alone_is_put_down_to_its_claim() -> None:
 
 @contextmanager
 def namespace() -> Iterator[list[str]]:
-    """Give the words that run a command in a new network namespace, until the end of the block."""
+    """Return the words that run a command in a new network namespace, until the end of the block."""
     keeper = subprocess.Popen(
         ["unshare", "--net", "sh", "-c", "ip link set lo up && echo up && exec cat"],
         stdin=subprocess.PIPE,

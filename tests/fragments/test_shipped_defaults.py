@@ -56,7 +56,7 @@ def render(defaults: str, case: str, files_dir: str, own: str = OWN) -> Renderin
 
 
 def effective(text: str) -> dict[str, Effective]:
-    """Give what holds in each section: settings, of which the last counts, and all other lines in order."""
+    """Return what holds in each section: settings, of which the last counts, and all other lines in order."""
     nothing: Effective = ({}, ())
     last, named, found = nothing, {"": nothing}, dict[str, Effective]()
     for section in parse(text):

@@ -66,7 +66,7 @@ class Balancer:
 
 
 def lost(rules: Sequence[Rule], reason: str) -> list[tuple[str, str]]:
-    """Give what the stranger is told: by rules without addresses he may name none."""
+    """Return what the stranger is told: by rules without addresses he may name none."""
     return [("intruder", "not_allowed" if rules == RULES["rules"] else reason)]
 
 
@@ -95,13 +95,13 @@ class World:
         return slice_(name, endpoint(address, pod=name), ports=ports)
 
     def labelled(self, name: str, options: Mapping[str, str], *, created: str = "2026-01-01T00:00:00Z") -> list[Named]:
-        """Give a Service of haproxy-kubefigurator's users with its pod."""
+        """Return a Service of haproxy-kubefigurator's users with its pod."""
         given = {f"web.{option}": value for option, value in options.items()}
         given = {"web.listen-port": str(self.port), "web.backends-use-ssl": "false"} | given
         return [kubefigurator.labelled(name, given, created=created), self.behind(name)]
 
     def balanced(self, name: str, annotations: Mapping[str, str], **more: str) -> list[Named]:
-        """Give a Service of kube2lb's users with its pod."""
+        """Return a Service of kube2lb's users with its pod."""
         ports = (ServicePort("http", self.port, "web", 30080),)
         kind = "LoadBalancer" if "address" in more else "NodePort"
         made: Service = kube2lb.service(name, annotations, ports=ports, type_=kind, **more)
@@ -131,7 +131,7 @@ class World:
 
 
 def fragments(presets: Sequence[str]) -> FragmentSet:
-    """Give the shipped ones; kube2lb's example is a whole file of its own."""
+    """Return the shipped ones; kube2lb's example is a whole file of its own."""
     if tuple(presets) == ("kube2lb",):
         text = (Path(examples[0]) / "kube2lb" / "haproxy" / "haproxy.cfg.tmpl").read_text()
         return FragmentSet((Fragment("haproxy.tmpl", text),))

@@ -13,7 +13,7 @@ def unescaped(text: str) -> str:
 
 
 def words(line: str) -> list[str]:
-    """Give the words of a line without comments; a variable in double quotes is an error here."""
+    """Return the words of a line without comments; a variable in double quotes is an error here."""
     found: list[str] = []
     index = 0
     inside = False

@@ -186,7 +186,7 @@ BEFORE = (
 
 
 @given(st.sampled_from(EXPRESSIONS), st.sampled_from(NAMES), st.lists(st.sampled_from(STEPS), min_size=1, max_size=3))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_no_expression_prints_code_or_a_secret(expression: str, subject: str, steps: list[str]) -> None:
     text = BEFORE + "{% for one in [1] %}" + expression.format(subject=subject, path=".".join(steps)) + "{% endfor %}"
     names = {"pod": Pod("a"), "text": "text", "number": 1, "list": [1], "map": {"secret": "public", "a": 1}}
