@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.haproxy.config.changes import MAX_CERTIFICATE_BYTES, Abilities, changed_files, entries_of
+from pyconfd.haproxy.config.changes import MAX_CERTIFICATE_BYTES, changed_files, entries_of
 from pyconfd.haproxy.config.index import index_of
 from pyconfd.haproxy.runtime.operations import SocketLine, filled_map, fingerprint, lines_of
 from pyconfd.haproxy.runtime.sockets import RuntimeSocket
@@ -65,7 +65,7 @@ def test_what_get_map_does_not_find_is_planned_otherwise(served: Served) -> None
     path = served.path("nets.map")
     index = index_of(served.haproxy.conf.read_text())
     old, new = ((OutputFile(FileKind.MAP, path, f"10.0.0.0/8 inside\n{more}"),) for more in ("", "2001:db8::/32 six\n"))
-    found = changed_files(old, new, index, served.runtime.abilities)
+    found = changed_files(old, new, index)
     assert [type(command) for command in found.commands] == [ReplaceMap]
     served.execute(*found.commands)
     assert served.entries("nets.map") == ["10.0.0.0/8 inside", "2001:db8::/32 six"]
@@ -263,5 +263,5 @@ def test_a_certificate_whose_name_is_a_prompt_is_a_planned_reload(name: bytes, g
     body = base64.b64encode(b"0\x82\x01" + name).decode()
     pem = f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n"
     was, now = (OutputFile(FileKind.CERTIFICATE, path, content) for content in ("former\n", pem))
-    found = changed_files((was,), (now,), index, Abilities(runtime=True))
+    found = changed_files((was,), (now,), index)
     assert (bool(found.commands), bool(found.obstacles)) == (goes_live, not goes_live)

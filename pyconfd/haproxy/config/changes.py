@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pyconfd.haproxy.config.index import Index, SectionKey
@@ -97,6 +98,9 @@ ROUTING_ADVICE = "route by a map (`map_file`) instead of a line for each name: i
 
 _ROUTING = frozenset({"acl", "use_backend"})
 
+_OF_ALL = MappingProxyType({"global": ReloadReason.GLOBAL_CHANGED, "defaults": ReloadReason.DEFAULTS_CHANGED})
+"""Sections that concern all others."""
+
 
 def changed_section(old: Section, new: Section, base: Inherited, abilities: Abilities) -> SectionChanges:
     """Compare two states of one section; ``base`` is what the running one inherits."""
@@ -104,10 +108,8 @@ def changed_section(old: Section, new: Section, base: Inherited, abilities: Abil
     same_words = [line.words for line in old.lines] == [line.words for line in new.lines]
     if same_words and old.options == new.options:
         return found
-    if new.keyword in {"global", "defaults"}:
-        reason = ReloadReason.GLOBAL_CHANGED if new.keyword == "global" else ReloadReason.DEFAULTS_CHANGED
-        found.obstacles.append(Obstacle(reason, f"{new.title} changed"))
-        return found
+    if new.keyword in _OF_ALL:
+        return SectionChanges(obstacles=[Obstacle(_OF_ALL[new.keyword], f"{new.title} changed")])
     was, now = _parted(old), _parted(new)
     if was.binds != now.binds and (summary := summarised("bind", was.binds, now.binds)):
         found.obstacles.append(Obstacle(ReloadReason.BINDS_CHANGED, f"{new.title}: {summary}"))
@@ -210,10 +212,7 @@ def _changed_order(old: Section, new: Section, base: Inherited) -> SectionChange
 
 def added_section(section: Section, bases: Iterable[str], named: Inherited, abilities: Abilities) -> SectionChanges:
     """Judge a new section; ``bases`` are the names of defaults sections that run, ``named`` is the one it is from."""
-    reason = ReloadReason.SECTION_ADDED
-    if section.keyword in {"global", "defaults"}:
-        reason = ReloadReason.GLOBAL_CHANGED if section.keyword == "global" else ReloadReason.DEFAULTS_CHANGED
-        return SectionChanges(obstacles=[Obstacle(reason, f"{section.title} added")])
+    reason = _OF_ALL.get(section.keyword, ReloadReason.SECTION_ADDED)
     why = _why_not_new(section, bases, named, abilities)
     if why is not None:
         return SectionChanges(obstacles=[Obstacle(reason, f"{section.title} added", why)])
@@ -249,9 +248,7 @@ def removed_section(section: Section, base: Inherited, abilities: Abilities) -> 
         if abilities.backends:
             return SectionChanges([RemoveBackend(section.name, servers)], [], [f"{section.title} removed"])
         advice = "HAProxy 3.4 and later remove such a backend without a reload"
-    reason = ReloadReason.SECTION_REMOVED
-    if section.keyword in {"global", "defaults"}:
-        reason = ReloadReason.GLOBAL_CHANGED if section.keyword == "global" else ReloadReason.DEFAULTS_CHANGED
+    reason = _OF_ALL.get(section.keyword, ReloadReason.SECTION_REMOVED)
     return SectionChanges(obstacles=[Obstacle(reason, f"{section.title} removed", advice)])
 
 
@@ -340,9 +337,7 @@ DEFAULT_ADVICE = (
 Entries = tuple[tuple[str, str], ...]
 
 
-def changed_files(
-    old: tuple[OutputFile, ...], new: tuple[OutputFile, ...], index: Index, abilities: Abilities
-) -> SectionChanges:
+def changed_files(old: tuple[OutputFile, ...], new: tuple[OutputFile, ...], index: Index) -> SectionChanges:
     """Compare the declared files; ``index`` is of the text that runs."""
     found = SectionChanges()
     if old is new:
@@ -352,19 +347,17 @@ def changed_files(
         was, now = before.get(path), after.get(path)
         if was is now or was == now:
             continue
-        kind = (now or was or new[0]).kind
-        noun = "map" if kind is FileKind.MAP else "certificate"
         verb = "added" if was is None else "removed" if now is None else "changed"
-        judge = _changed_map if kind is FileKind.MAP else _changed_certificate
-        detail = f"{noun} {path} {verb}"
-        another = _another_default(path, before, index) if kind is FileKind.CERTIFICATE and verb != "changed" else None
-        found.extend(SectionChanges(obstacles=[another]) if another else judge(was, now, index, abilities, detail))
+        if (now or was or _NOTHING).kind is FileKind.MAP:
+            found.extend(_changed_map(was, now, index, f"map {path} {verb}"))
+        elif verb != "changed" and (another := _another_default(path, before, index)):
+            found.obstacles.append(another)
+        else:
+            found.extend(_changed_certificate(was, now, index, f"certificate {path} {verb}"))
     return found
 
 
-def _changed_map(
-    was: OutputFile | None, now: OutputFile | None, index: Index, _abilities: Abilities, detail: str
-) -> SectionChanges:
+def _changed_map(was: OutputFile | None, now: OutputFile | None, index: Index, detail: str) -> SectionChanges:
     path = (now or was or _NOTHING).path
     converters = index.map_converters(path)
     advice = "" if was is None or now is None else MAP_ADVICE
@@ -438,22 +431,13 @@ def _another_default(path: str, before: Mapping[str, OutputFile], index: Index) 
     return Obstacle(ReloadReason.CERTIFICATES_CHANGED, f"certificate {path} {noun}", DEFAULT_ADVICE)
 
 
-def _changed_certificate(
-    was: OutputFile | None, now: OutputFile | None, index: Index, _abilities: Abilities, detail: str
-) -> SectionChanges:
+def _changed_certificate(was: OutputFile | None, now: OutputFile | None, index: Index, detail: str) -> SectionChanges:
     file = now or was or _NOTHING
     directory = str(PurePosixPath(file.path).parent)
     words = index.certificate_words()
     lists = [word for word in words if word.rstrip("/") == directory]
-    obstacle = SectionChanges(
-        obstacles=[
-            Obstacle(
-                ReloadReason.CERTIFICATES_CHANGED,
-                detail,
-                f"a bind with `crt {directory}/` takes certificates without a reload",
-            )
-        ]
-    )
+    advice = f"a bind with `crt {directory}/` takes certificates without a reload"
+    obstacle = SectionChanges(obstacles=[Obstacle(ReloadReason.CERTIFICATES_CHANGED, detail, advice)])
     if not lists and file.path not in words and was is not None and now is not None:
         return obstacle  # it may be read by something else than a bind
     if now is not None and (not _fits(now.content) or not is_plain(file.path)):

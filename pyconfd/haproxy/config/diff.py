@@ -84,8 +84,7 @@ class Comparison:
         else:
             self._next = (desired, sections.new)
             found = self._sections(sections, index, abilities)
-        files = changed_files(applied.files, desired.files, index, abilities)
-        found.extend(files)
+        found.extend(changed_files(applied.files, desired.files, index))
         found.obstacles += _other_certificates(applied, desired)
         found.commands, found.live = _in_safe_order(found.commands), _in_safe_order(found.live)
         self._last = found
