@@ -36,20 +36,22 @@ def prepare() -> None:
         Unavailable: the tree cannot be made.
     """
     base()
-    with alone():
-        _wheelhouse()
+    wheelhouse()
 
 
-def _wheelhouse() -> None:
+def wheelhouse() -> Path:
+    """Return the wheels of this checkout; those of others are fetched once for all runs."""
     command = [sys.executable, "-m", "release", "wheelhouse", "--dist", str(shelf() / "dist")]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    with alone():
+        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return shelf() / "dist/wheelhouse"
 
 
 def bundle(folder: Path) -> Path:
     """Build the bundle of this checkout; return its path. Wheels that are there are not fetched again."""
     target = folder / "pyconfd-appliance.tar"
     with alone():
-        _wheelhouse()
+        wheelhouse()
         subprocess.run([PACKER / "bundle.sh", target, shelf()], check=True)
     return target
 
@@ -121,4 +123,4 @@ def appliance(folder: Path) -> Baked:
     return bake("bake", first(), folder, "-var=generalize=always")
 
 
-__all__ = ["Baked", "appliance", "bake", "bundle", "first", "packer", "prepare", "shelf"]
+__all__ = ["Baked", "appliance", "bake", "bundle", "first", "packer", "prepare", "wheelhouse"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.image.asking import Clients, Window, traffic, window
-from tests.image.bake import prepare, shelf
+from tests.image.bake import prepare, wheelhouse
 from tests.image.machine import Machine
 from tests.image.trees import ARCHIVE, base, missing
 from tests.image.world import POD_PORT, World
@@ -49,7 +49,7 @@ def debs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     except Unavailable as error:
         pytest.skip(f"no tree of Debian 12 can be made: {error}")
     sources = checkout(tmp_path_factory.mktemp("newer") / "sources", version=NEWER)
-    with_wheels(sources, shelf() / "dist/wheelhouse")
+    with_wheels(sources, wheelhouse())
     (newer,) = built(sources, "deb").glob("*.deb")
     return repacked(newer, tmp_path_factory.mktemp("older"), OLDER), newer
 

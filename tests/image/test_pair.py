@@ -14,7 +14,7 @@ from tests.dns.stage import NAME, zone_with
 from tests.dns.strict import StrictRoute53
 from tests.dns.strict_http import StrictServer
 from tests.image.asking import Clients, Window, window
-from tests.image.bake import Baked, shelf
+from tests.image.bake import Baked, wheelhouse
 from tests.image.conftest import seeded
 from tests.image.machine import Lan, Machine
 from tests.image.trees import missing
@@ -233,7 +233,7 @@ def test_power_that_goes_moves_the_address_and_a_shutdown_moves_the_name_first(p
 def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundle of a newer version."""
     sources = checkout(tmp_path_factory.mktemp("newer") / "sources", version="9.1.0")
-    with_wheels(sources, shelf() / "dist/wheelhouse")
+    with_wheels(sources, wheelhouse())
     built(sources, "wheelhouse")
     target = sources / "dist/bundle.tar"
     subprocess.run(

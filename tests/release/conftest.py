@@ -1,17 +1,19 @@
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.release.checkout import ROOT, build, built, checkout, repacked
+from tests.image.bake import wheelhouse
+from tests.release.checkout import build, checkout, repacked
 
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheelhouse of these sources, fetched at most once for all builds."""
-    cached = ROOT / "dist/wheelhouse"
-    if cached.is_dir():
-        return cached
-    return built(checkout(tmp_path_factory.mktemp("first") / "sources"), "wheelhouse") / "wheelhouse"
+    """The wheelhouse of these sources, of which no other test changes anything meanwhile."""
+    target = tmp_path_factory.mktemp("wheels")
+    for wheel in wheelhouse().iterdir():
+        shutil.copyfile(wheel, target / wheel.name)
+    return target
 
 
 @pytest.fixture(scope="session")
