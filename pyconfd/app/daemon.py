@@ -56,7 +56,7 @@ def _daemon(own: Settings, around: ServiceContext) -> Daemon:
     settings = pinned_settings(own)
     targets = wiring.targets(settings)
     balancer = around.open(wiring.balancer(settings, targets))
-    chosen = pinning(own, settings, _fragments_reader(settings), around.begin_anew)
+    chosen = pinning(own, settings, _fragments_reader(settings), around.restart)
     workers = wiring.workers(settings, targets)
     return cluster_loop(settings, around, wiring.source(settings), balancer, workers, chosen=chosen)
 
@@ -173,9 +173,7 @@ def pinned_settings(settings: Settings) -> Settings:
     return settings
 
 
-def pinning(
-    own: Settings, in_force: Settings, read: Callable[[], FragmentSet], begin_anew: Callable[[], None]
-) -> Pinning:
+def pinning(own: Settings, in_force: Settings, read: Callable[[], FragmentSet], restart: Callable[[], None]) -> Pinning:
     """Return what chooses the fragments; ``own`` are the settings of the files, ``in_force`` those of this run."""
     inputs = InputsStore(own.state_dir)
     inputs.clean()
@@ -186,7 +184,7 @@ def pinning(
         on_disk=inputs_of(own),
         in_force=inputs_of(in_force),
         taking=lambda inputs: inputs_of(with_inputs(own, inputs.settings)),
-        restart=begin_anew,
+        restart=restart,
         needed=GenerationStore(own.state_dir, own.apply.keep_generations).inputs,
     )
     return Pinning(around)

@@ -75,7 +75,7 @@ class Holds:
 class ServiceContext:
     """What every loop has around it, whatever it does; ``parts`` are closed after it.
 
-    ``begin_anew`` ends the loop and begins another one with the same settings.
+    ``restart`` ends the loop and begins another one with the same settings.
     ``refused`` is what was wrong with newer settings, so that these are still in force. ``watched`` say what is wrong
     with parts that live beside the loop.
     """
@@ -86,7 +86,7 @@ class ServiceContext:
     status_file: StatusFile
     page: StatusPage
     parts: ExitStack
-    begin_anew: Callable[[], None] = lambda: None
+    restart: Callable[[], None] = lambda: None
     refused: tuple[Problem, ...] = ()
     watched: list[Callable[[], tuple[Problem, ...]]] = field(default_factory=list)
 
@@ -126,9 +126,9 @@ def serve(resolved: Resolved, build: Build) -> int:
                 except PyconfdError as error:
                     refused = _refused(error.problems)
                     instance = _Instance(former, build, notifier, signals, refused)
-                verdict = SettingsVerdict(os.getpid(), begun, refused)
-                verdict_file(instance.resolved.settings).save(verdict)
-            elif signals.asks_to_begin_anew():
+                result = SettingsResult(os.getpid(), begun, refused)
+                settings_result_file(instance.resolved.settings).save(result)
+            elif signals.asks_for_restart():
                 instance = _Instance(instance.resolved, build, notifier, signals)
             else:
                 break
@@ -163,11 +163,11 @@ def removal_rules(settings: Settings) -> RemovalRules:
     )
 
 
-VERDICT_FILE = "settings-read.json"
-"""The verdict is left in the runtime directory: a broken file of settings may name no page to ask."""
+SETTINGS_RESULT_FILE = "settings-read.json"
+"""The result is left in the runtime directory: a broken file of settings may name no page to ask."""
 
 
-class SettingsVerdict(msgspec.Struct, frozen=True):
+class SettingsResult(msgspec.Struct, frozen=True):
     """What process ``pid`` made of its settings when it began to read them at ``begun`` (``time.monotonic()``)."""
 
     pid: int
@@ -175,10 +175,10 @@ class SettingsVerdict(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-def verdict_file(settings: Settings) -> StateFile[SettingsVerdict]:
-    """Return where the daemon leaves its verdict for ``pyconfd reload``."""
+def settings_result_file(settings: Settings) -> StateFile[SettingsResult]:
+    """Return where the daemon leaves its result for ``pyconfd reload``."""
     effect = "pyconfd reload waits for it in vain; the settings are in force all the same"
-    return StateFile(Path(settings.runtime_dir) / VERDICT_FILE, SettingsVerdict, effect=effect)
+    return StateFile(Path(settings.runtime_dir) / SETTINGS_RESULT_FILE, SettingsResult, effect=effect)
 
 
 class _Instance:
@@ -203,9 +203,7 @@ class _Instance:
         with ExitStack() as stack:
             holds, status_file = Holds(settings.runtime_dir), StatusFile(settings.runtime_dir)
             page = StatusPage()
-            around = ServiceContext(
-                notifier, SystemClock(), holds, status_file, page, stack, signals.begin_anew, refused
-            )
+            around = ServiceContext(notifier, SystemClock(), holds, status_file, page, stack, signals.restart, refused)
             self._loop = build(settings, around)
             holds.prepare()
             stack.callback(page.stop)

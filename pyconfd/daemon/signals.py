@@ -15,7 +15,7 @@ class Signals:
     """
 
     def __init__(self) -> None:
-        self._ended = self._hung_up = self._anew = False
+        self._ended = self._hung_up = self._restarts = False
         self._mailbox: Mailbox | None = None
         self._former: dict[int, Any] = {}
 
@@ -34,25 +34,25 @@ class Signals:
     def stop_with(self, mailbox: Mailbox) -> None:
         """Have the next signal stop the loop that reads this; at once if it came already."""
         self._mailbox = mailbox
-        if self._ended or self._hung_up or self._anew:
+        if self._ended or self._hung_up or self._restarts:
             mailbox.stop()
 
     def asks_for_new_settings(self) -> bool:
-        """Say, once, whether a SIGHUP came and nothing that ends the loop."""
+        """Return, once, whether a SIGHUP came and nothing that ends the loop."""
         hung_up, self._hung_up = self._hung_up, False
-        self._anew = self._anew and not hung_up
+        self._restarts = self._restarts and not hung_up
         return hung_up and not self._ended
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """End the loop, to begin another one with the same settings; called by the loop itself."""
-        self._anew = True
+        self._restarts = True
         if self._mailbox is not None:
             self._mailbox.stop()
 
-    def asks_to_begin_anew(self) -> bool:
-        """Say, once, whether :meth:`begin_anew` was called, and nothing came that ends the loop."""
-        anew, self._anew = self._anew, False
-        return anew and not self._ended
+    def asks_for_restart(self) -> bool:
+        """Return, once, whether :meth:`restart` was called, and nothing came that ends the loop."""
+        restarts, self._restarts = self._restarts, False
+        return restarts and not self._ended
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         del frame

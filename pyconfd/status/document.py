@@ -69,48 +69,46 @@ STALE_AFTER_S = 180.0
 
 
 @dataclass(frozen=True, slots=True)
-class HealthVerdict:
+class Health:
     """``good`` decides the status code, ``reason`` is for the reader; it is never empty."""
 
     good: bool
     reason: str
 
 
-def liveness(status: Status, limit_s: float = HEARTBEAT_LIMIT_S) -> HealthVerdict:
+def liveness(status: Status, limit_s: float = HEARTBEAT_LIMIT_S) -> Health:
     """Return whether the loop makes progress: its last heartbeat is younger than ``limit_s`` seconds."""
     age = status.now - max(status.heartbeat_at, status.started_at)
     if age >= limit_s:
         reason = f"no progress for {short_duration(age)}: the loop hangs (limit {limit_s:.0f} s)"
-        return HealthVerdict(good=False, reason=reason)
-    return HealthVerdict(good=True, reason=f"alive: the loop moved {short_duration(age)} ago")
+        return Health(good=False, reason=reason)
+    return Health(good=True, reason=f"alive: the loop moved {short_duration(age)} ago")
 
 
-def readiness(status: Status) -> HealthVerdict:
+def readiness(status: Status) -> Health:
     """Return whether a configuration made from the cluster serves: just applied, or the last good one."""
     trouble = next((line for problem in status.problems for line in problem.splitlines() if line.strip()), "")
     because = f": {trouble.strip()}" if trouble else ""
     match status.phase:
         case Phase.STARTING:
-            return HealthVerdict(good=False, reason=f"starting: nothing was decided yet{because}")
+            return Health(good=False, reason=f"starting: nothing was decided yet{because}")
         case Phase.WAITING:
-            return HealthVerdict(good=False, reason=f"waiting: there is nothing to serve yet{because}")
+            return Health(good=False, reason=f"waiting: there is nothing to serve yet{because}")
         case Phase.SERVING | Phase.SERVING_LAST_GOOD | Phase.HELD | Phase.REJECTED | Phase.FAILED:
             return _serving(status, because)
         case _ as never:
             assert_never(never)
 
 
-def _serving(status: Status, because: str) -> HealthVerdict:
+def _serving(status: Status, because: str) -> Health:
     if status.generation is None:
-        return HealthVerdict(good=False, reason=f"{status.phase}: no configuration was applied yet{because}")
+        return Health(good=False, reason=f"{status.phase}: no configuration was applied yet{because}")
     number = status.generation.number
     if status.phase is Phase.SERVING:
         if not status.source.synced:
-            return HealthVerdict(
-                good=False, reason=f"serving generation {number}, but the cluster was not read yet{because}"
-            )
-        return HealthVerdict(good=True, reason=f"ready: serving generation {number}")
-    return HealthVerdict(good=True, reason=f"{status.phase}: generation {number} goes on serving{because}")
+            return Health(good=False, reason=f"serving generation {number}, but the cluster was not read yet{because}")
+        return Health(good=True, reason=f"ready: serving generation {number}")
+    return Health(good=True, reason=f"{status.phase}: generation {number} goes on serving{because}")
 
 
 def sync_age_s(status: Status, now: float) -> float:

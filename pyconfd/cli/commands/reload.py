@@ -6,7 +6,7 @@ import time
 
 import click
 
-from pyconfd.app.service import verdict_file
+from pyconfd.app.service import settings_result_file
 from pyconfd.cli.command import CommandContext, command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_text
@@ -45,15 +45,15 @@ def reload(context: CommandContext, pid: int | None) -> int:
     begun = time.monotonic()
     _signal(pid, signal.SIGHUP)
     while time.monotonic() < begun + WAIT_S:
-        verdict = verdict_file(settings).load()
-        if verdict is not None and verdict.pid == pid and verdict.begun >= begun:
-            if verdict.problems:
-                raise ConfigurationError(*verdict.problems)
+        result = settings_result_file(settings).load()
+        if result is not None and result.pid == pid and result.begun >= begun:
+            if result.problems:
+                raise ConfigurationError(*result.problems)
             print_text("The settings were read again and are in force.")
             return Exit.OK
         _signal(pid, 0)
         time.sleep(POLL_S)
-    raise TransientError(Problem(f"pid {pid}", f"no verdict after {WAIT_S:.0f} s", "journalctl -u pyconfd"))
+    raise TransientError(Problem(f"pid {pid}", f"no result after {WAIT_S:.0f} s", "journalctl -u pyconfd"))
 
 
 def _signal(pid: int, number: int) -> None:
