@@ -174,6 +174,16 @@ class VipSettings:
     state_dir: Directory = setting("/var/lib/pyconfd-vip", "what the hook keeps: drain state and transitions")
 
     @property
+    def fifo(self) -> str:
+        """Return where keepalived reports its transitions to the hook."""
+        return f"{self.runtime_dir}/notify.fifo"
+
+    @property
+    def heartbeat(self) -> str:
+        """Return the file by which keepalived's own check knows that the hook lives."""
+        return f"{self.runtime_dir}/heartbeat"
+
+    @property
     def advert_s(self) -> float:
         """Return the time between two adverts."""
         return ADVERT_S[self.profile]

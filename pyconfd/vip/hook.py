@@ -124,8 +124,8 @@ class Hook:
         self._announcing = {number: Timer(ANNOUNCE_AGAIN_S) for number in self._track_files}
         self._probing = {number: Timer(probe_s) for number in self._track_files}
         self._selector = selectors.DefaultSelector()
-        self.monitor = NodeMonitor(vip, topology, f"{settings.runtime_dir}/status.json", self._selector, self)
-        self._heartbeat = InPlaceFile(topology.heartbeat)
+        self.monitor = NodeMonitor(vip, f"{settings.runtime_dir}/status.json", self._selector, self)
+        self._heartbeat = InPlaceFile(vip.heartbeat)
         self._beating, self._reporting, self._learning = Timer(HEARTBEAT_S), Timer(REPORT_S), Timer(LEARN_S)
         self._systemd = SystemdNotifier()
         self._decide_at = -math.inf
@@ -148,7 +148,7 @@ class Hook:
         woken.setblocking(False)
         signal.set_wakeup_fd(woken.fileno())
         self._selector.register(waking, selectors.EVENT_READ, lambda: waking.recv(64))
-        log.info("hook.started", node=self.topology.node, interface=self.topology.interface)
+        log.info("hook.started", node=self.topology.node, interface=self.vip.interface)
         while not self._stopping:
             wait_s = min(_LONGEST_SLEEP_S, max(0.0, self.monitor.ping.due - time.monotonic()))
             self.turn(self._selector.select(wait_s))

@@ -21,7 +21,6 @@ from pyconfd.vip.vrrp import ROLES
 if TYPE_CHECKING:
     from pyconfd.settings.vip import VipSettings
     from pyconfd.vip.hook import Hook
-    from pyconfd.vip.topology import Topology
 
 SLOW_S = 0.5
 """Between two looks at what takes longer: ports, routes, the daemon's status file."""
@@ -56,10 +55,8 @@ class NodeMonitor:
     death of keepalived, and of troubles.
     """
 
-    def __init__(
-        self, vip: VipSettings, topology: Topology, daemon_status: str, selector: selectors.BaseSelector, hook: Hook
-    ) -> None:
-        self._vip, self._topology, self._selector, self._hook = vip, topology, selector, hook
+    def __init__(self, vip: VipSettings, daemon_status: str, selector: selectors.BaseSelector, hook: Hook) -> None:
+        self._vip, self._selector, self._hook = vip, selector, hook
         self._daemon_status = Path(daemon_status)
         self.haproxy = ProcessMonitor(vip.haproxy_pid_file, "haproxy", selector)
         self._haproxy_pid = 0
@@ -70,7 +67,7 @@ class NodeMonitor:
         self.health = _health_probe(vip, selector)
         self.keepalived = ProcessMonitor(vip.vrrp_pid_file, "keepalived", selector, hook.on_keepalived_died)
         self.keepalived_parent = ProcessMonitor(vip.keepalived_pid_file, "keepalived", selector)
-        self.link = Link(topology.interface)
+        self.link = Link(vip.interface)
         self._link_descriptor = self.link.fileno()
         selector.register(self._link_descriptor, selectors.EVENT_READ, self._read_link)
         self.packets: PacketSocket | None = None
@@ -80,7 +77,7 @@ class NodeMonitor:
         self.foreign_ports: frozenset[str] = frozenset()
         self._damping = CarrierDamping(vip.carrier_settle_s)
         self.carrier_trusted = True
-        self.uplink = Uplink(vip.gateways, topology.interface)
+        self.uplink = Uplink(vip.gateways, vip.interface)
         self.uplink.start(time.monotonic())
         self._shared: frozenset[Alarm] = frozenset()
         self._slow, self._fifo_check = Timer(SLOW_S), Timer(FIFO_S)
@@ -184,7 +181,7 @@ class NodeMonitor:
             self._close_packets()
         if self.packets is None and index:
             try:
-                self.packets = PacketSocket(self._topology.interface, index)
+                self.packets = PacketSocket(self._vip.interface, index)
             except PermissionError:
                 raise
             except OSError as error:
@@ -224,7 +221,7 @@ class NodeMonitor:
 
     def _open_fifo(self) -> None:
         """Open keepalived's fifo, again if it was removed and created by another program."""
-        path = self._topology.fifo
+        path = self._vip.fifo
         with suppress(FileNotFoundError):
             if not stat.S_ISFIFO(Path(path).stat().st_mode):
                 Path(path).unlink()

@@ -25,7 +25,7 @@ def report(hook: Hook) -> dict[str, Any]:
     wall = time.time()
     return {
         "node": hook.topology.node,
-        "interface": hook.topology.interface,
+        "interface": hook.vip.interface,
         "profile": hook.vip.profile.value,
         "at": wall,
         "started": wall - (hook.now - hook.started),
@@ -42,7 +42,7 @@ def _checks(hook: Hook) -> dict[str, Any]:
     full = ", as many connections as it may" if monitor.full else ""
     ports = [f"{port} closed" for port in sorted(monitor.closed_ports)]
     ports += [f"{port} is not haproxy's" for port in sorted(monitor.foreign_ports)]
-    carrier = "is back, and not trusted yet" if link.carrier else f"{hook.topology.interface} has none"
+    carrier = "is back, and not trusted yet" if link.carrier else f"{hook.vip.interface} has none"
     silent_s = uplink.age_s(hook.now)
     gateways = [f"silent for {silent_s:.0f} s"] if silent_s >= vip.gateway_s else []
     gateways += [f"no route by {uplink.lost.gateway}"] if uplink.lost else []
@@ -58,7 +58,7 @@ def _checks(hook: Hook) -> dict[str, Any]:
             f"{health.misses if health else 0} answers missed{full}",
         ),
         ("listeners", not ports, " ".join(vip.ports) or "not looked at", ", ".join(ports)),
-        ("carrier", link.carrier and monitor.carrier_trusted, hook.topology.interface, carrier),
+        ("carrier", link.carrier and monitor.carrier_trusted, hook.vip.interface, carrier),
         ("gateways", not gateways, (" ".join(vip.gateways) or "not looked at") + ways, ", ".join(gateways)),
         ("keepalived alive", keepalived.alive, f"process {keepalived.pid}", vip.vrrp_pid_file),
     )  # fmt: skip

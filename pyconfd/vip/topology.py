@@ -59,10 +59,7 @@ class Topology:
     """What follows from the settings for this node."""
 
     node: str
-    interface: str
     routers: tuple[Router, ...]
-    fifo: str
-    heartbeat: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +105,7 @@ def topology(settings: VipSettings, host_name: str) -> Topology:
         raise ConfigurationError(*problems)
     return Topology(
         node=name,
-        interface=settings.interface,
         routers=tuple(_router(settings, router, name) for router in routers),
-        fifo=f"{settings.runtime_dir}/notify.fifo",
-        heartbeat=f"{settings.runtime_dir}/heartbeat",
     )
 
 

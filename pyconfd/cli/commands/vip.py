@@ -87,11 +87,11 @@ def vip_config(settings: Settings, *, nftables: bool = False) -> str:
     text = (keepalived.directory() / name).read_text(encoding="utf-8")
     return environment.from_string(text).render(
         node=found.node,
-        interface=found.interface,
+        interface=vip.interface,
         advert=f"{vip.advert_s:g}",
         routers=found.routers,
-        fifo=found.fifo,
-        heartbeat=found.heartbeat,
+        fifo=vip.fifo,
+        heartbeat=vip.heartbeat,
         grace=int(vip.grace_s),
         haproxy_pid_file=vip.haproxy_pid_file,
         script_dir=vip.script_dir,
