@@ -6,13 +6,10 @@ import structlog.testing
 from pyconfd.model.changes import Action
 from pyconfd.model.status import Phase
 from tests.daemon.fakes import (
-    AWAY,
     DATED,
     FAILING,
     TEMPLATE,
-    Bed,
     cluster,
-    lived_before,
     serving,
 )
 
@@ -58,15 +55,6 @@ def test_a_refused_edit_is_told_and_counted(bad: str) -> None:
     bed.templates = {"02-part.tmpl": TEMPLATE + bad}
     bed.run_for(30)
     assert [each.action for each in bed.changes.told[before:]] == [Action.REJECTED] * 2
-
-
-def test_problems_of_fragments_are_shown_while_there_is_no_cluster_too() -> None:
-    bed = Bed(lived_before())
-    bed.run_for(6)
-    bed.templates = AWAY
-    bed.settle()
-    assert bed.phase() is Phase.SERVING_LAST_GOOD
-    assert "does not exist" in bed.problems()[0]
 
 
 def test_while_new_fragments_are_refused_the_former_ones_follow_the_cluster() -> None:
@@ -135,12 +123,3 @@ def test_new_fragments_that_came_with_a_loss_follow_when_it_is_let_through() -> 
     bed.settle()
     assert bed.phase() is Phase.SERVING
     assert "# new" in bed.serves
-
-
-def test_refused_fragments_that_would_be_held_once_mended_do_not_spin() -> None:
-    bed = serving(retry_min_s=1)
-    bed.templates = {"02-part.tmpl": TEMPLATE + "{% if domains['shop.example.com'].ips %}{{ nothing }}{% endif %}\n"}
-    bed.settle()
-    bed.source.show(cluster())
-    bed.run_for(30)
-    assert bed.phase() is Phase.HELD

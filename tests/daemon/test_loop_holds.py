@@ -114,21 +114,6 @@ def test_a_partial_loss_is_shown_and_kept_and_believed_when_it_lasts() -> None:
     assert told == [("hold.begun", 6, 10), ("hold.confirmed", 6, 10), ("hold.expired", 6, 10)]
 
 
-def test_a_loss_that_no_list_confirms_is_never_believed() -> None:
-    bed = Bed()
-    bed.source.show(_two_services(second=6))
-    bed.settle()
-    bed.source.lists_stall = True
-    bed.source.show(_two_services(second=0))
-    bed.run_for(3600, turns=100_000)
-    assert bed.phase() is Phase.HELD
-    assert all(pod in bed.serves for pod in PODS)
-    assert bed.source.relists == 1, "it waits for the list that it asked for"
-    bed.source.lists_stall = False
-    bed.settle()
-    assert bed.phase() is Phase.SERVING
-
-
 def test_a_partial_loss_is_applied_at_once_when_an_operator_allows_it() -> None:
     bed = _lossy()
     bed.allowed.add(bed.status.hold_id)
@@ -137,23 +122,6 @@ def test_a_partial_loss_is_applied_at_once_when_an_operator_allows_it() -> None:
     assert bed.allowed == set()
     assert [pod in bed.serves for pod in PODS] == [True] * 4 + [False] * 6
     assert bed.status.holds_by_step["allowed"] == 1
-
-
-def test_what_comes_while_something_is_held_is_served_and_takes_no_permission_away() -> None:
-    bed = _lossy()
-    hold_id = bed.status.hold_id
-    changed = _two_services(second=0)
-    new = cluster("192.0.2.99", name="third")
-    bed.source.show(
-        Snapshot(
-            services={**changed.services, **new.services},
-            endpointslices={**changed.endpointslices, **new.endpointslices},
-        )
-    )
-    bed.settle()
-    assert "192.0.2.99" in bed.serves
-    assert all(pod in bed.serves for pod in PODS)
-    assert bed.status.hold_id == hold_id
 
 
 @pytest.mark.parametrize(("more", "serves"), [("# edited\n", True), ("    blance x\n", False)])
@@ -198,28 +166,6 @@ def test_a_total_loss_during_a_stop_is_held_by_what_the_history_counts() -> None
     assert PODS[0] not in bed.serves
 
 
-def test_a_held_loss_that_went_on_during_a_stop_is_held_whole() -> None:
-    memory, whole = RememberedHolds(), cluster("192.0.2.10")
-    bed = Bed(None, None, memory)
-    bed.source.show(whole)
-    bed.settle()
-    bed.source.show(replace(whole, endpointslices={}))
-    bed.settle()
-    assert bed.status.hold is not None
-    served = bed.serves
-    again = Bed(bed.balancer.disk, None, memory)
-    again.source.show(Snapshot())  # and now the Service too, which nobody kept
-    again.run_for(200)
-    assert (again.serves, again.phase()) == (served, Phase.HELD)
-    again.allowed.add(again.status.hold_id)
-    again.settle()
-    assert again.serves != served
-    back = Bed(again.balancer.disk, None, memory)
-    back.source.show(whole)
-    back.settle()
-    assert (back.serves, back.status.hold_id, back.phase()) == (served, "", Phase.SERVING)
-
-
 @pytest.mark.parametrize("template", ["{{ nothing }}\n", "blance\n"])
 def test_a_loss_during_a_stop_is_held_after_something_else_was_refused(template: str) -> None:
     bed = serving("192.0.2.10")
@@ -231,18 +177,6 @@ def test_a_loss_during_a_stop_is_held_after_something_else_was_refused(template:
     again.templates = {"02-part.tmpl": TEMPLATE}
     again.run_for(100)
     assert (again.serves, again.phase()) == (served, Phase.HELD)
-
-
-def test_a_hold_is_shown_while_the_configuration_is_refused_and_can_be_allowed() -> None:
-    bed = _lossy()
-    bed.templates = {"02-part.tmpl": "    blance x\n"}
-    bed.settle()
-    hold_id = bed.status.hold_id
-    assert hold_id
-    assert any(hold_id in problem for problem in bed.problems())
-    bed.allowed.add(hold_id)
-    bed.settle()
-    assert bed.status.hold_id == ""
 
 
 def test_facts_of_the_host_are_no_loss_and_hide_none() -> None:

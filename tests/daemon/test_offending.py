@@ -181,17 +181,6 @@ def test_ten_bad_objects_of_a_hundred_are_found_with_a_few_checks(tmp_path: Path
     assert "nonsense" in offence.problem.message
 
 
-def test_a_backend_of_the_operator_stays_where_an_object_takes_its_name(tmp_path: Path) -> None:
-    """The operator's section comes last, so that HAProxy complains about that one."""
-    own = "{% if true %}\nbackend be-thief\n    http-request deny\n{% endif %}\n"
-    balancer = Judging(tmp_path)
-    done = run(balancer, snapshot({"thief": {}, "good": {}}), LOOPED, own)
-    assert isinstance(done.outcome, Applied)
-    assert done.search is not None
-    assert set(done.search.offending) == {service("thief")}
-    assert "http-request deny" in (balancer.disk.conf or "").partition("backend be-thief")[2]
-
-
 @pytest.mark.parametrize("fault", ["    balance nonsense\n", "{{ 1 // 0 }}\n", "{{ no_such_name }}\n"])
 def test_a_fault_of_a_fragment_leaves_out_nobody(tmp_path: Path, fault: str) -> None:
     balancer = Judging(tmp_path)
@@ -204,17 +193,6 @@ def test_a_fault_of_a_fragment_leaves_out_nobody(tmp_path: Path, fault: str) -> 
     assert not done.search.offending
     assert "fragment" in done.search.why
     assert balancer.disk.conf == before
-
-
-def test_a_fault_that_every_object_meets_is_the_fragments(tmp_path: Path) -> None:
-    balancer = Judging(tmp_path)
-    found = snapshot({"a": {}, "b": {}})
-    assert isinstance(run(balancer, found, LOOPED).outcome, Applied)
-    done = run(balancer, found, LOOPED.replace("roundrobin", "nonsense"))
-    assert isinstance(done.outcome, Rejected)
-    assert done.search is not None
-    assert "every object" in done.search.why
-    assert done.outcome.problems[0].place.startswith("10.tmpl rendered line")
 
 
 def test_without_leave_to_search_nobody_is_left_out(tmp_path: Path) -> None:
@@ -238,15 +216,6 @@ def test_what_is_left_out_costs_no_search_and_is_explained(tmp_path: Path) -> No
     (refusal,) = (each for each in done.context.refused if each.reason is RefusalReason.QUARANTINED)
     assert str(refusal.ref) == "Service demo/b"
     assert "balance only supports" in refusal.detail
-
-
-def test_of_two_objects_that_give_one_section_one_is_served(tmp_path: Path) -> None:
-    balancer = Judging(tmp_path)
-    done = run(balancer, snapshot({"a": {"section": "be-x"}, "b": {}, "c": {"section": "be-x"}}), LOOPED)
-    assert isinstance(done.outcome, Applied)
-    assert done.search is not None
-    assert set(done.search.offending) == {service("c")}
-    assert served(balancer) == {"x", "b"}
 
 
 def test_who_only_has_a_part_in_a_bad_line_is_taken_back(tmp_path: Path) -> None:

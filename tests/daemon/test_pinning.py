@@ -72,51 +72,6 @@ class Desk(InputsStore):
         return inputs.fragments
 
 
-def test_a_pin_gives_what_is_pinned_and_says_what_waits() -> None:
-    desk = Desk()
-    pinned = desk.pins("old")
-    found = desk.pinning.read()
-    assert found == pinned
-    status = desk.pinning.status(found, refused=False)
-    assert status is not None
-    assert (status.serves, status.waiting) == (True, ("fragment 01.conf edited (+1 -1 lines)",))
-    desk.disk = fragments("old")
-    desk.pinning.read()
-    status = desk.pinning.status(fragments("else"), refused=True)
-    assert status is not None
-    assert (status.serves, status.refused, status.waiting) == (False, True, ())
-    desk.disk = AWAY
-    assert desk.pinning.read() == pinned
-    status = desk.pinning.status(found, refused=True)
-    assert status is not None
-    assert (status.serves, status.refused) == (True, False)
-    assert "cannot be used: does not exist" in status.waiting[0]
-    desk.pin, desk.disk = None, fragments("newer")
-    assert desk.pinning.read() == fragments("newer")
-    assert desk.pinning.status(found, refused=False) is None
-
-
-def test_other_settings_begin_anew_and_nothing_is_rendered_before_that() -> None:
-    desk = Desk({"presets": {"use": ["domains"]}})
-    desk.pins("old", {"presets": {"use": ["kube2lb"]}})
-    with pytest.raises(TransientError, match="starts again"):
-        desk.pinning.read()
-    assert desk.begun_anew == 1
-    status = desk.pinning.status(fragments("old"), refused=False)
-    assert status is not None
-    assert not status.serves
-    desk.pinning = desk.started()
-    assert desk.pinning.read() == fragments("old")
-    status = desk.pinning.status(fragments("old"), refused=False)
-    assert status is not None
-    assert status.serves
-    assert status.waiting == ("fragment 01.conf edited (+1 -1 lines)", "setting presets.use changed")
-    desk.pin = None
-    with pytest.raises(TransientError, match="on disk"):
-        desk.pinning.read()
-    assert desk.begun_anew == 2
-
-
 def test_a_pin_that_nobody_understands_lets_nothing_new_in() -> None:
     desk = Desk()
     desk.pin = Pin("", 0, "", 1.0, broken="pin.json is damaged")

@@ -89,22 +89,6 @@ def test_who_stays_bad_is_tried_more_and_more_seldom() -> None:
     assert made.status.quarantine.total_by_step == {"check": 1}
 
 
-def test_who_is_gone_is_not_in_quarantine() -> None:
-    made = bed(JUDGED, world(good="x", bad="blance"))
-    made.source.show(world(good="x"))
-    made.settle()
-    assert held(made) == []
-    assert made.phase() is Phase.SERVING
-
-
-def test_what_is_bad_no_longer_for_another_reason_comes_back_by_itself() -> None:
-    made = bed(JUDGED, world(good="x", bad="blance"))
-    made.balancer.tolerates = True
-    made.run_for(40.0)
-    assert held(made) == []
-    assert "backend bad" in made.serves
-
-
 def test_new_fragments_are_tried_with_everybody() -> None:
     made = bed(JUDGED, world(good="x", bad="blance"))
     made.templates = {"02-part.tmpl": TEMPLATE}

@@ -79,6 +79,7 @@ def test_the_last_good_text_stays_after_at_most_one_check(bad: str, checks: int)
     assert isinstance(done.outcome, Unchanged)
     assert balancer.checks == before + checks
     assert texts(done) == ["# good\n"]
+    assert texts(run(StrictBalancer(disk=balancer.disk), bad)) == ["# good\n"], "after a restart too"
     assert "last good text stays" in done.template_problems[0].message
     assert [refusal.ref.name for refusal in done.context.refused if refusal.reason == "bad_template"] == ["config"]
 

@@ -306,21 +306,6 @@ def test_what_newer_fragments_change_does_not_go_live_without_them() -> None:
     assert not balancer.live
 
 
-def test_a_pause_freezes_and_its_end_applies() -> None:
-    bed, balancer = live_bed()
-    bed.paused = Paused(bed.clock.now(), reason="maintenance")
-    bed.run_for(2.0)
-    bed.source.show(cluster("192.0.2.1", "192.0.2.2"))
-    bed.run_for(60.0)
-    assert not balancer.live
-    assert bed.status.live.paused == bed.paused
-    assert bed.status.pending_since
-    bed.paused = None
-    bed.run_for(3.0)
-    assert "192.0.2.2:80" in balancer.text
-    assert bed.status.live.paused is None
-
-
 def test_nothing_is_applied_from_the_moment_of_a_pause() -> None:
     bed, balancer = live_bed()
     bed.run_for(2.5)
@@ -339,18 +324,3 @@ def two(*addresses: str) -> Snapshot:
     services = [objects.service(name, {"domain": f"{name}.example.com", "proto": "http"}) for name in members]
     slices = [objects.slice_(name, *map(objects.endpoint, its)) for name, its in members.items()]
     return objects.snapshot(*services, *slices)
-
-
-def test_what_goes_live_does_not_make_an_edit_be_forgotten_that_waits() -> None:
-    bed, balancer = live_bed()
-    bed.source.show(two("192.0.2.1"))
-    bed.run_for(1.0)
-    assert len(balancer.reloads) == 2, "so that whatever takes a reload has to wait"
-    bed.templates = {"02-part.tmpl": NAMED + "# edited\n"}
-    bed.run_for(1.5)
-    bed.source.show(two("192.0.2.1", "192.0.2.2"))
-    bed.run_for(0.1)
-    assert "192.0.2.2:80" in balancer.text
-    assert "# edited" not in balancer.text
-    bed.run_for(20.0)
-    assert "# edited" in balancer.text

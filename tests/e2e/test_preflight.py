@@ -48,7 +48,6 @@ def test_a_good_world_before_anything_was_started_and_beside_what_runs(appliance
         "fragments",
         "haproxy",
         "kubernetes",
-        "limits",
         "permissions",
         "pyconfd",
         "reload",
@@ -75,10 +74,6 @@ def missing_binary(world: Appliance) -> None:
     world.values["haproxy"]["binary"] = "/nonexistent/haproxy"
 
 
-def another_program(world: Appliance) -> None:
-    world.values["haproxy"]["binary"] = "/bin/true"
-
-
 def no_directory(world: Appliance) -> None:
     world.values["haproxy"]["conf"] = f"{world.folder}/nowhere/haproxy.cfg"
 
@@ -87,16 +82,8 @@ def file_in_the_way(world: Appliance) -> None:
     (world.folder / "state").write_text("")
 
 
-def wrong_syntax(world: Appliance) -> None:
-    (world.own_fragments() / "50-mine.tmpl").write_text("{% for x in %}\n")
-
-
 def refused_by_haproxy(world: Appliance) -> None:
     (world.own_fragments() / "50-mine.conf").write_text("frontend mine\n    nonsense here\n")
-
-
-def no_fragments(world: Appliance) -> None:
-    world.values["templates"]["dir"] = f"{world.folder}/nowhere"
 
 
 def refused_only_with_objects(world: Appliance) -> None:
@@ -120,23 +107,9 @@ def may_not_watch(world: Appliance) -> None:
     world.servers[0].faults.add(Fault(FaultKind.STATUS, "nodes", "watch", code=403))
 
 
-def may_do_neither(world: Appliance) -> None:
-    world.servers[0].faults.add(Fault(FaultKind.STATUS, "services", code=403))
-
-
 def no_api_server(world: Appliance) -> None:
     world.values["kubernetes"]["api_servers"] = []
     world.values["kubernetes"]["kubeconfig"] = f"{world.folder}/nowhere"
-
-
-def no_token(world: Appliance) -> None:
-    world.values["kubernetes"]["token_file"] = f"{world.folder}/token"
-
-
-def no_certificate(world: Appliance) -> None:
-    path = world.folder / "missing.pem"
-    text = f"frontend mine\n    mode http\n    bind 127.0.0.1:{free_port()} ssl crt {path}\n"
-    (world.own_fragments() / "50-mine.conf").write_text(text)
 
 
 def expired_certificate(world: Appliance) -> None:
@@ -155,21 +128,15 @@ def socket_without_directory(world: Appliance) -> None:
     ("spoil", "topic", "words", "remedy"),
     [
         (missing_binary, "haproxy", "/nonexistent/haproxy", "install"),
-        (another_program, "haproxy", "does not say a version", "is it HAProxy"),
         (no_directory, "directories", "does not exist", "install -d"),
         (file_in_the_way, "directories", "state is no directory", "state_dir"),
-        (wrong_syntax, "fragments", "50-mine.tmpl line 1", ""),
         (refused_by_haproxy, "fragments", "nonsense", ""),
-        (no_fragments, "fragments", "nowhere", ""),
         (refused_only_with_objects, "objects", "nonsense", "or the fragment"),
         (api_server_away, "kubernetes", "cannot connect", "is the API server up"),
         (api_server_says_no, "permissions", "401", "client certificate or the token"),
         (may_not_list, "permissions", "may not list endpointslices", "add the verb list"),
         (may_not_watch, "permissions", "may not watch nodes", "add the verb watch"),
-        (may_do_neither, "permissions", "may not list and watch services", "list and watch"),
         (no_api_server, "kubernetes", "nowhere", ""),
-        (no_token, "kubernetes", "token", ""),
-        (no_certificate, "certificates", "missing.pem", "put"),
         (expired_certificate, "certificates", "expired", "renew"),
         (socket_without_directory, "haproxy", "nowhere/socket", "create it"),
     ],
@@ -183,18 +150,6 @@ def test_each_thing_that_can_be_wrong_is_a_failure_with_its_remedy(
     told = [each for each in failures if words in f"{each['what']} {each['message']}"]
     assert told, failures
     assert remedy in told[0]["remedy"]
-
-
-def test_what_is_well_is_told_beside_what_is_not(appliance: Appliance) -> None:
-    """One API server is away and one denies a watch: all else is looked at all the same."""
-    appliance.add_api_server().refuse()
-    denying = appliance.add_api_server()
-    denying.faults.add(Fault(FaultKind.STATUS, "services", "watch", code=403))
-    findings = looked(appliance, code=1)
-    good, away, denies = (server.url for server in appliance.servers)
-    assert len([each for each in of(findings, "ok") if each["what"].startswith(f"{good} ")]) == 4
-    assert [each["what"] for each in of(findings, "failure")] == [away, f"{denying.url} services"]
-    assert len([each for each in of(findings, "ok") if each["what"].startswith(f"{denies} ")]) == 3
 
 
 def test_an_api_server_that_hangs_ends_the_look_all_the_same(appliance: Appliance) -> None:
@@ -225,11 +180,9 @@ def test_warnings(appliance: Appliance) -> None:
     with Backends(appliance.page) as other:
         other.add("somebody", "127.0.0.1")
         appliance.serve("odd", {"domain": "no name", "proto": "http"})
-        (appliance.own_fragments() / "00-greedy.conf").write_text("global\n    maxconn 500000000\n")
         warnings = {(each["topic"], each["what"]): each for each in of(looked(appliance), "warning")}
     assert ("objects", "the cluster as it is") in warnings
     assert "explain --all-refused" in warnings["objects", "the cluster as it is"]["remedy"]
-    assert any(topic == "limits" for topic, _ in warnings), warnings
     assert any(topic == "pyconfd" for topic, _ in warnings), warnings
 
 

@@ -82,22 +82,3 @@ def test_they_share_one_snapshot_and_one_set_of_watches(appliance: Appliance) ->
         "secrets": 1,
         "deployments": 1,
     }
-
-
-def test_what_no_preset_needs_is_not_read(appliance: Appliance) -> None:
-    appliance.cluster.add_namespace("demo")
-    _put_pod(appliance, "web-1", "10.0.0.1")
-    appliance.values["presets"] |= {"use": ["hosts"]}
-    appliance.values["hosts"] = {"master": "haproxy"}
-    directory = appliance.own_fragments()
-    for fragment in directory.iterdir():
-        fragment.unlink()
-    (directory / "10-targets.tmpl").write_text(
-        f"listen targets\n  bind 127.0.0.1:{appliance.http}\n  mode tcp\n  timeout connect 5s\n  timeout client 5s\n"
-        "  timeout server 5s\n  {% for ip in hosts.web %}\n  server {{ ip }} {{ ip }}:80\n  {% endfor %}\n"
-    )
-    appliance.start()
-    appliance.until(lambda: "10.0.0.1:80" in appliance.haproxy.conf.read_text(), "it renders")
-    appliance.until(appliance.settled, "all is applied")
-
-    assert {each.resource for each in appliance.servers[0].seen() if each.verb in {"list", "watch"}} == {"pods"}

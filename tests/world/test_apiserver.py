@@ -13,7 +13,6 @@ from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
 from tests.world.exchange import connect, fetch
 from tests.world.objects import EndpointSpec, PortSpec, SlicePort
-from tests.world.statuses import ApiError
 from tests.world.store import Obj
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -223,22 +222,6 @@ def test_a_client_that_leaves_ends_its_watch(server: ApiServer) -> None:
     response.close()
     client.close()
     assert server.wait_until(lambda: server.watches() == 0, 30)
-
-
-def test_loading_a_file(cluster: Cluster, tmp_path: Path) -> None:
-    source = tmp_path / "objects.yaml"
-    source.write_text(
-        "apiVersion: v1\nkind: List\nitems:\n"
-        "- {apiVersion: v1, kind: Service, metadata: {name: a, namespace: demo}, spec: {ports: [{port: 80}]}}\n"
-        "---\n"
-        "apiVersion: v1\nkind: NodeList\nitems:\n- metadata: {name: n, resourceVersion: '7'}\n"
-    )
-    assert cluster.load(source) == 2
-    assert cluster.get("services", "demo", "a")["spec"]["ports"] == [{"protocol": "TCP", "targetPort": 80, "port": 80}]
-    assert cluster.get("nodes", "", "n")["kind"] == "Node"
-    assert cluster.load(source) == 2
-    with pytest.raises(ApiError, match="cannot load apps/v1 DaemonSet"):
-        cluster.load_object({"apiVersion": "apps/v1", "kind": "DaemonSet"})
 
 
 def test_a_dumped_cluster_can_be_served_by_a_process(cluster: Cluster, tmp_path: Path) -> None:

@@ -132,17 +132,6 @@ def test_list_allowed_and_watch_denied(server: ApiServer, code: int) -> None:
     assert code == 401 or 'cannot watch resource "services"' in denied.body["message"]
 
 
-def test_half_a_line_then_the_end(server: ApiServer) -> None:
-    with _Watcher(server) as watcher:
-        server.faults.half_line("services", times=1)
-        server.cluster.annotate("services", "demo", "app", {"a": "b"})
-        with pytest.raises((http.client.IncompleteRead, ConnectionResetError)) as caught:
-            watcher.response.read()
-        if isinstance(caught.value, http.client.IncompleteRead):
-            assert caught.value.partial.startswith(b'{"type":"MODIFIED"')
-            assert not caught.value.partial.endswith(b"\n")
-
-
 def test_silence_outlasts_the_timeout_and_what_was_missed_follows(server: ApiServer) -> None:
     request = f"GET /api/v1/services?watch=1&resourceVersion={server.cluster.rv}&timeoutSeconds=1 HTTP/1.1\r\n\r\n"
     fault = server.faults.silence("services")  # before the second of the watch begins
@@ -157,24 +146,6 @@ def test_silence_outlasts_the_timeout_and_what_was_missed_follows(server: ApiSer
         sock.settimeout(PATIENCE_S)
         server.faults.remove(fault)
         assert b'{"type":"MODIFIED"' in sock.recv(65536)
-
-
-def test_a_slow_drip_is_still_a_whole_event(server: ApiServer) -> None:
-    with _Watcher(server) as watcher:
-        server.faults.drip(interval_s=0.001)
-        server.cluster.annotate("services", "demo", "app", {"a": "b"})
-        first = watcher.response.read1()
-        assert len(first) <= 64
-        assert json.loads(first + watcher.response.readline())["type"] == "MODIFIED"
-
-
-@pytest.mark.parametrize(("code", "reason"), [(410, "Expired"), (500, "InternalError")])
-def test_error_events_end_a_watch(server: ApiServer, code: int, reason: str) -> None:
-    with _Watcher(server) as watcher:
-        server.faults.watch_error(code, "services")
-        event = watcher.event()
-        assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", code, reason)
-        assert watcher.response.read() == b""
 
 
 def test_bookmarks_go_to_those_that_allow_them(server: ApiServer) -> None:
