@@ -64,12 +64,11 @@ def test_sts_that_hangs_ends_by_the_same_time_out(way: str, tmp_path: Path, monk
             Route53(read_timeout_s=0.2).zones()
 
 
-def test_one_that_is_away_is_transient(proxy: FaultProxy) -> None:
+def test_one_that_is_away_is_transient_and_a_missing_permission_names_its_remedy(
+    proxy: FaultProxy, new_zone: Callable[..., Zone]
+) -> None:
     with pytest.raises(TransientError):
         Route53("http://127.0.0.1:1").zones()
-
-
-def test_a_missing_permission_names_its_remedy(proxy: FaultProxy, new_zone: Callable[..., Zone]) -> None:
     zone = new_zone("example.com.")
     proxy.faults = ["AccessDenied"]
     with pytest.raises(RejectedInput, match=r"docs/route53.md"):
