@@ -106,7 +106,7 @@ class EndpointCounts:
             self._noted.append((now, name, count))
 
     def _make_up(self, name: Name, count: int) -> int:
-        """Take back up to ``count`` losses behind a name, the oldest first, and return how many there were."""
+        """Cancel up to ``count`` losses behind a name, the oldest first, and return how many there were."""
         lost = self.lost.get(name)
         if lost is None:
             return 0

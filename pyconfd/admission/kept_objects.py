@@ -44,14 +44,14 @@ class KeptObjects:
         """The last Snapshot, and the merged one that was served for it."""
 
     def restore(self, objects: Mapping[str, Iterable[AnyObject]], shown: Snapshot) -> None:
-        """Keep the objects of a former run; ``shown`` is what the cluster shows now."""
+        """Load the objects of a former run; ``shown`` is what the cluster shows now."""
         for field, records in objects.items():
             for each in records:
                 key = Key(each.metadata.namespace, each.metadata.name)
                 self._put(field, key, each, getattr(shown, field).get(key))
 
     def keep_lost(self, old: Snapshot, new: Snapshot, missing: Collection[str], *, name_vanished: bool) -> None:
-        """Keep of the objects that differ what they had of the addresses ``missing``, and vanished ones that claim.
+        """Add what the objects that differ had of the addresses ``missing``, and vanished ones that claim something.
 
         With ``name_vanished`` also those that changed: one of them withdrew a name.
         """

@@ -131,8 +131,8 @@ class Consumer(Loop):
                 self._world.forget_holds()
         self._conclude(done.outcome, now)
 
-    def _decide(self, reading: PublicationReading, standing: FailedAttempt | None, *, may_reload: bool) -> _Decision:
-        """Return what becomes of what was read; ``standing`` is a failure that it is too early to repeat."""
+    def _decide(self, reading: PublicationReading, failed: FailedAttempt | None, *, may_reload: bool) -> _Decision:
+        """Return what becomes of what was read; ``failed`` is a failure that it is too early to repeat."""
         if reading.error is not None:
             return _Decision(Rejected(Step(reading.error.step or Step.CHECK), reading.error.problems))
         published = reading.published
@@ -148,11 +148,10 @@ class Consumer(Loop):
             self._made = str(error)
             return _Decision(Rejected(Step(error.step or Step.CHECK), error.problems))
         self._made = rendering.digest
-        if standing and (
-            (standing.rendering is not None and standing.rendering.same_as(rendering))
-            or _is_disruptive(standing.outcome)
+        if failed and (
+            (failed.rendering is not None and failed.rendering.same_as(rendering)) or _is_disruptive(failed.outcome)
         ):
-            return _Decision(standing.outcome, rendering, repeated=True)
+            return _Decision(failed.outcome, rendering, repeated=True)
         totals = endpoint_totals(rendering.text)
         outcome: Outcome | None = self._judge_loss(rendering, totals)
         if outcome is None:

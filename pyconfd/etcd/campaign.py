@@ -64,7 +64,6 @@ class Leadership:
     fence: int = 0
     holder: str = ""
     found: PointerState = field(default_factory=PointerState)
-    synced_at: float = 0.0
     damage: str = ""
 
     @property
@@ -76,15 +75,12 @@ class Leadership:
 class Campaign:
     """Takes part in the election: in a thread between :meth:`start` and :meth:`stop`, or by :meth:`run_round`."""
 
-    def __init__(
-        self, client: EtcdClient, keys: Keys, *, name: str, lease_s: float, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, client: EtcdClient, keys: Keys, *, name: str, lease_s: float) -> None:
         self._client = client
         self._keys = keys
         self._name = name
         self._ttl_s = math.ceil(lease_s)
         self._pause_s = lease_s / ROUNDS_PER_LEASE
-        self._clock = clock
         self._next_chunk = 0
         self._lease = 0
         self._lock = threading.Lock()
@@ -131,7 +127,7 @@ class Campaign:
         self._client.close()
 
     def resign(self) -> None:
-        """Give up the key; where etcd does not answer, the lease ends by itself."""
+        """Revoke the lease, and with it the key; where etcd does not answer, the lease ends by itself."""
         lease, self._lease = self._lease, 0
         with self._lock:
             self._leadership = replace(self._leadership, fence=0)
@@ -166,10 +162,10 @@ class Campaign:
             before = self._leadership
             if self._published_at >= began:  # the loop published meanwhile: what was read here is older
                 found, damage = before.found, ""
-            now = Leadership(True, fence, holder, found, self._clock(), damage)
+            now = Leadership(True, fence, holder, found, damage)
             self._leadership = now
         self._log_change(before, now)
-        if self._notify is not None and replace(before, synced_at=0.0) != replace(now, synced_at=0.0):
+        if self._notify is not None and before != now:
             self._notify()
         return now
 

@@ -67,7 +67,7 @@ class EtcdBalancer(TakesAll):
         self._own: tuple[str, Rendering] | None = None
 
     def check(self, rendering: Rendering) -> None:
-        """Have HAProxy judge ``rendering``, and see whether it can be published; raises as :meth:`apply` does."""
+        """Check ``rendering`` with HAProxy, and whether it can be published; raises as :meth:`apply` does."""
         pack(rendering, self._files_dir)
         self._check(rendering)
 
@@ -164,7 +164,7 @@ class EtcdBalancer(TakesAll):
         return self._campaign.leadership.known
 
     def report_progress(self, progress: Callable[[], None]) -> None:
-        """Have ``progress`` called after each chunk."""
+        """Call ``progress`` after each chunk."""
         self._progress = progress
 
     def _fence(self) -> int:

@@ -95,12 +95,10 @@ class PublishedFile(_PublishedRecord, frozen=True):
 
 
 class ChunkList(_PublishedRecord, frozen=True):
-    """What the chunks are when put together: compressed, and named by their SHA-256."""
+    """The chunks by their SHA-256: together they are compressed, and ``sha256`` names them all."""
 
     sha256: _Digest
-    bytes: _Size
     chunks: tuple[_Digest, ...]
-    encoding: str = "zlib"
 
 
 class FormerPublication(_PublishedRecord, frozen=True):
@@ -164,7 +162,7 @@ class KnownGeneration:
         return (known.number, known.sha256) if known and known.prefix == self._prefix else (0, "")
 
     def save(self, number: int, digest: str) -> None:
-        """Keep it; raises TransientError where the file cannot be written."""
+        """Write both; raises TransientError where the file cannot be written."""
         if self.load() != (number, digest):
             self._file.write(_Known(self._prefix, number, digest))
 
@@ -235,7 +233,7 @@ def pack(rendering: Rendering, files_dir: str, *, chunk_bytes: int = CHUNK_BYTES
         pieces=pieces,
         files=files,
         files_dir=files_dir,
-        stored=ChunkList(_hash(packed), len(packed), tuple(_hash(chunk) for chunk in chunks)),
+        stored=ChunkList(_hash(packed), tuple(_hash(chunk) for chunk in chunks)),
         producer=Producer("", ""),
         created=0.0,
     )
@@ -283,23 +281,17 @@ def decode_pointer(content: bytes) -> Pointer:
 
 
 def unpack(pointer: Pointer, chunks: Sequence[bytes]) -> Published:
-    """Verify everything and put it together.
+    """Verify everything and put it together: the pointer's own checksum covers those of the chunks.
 
     Raises:
         DamagedError: a checksum or a size differs; nothing of it may be used.
     """
     if tuple(map(_hash, chunks)) != pointer.stored.chunks:
         raise DamagedError("checksum mismatch of a chunk")
-    payload = _unzipped(pointer.stored, b"".join(chunks))
-    parts = _parts(pointer, payload)
-    text_bytes = sum(piece.bytes for piece in pointer.pieces)
-    if _hash(payload[:text_bytes]) != pointer.text_sha256:
-        raise DamagedError("checksum mismatch of the text")
-    if _identity(pointer.text_sha256, pointer.pieces, pointer.files) != pointer.sha256:
-        raise DamagedError("the pointer contradicts itself")
+    parts = _parts(pointer, _unzipped(b"".join(chunks)))
     try:
         pieces = tuple(Piece(piece.fragment, next(parts).decode()) for piece in pointer.pieces)
-        maps = tuple(_map(file, next(parts)) for file in pointer.files if file.kind is FileKind.MAP)
+        maps = tuple(OutputFile(FileKind.MAP, file.path, next(parts).decode()) for file in _maps(pointer))
     except UnicodeDecodeError as error:
         raise DamagedError("the text is not UTF-8") from error
     certificates = tuple(file for file in pointer.files if file.kind is FileKind.CERTIFICATE)
@@ -308,9 +300,7 @@ def unpack(pointer: Pointer, chunks: Sequence[bytes]) -> Published:
     return Published(pointer, pieces, maps, certificates)
 
 
-def _unzipped(stored: ChunkList, packed: bytes) -> bytes:
-    if stored.encoding != "zlib" or len(packed) != stored.bytes or _hash(packed) != stored.sha256:
-        raise DamagedError("checksum mismatch of the chunks together")
+def _unzipped(packed: bytes) -> bytes:
     unzip = zlib.decompressobj()
     try:
         payload = unzip.decompress(packed, MAX_BYTES)
@@ -324,17 +314,15 @@ def _unzipped(stored: ChunkList, packed: bytes) -> bytes:
 def _parts(pointer: Pointer, payload: bytes) -> Iterator[bytes]:
     """Cut the payload: the pieces of the text, then the maps."""
     sizes = [piece.bytes for piece in pointer.pieces]
-    sizes += [file.bytes for file in pointer.files if file.kind is FileKind.MAP]
+    sizes += [file.bytes for file in _maps(pointer)]
     if sum(sizes) != len(payload):
         raise DamagedError("the text is longer or shorter than the pointer says")
     ends = list(accumulate(sizes))
     return (payload[end - size : end] for size, end in zip(sizes, ends, strict=True))
 
 
-def _map(file: PublishedFile, content: bytes) -> OutputFile:
-    if _hash(content) != file.sha256:
-        raise DamagedError(f"checksum mismatch of the map {file.path}")
-    return OutputFile(FileKind.MAP, file.path, content.decode())
+def _maps(pointer: Pointer) -> list[PublishedFile]:
+    return [file for file in pointer.files if file.kind is FileKind.MAP]
 
 
 def _check_path(files_dir: str, file: PublishedFile) -> None:

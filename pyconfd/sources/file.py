@@ -130,7 +130,7 @@ def _plain_pod(json: bytes) -> dict[str, Any]:
 
 
 def _public(plain: dict[str, Any], hide: Callable[[str], str]) -> dict[str, Any]:
-    """Take credentials out of annotations, those of a pod template too, and out of the values of a ConfigMap."""
+    """Remove credentials from annotations, those of a pod template too, and from the values of a ConfigMap."""
     spec = plain.get("spec")
     template = spec.get("template") if isinstance(spec, dict) else None
     for part in (plain, template):

@@ -191,7 +191,7 @@ class Targets:
             worker.start(on_change)
 
     def offer(self, context: Context, *, protect: bool) -> None:
-        """Have every target apply this in its own time; returns at once."""
+        """Apply this to every target, each in its own time; returns at once."""
         for worker in self._workers:
             worker.offer(Offer(context, protect))
 
@@ -234,7 +234,7 @@ class NoBalancer(TakesAll):
         self._lock = StateLock(state_dir)
 
     def startup(self) -> tuple[Problem, ...]:
-        """Take the lock; raises TransientError where another pyconfd holds it."""
+        """Lock the state directory; raises TransientError where another pyconfd holds it."""
         self._lock.acquire()
         return ()
 
@@ -276,7 +276,7 @@ class NoBalancer(TakesAll):
         return None
 
     def report_progress(self, progress: Callable[[], None]) -> None:
-        """Take what a long apply would call; there is none."""
+        """Ignore it: nothing here takes long."""
 
     def runs(self) -> bool:
         """Return True: nothing has to be started."""

@@ -65,7 +65,7 @@ class Shown:
         return self.listed(objects.snapshot(*shown))
 
     def listed(self, made: Snapshot) -> Snapshot:
-        """Give what the caches make of it: what did not change is the same object."""
+        """Return what the caches make of it: what did not change is the same object."""
         self.of_services.replace(made.services.values(), ())
         self.of_slices.replace(made.endpointslices.values(), ())
         return Snapshot(
@@ -145,7 +145,7 @@ class Cluster:
         self.pods.add(service, pod, address)
 
     def look(self, after_s: float = 0.1) -> None:
-        """Let time pass and show the pods as they are."""
+        """Move the time and show the pods as they are."""
         self.now += after_s
         self.show(self.pods.snapshot())
 
@@ -180,7 +180,7 @@ class Cluster:
         self.steps += [event.step for event in self.protection.events()]
 
     def addresses(self, snapshot: Snapshot | None = None) -> dict[str, set[str]]:
-        """Give the ready addresses behind each domain, of what is served."""
+        """Return the ready addresses behind each domain, of what is served."""
         context = self.translate(self.served if snapshot is None else snapshot)
         return {
             name.removesuffix(".example.com"): set(of.addresses(value))

@@ -147,7 +147,7 @@ class Makers:
         # Where no thread renews it, a lease has to outlast a busy machine.
         settings = self._etcd.settings(**{"lease_s": 600.0, **changes})
         voting, writing = EtcdClient(settings), EtcdClient(settings)
-        campaign = Campaign(voting, KEYS, name=name, lease_s=settings.lease_s, clock=SystemClock().now)
+        campaign = Campaign(voting, KEYS, name=name, lease_s=settings.lease_s)
         checked: list[Rendering] = []
         balancer = EtcdBalancer(
             writing,
@@ -221,7 +221,7 @@ class EtcdHarness:
         self._stack.close()
 
     def service(self, name: str, *addresses: str) -> None:
-        """Put up a web service with one pod at each address, named SERVICE-1 and so on."""
+        """Create a web service with one pod at each address, named SERVICE-1 and so on."""
         if name not in self._members:
             annotations = {"domain": f"{name}.example.com", "proto": "http"}
             port = PortSpec(name="web", port=80, target=self.pods.port)
@@ -235,7 +235,7 @@ class EtcdHarness:
         self.cluster.set_endpoints("demo", name, self._members[name])
 
     def empty(self, name: str) -> None:
-        """Take all pods of a service away."""
+        """Remove all pods of a service."""
         self._members[name] = []
         self.cluster.set_endpoints("demo", name, [])
 
@@ -306,7 +306,7 @@ class EtcdHarness:
         return done.stdout + done.stderr
 
     def fragments_of(self, preset: str = "") -> Path:
-        """Have producers render from a directory of this test, with the shipped fragments of ``preset``; return it."""
+        """Return a directory of this test that producers render from, with the shipped fragments of ``preset``."""
         directory = self.folder / "fragments"
         directory.mkdir(parents=True)
         for name, path in (fragments.of_presets([preset]) if preset else {}).items():

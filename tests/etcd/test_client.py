@@ -1,9 +1,6 @@
 """The adapter against a real etcd: fail-over, TLS, users, silence, compaction."""
 
-import os
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,7 +34,7 @@ def secured(tmp_path: Path) -> Iterator[tuple[EtcdProcess, Tls]]:
 
 
 def works(call: Callable[[], object]) -> bool:
-    """Say whether etcd answers: where that has to be soon, a busy machine needs several tries."""
+    """Return whether etcd answers: where that has to be soon, a busy machine needs several tries."""
     try:
         call()
     except EtcdError:
@@ -119,25 +116,6 @@ def test_client_certificates_and_the_right_ca(secured: tuple[EtcdProcess, Tls]) 
     assert failure(absent).kind is EtcdFailure.CREDENTIALS
     for each in (client, wrong, anonymous, absent):
         each.close()
-
-
-@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "https_proxy"])
-def test_the_environment_has_no_say(secured: tuple[EtcdProcess, Tls], variable: str) -> None:
-    etcd, tls = secured
-    etcd.ctl("put", "/pyconfd/a", "1")
-    script = (
-        "import ast, sys\nfrom pyconfd.etcd.client import EtcdClient\nfrom pyconfd.settings import EtcdSettings\n"
-        "client = EtcdClient(EtcdSettings(**ast.literal_eval(sys.argv[1])))\n"
-        "print(client.read(b'/pyconfd/a').content)\nclient.close()\n"
-    )
-    chosen = etcd.settings()
-    values = {name: getattr(chosen, name) for name in ("endpoints", "ca", "cert", "key", "timeout_s")}
-    trap = {variable: "http://127.0.0.1:1" if "proxy" in variable else str(tls.other_ca)}
-    done = subprocess.run(
-        [sys.executable, "-c", script, repr(values)],
-        capture_output=True, text=True, check=False, env={**os.environ, **trap}, timeout=60,
-    )  # fmt: skip
-    assert "b'1'" in done.stdout, done.stderr
 
 
 def test_users(etcd: EtcdProcess, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import time
 from contextlib import ExitStack
 
 import click
@@ -183,7 +182,7 @@ def _producer(settings: Settings, stack: ExitStack, *, renews: bool = False) -> 
     voting, writing = EtcdClient(etcd), EtcdClient(etcd, quiet=True)
     stack.callback(writing.close)
     stack.callback(voting.close)
-    campaign = Campaign(voting, keys, name=name, lease_s=etcd.lease_s, clock=time.time)
+    campaign = Campaign(voting, keys, name=name, lease_s=etcd.lease_s)
     facts = systemd.gather(settings.haproxy.unit)
 
     def validate(rendering: Rendering) -> None:

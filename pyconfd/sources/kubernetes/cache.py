@@ -31,7 +31,7 @@ class Cache:
         return len(self._records)
 
     def replace(self, items: Iterable[AnyObject], refusals: Iterable[Refusal]) -> bool:
-        """Take over a whole list and return whether anything changed; what is not in it is deleted."""
+        """Apply a whole list and return whether anything changed; what is not in it is deleted."""
         records: dict[Key, AnyObject] = {}
         changed = False
         for item in items:
@@ -52,7 +52,7 @@ class Cache:
         return changed
 
     def apply(self, event: Event) -> bool:
-        """Take over one event and return whether anything changed."""
+        """Apply one event and return whether anything changed."""
         match event:
             case Upserted(record):
                 changed = self._upsert(record)

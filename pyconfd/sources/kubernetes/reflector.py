@@ -251,7 +251,7 @@ class Reflector:
             return ResourceState(self.read.scope.resource, self.synced, len(self._cache), self.last_sync_at, problem)
 
     def stop(self) -> None:
-        """Let :meth:`run` end; requests in flight are cut off by closing the API servers."""
+        """End :meth:`run`; requests in flight are cut off by closing the API servers."""
         self._stopping = True
         self._wake.set()
 

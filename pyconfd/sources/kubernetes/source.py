@@ -129,7 +129,7 @@ class KubernetesSource:
         return sum(reflector.events_total for reflector in self._reflectors)
 
     def relist(self) -> None:
-        """Have every resource listed again soon; the caches stay meanwhile."""
+        """List every resource again soon; the caches stay meanwhile."""
         for reflector in self._reflectors:
             reflector.relist()
         self._servers.interrupt()

@@ -43,7 +43,7 @@ def problem_of(source: KubernetesSource, resource: Resource) -> str:
 
 
 def shop(cluster: Cluster, *hosts: int) -> None:
-    """Give the service demo/shop these pods."""
+    """Set the pods of the service demo/shop."""
     if not cluster.exists("services", "demo", "shop"):
         cluster.add_service("demo", "shop")
     cluster.set_endpoints("demo", "shop", [EndpointSpec(f"10.0.0.{host}") for host in hosts])

@@ -52,7 +52,7 @@ class FakeClock(SourceClock):
         return event.is_set()
 
     def look(self, after_s: float = 5.0) -> None:
-        """Let time pass, and the writer look once."""
+        """Move the time, and run one look of the writer."""
         assert self._waits.acquire(timeout=60)
         self.now += after_s
         self._go.release()
