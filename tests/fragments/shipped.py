@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ HAPROXY = (
     or shutil.which("haproxy", path="/usr/sbin:/usr/bin")
     or ""
 )
+_UNUSED: dict[tuple[str, str], Renderer] = {}
 GOLDEN = Path(__file__).parent.parent / "golden" / "domains"
 
 
@@ -46,8 +48,12 @@ def read_context(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def render_shipped(domains: Mapping[str, Any], variables: Mapping[str, Any], files_dir: str) -> Rendering:
-    renderer = Renderer(read_fragments(directory()), RenderOptions(files_dir, variables={"ipv6": True, **variables}))
-    rendered = renderer.render(Context({"domains": domains}), curdate="")
+    """Render with an empty memory."""
+    key = repr(variables), files_dir
+    if key not in _UNUSED:  # to compile the fragments takes longer than most renderings
+        options = RenderOptions(files_dir, variables={"ipv6": True, **variables})
+        _UNUSED[key] = Renderer(read_fragments(directory()), options)
+    rendered = copy(_UNUSED[key]).render(Context({"domains": domains}), curdate="")
     assert not rendered.used_curdate
     return rendered.rendering
 

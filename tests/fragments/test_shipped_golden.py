@@ -1,6 +1,6 @@
 """Each folder of tests/golden/domains holds a context and what the shipped fragments make of it.
 
-``PYCONFD_UPDATE_GOLDEN=1 pytest tests/fragments`` writes them anew; read the difference before you commit it.
+``PYCONFD_UPDATE_GOLDEN=1 pytest tests/fragments`` writes them again; read the difference before you commit it.
 """
 
 import os
@@ -133,7 +133,8 @@ def test_shuffled_endpoints_give_the_same_bytes(domains: dict[str, dict[str, Any
 def test_haproxy_takes_what_any_cluster_gives(
     tmp_path_factory: pytest.TempPathFactory, domains: dict[str, dict[str, Any]]
 ) -> None:
-    folder = tmp_path_factory.mktemp("any")
+    folder = tmp_path_factory.getbasetemp() / "any"
+    folder.mkdir(exist_ok=True)
     write_rendering(render_shipped(domains, {}, str(folder)), folder / "haproxy.cfg")
     command = [HAPROXY, "-c", "-f", str(folder / "haproxy.cfg")]
     done = subprocess.run(command, capture_output=True, check=False, text=True)
