@@ -48,13 +48,13 @@ class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling:
-    """Say which worker runs which test."""
+    """Return the scheduler."""
     return _Scheduling(config, log)
 
 
 @pytest.fixture(autouse=True)
 def _secrets_of_one_test() -> Iterator[None]:
-    """Have no test's passwords hidden in what another one reads."""
+    """Forget a test's passwords, which would be hidden in what another one reads."""
     former = dict(secrecy._known)
     yield
     secrecy._known.clear()

@@ -87,13 +87,13 @@ class Outcome:
 
 
 def cache() -> Path:
-    """Give the directory in which the trees are kept."""
+    """Return the directory in which the trees are kept."""
     base = os.environ.get("XDG_CACHE_HOME")
     return Path(base) / "pyconfd" if base else Path(__file__).parents[1] / ".cache"
 
 
 def mirror() -> str:
-    """Give the address of the Debian archive that this machine's apt uses.
+    """Return the address of the Debian archive that this machine's apt uses.
 
     Raises:
         Unavailable: its sources name none.
@@ -107,7 +107,7 @@ def mirror() -> str:
 
 
 def binary(version: str, suite: str) -> Path:
-    """Give a command that runs HAProxy of ``suite``; its tree is made where it is not there yet.
+    """Return a command that runs HAProxy of ``suite``; its tree is made where it is not there yet.
 
     Raises:
         Unavailable: it cannot be made, or carries another version than ``version``.
@@ -143,13 +143,13 @@ def _make(tree: Path, suite: str) -> None:
 
 
 def apt_options() -> list[str]:
-    """Give what the apt of this machine is told about fetching: mmdebstrap's would not know its proxies."""
+    """Return what the apt of this machine is told about fetching: mmdebstrap's would not know its proxies."""
     wanted = ("Acquire::Check-Valid-Until ", "Acquire::http::Proxy", "Acquire::https::Proxy")
     return [line for line in output(["apt-config", "dump"]).splitlines() if line.startswith(wanted)]
 
 
 def version_of(command: Path) -> str:
-    """Give the version that ``command`` says it is. Raises: Unavailable: it does not run."""
+    """Return the version that ``command`` says it is. Raises: Unavailable: it does not run."""
     found = re.search(r"version (\S+)", output([str(command), "-v"]))
     return found[1] if found else ""
 

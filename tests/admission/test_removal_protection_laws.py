@@ -67,7 +67,7 @@ def _hide_all_slices(cluster: Cluster, number: int, which: int) -> None:
 
 
 def _steal(cluster: Cluster, number: int, which: int) -> None:
-    """Give a pod the address of one of another service."""
+    """Return a pod the address of one of another service."""
     other = _pod(cluster, (number + 1) % len(cluster.pods.services), which)
     if other is not None:
         _service(cluster, number)[f"thief-{which}"] = Pod(other.address)

@@ -44,7 +44,7 @@ class Run:
         for _ in range(200):
             self.clock.advance(1.0)
             self.bed.turn()
-            if self.bed.begins_anew:
+            if self.bed.is_to_restart:
                 self.end()
                 self.begin()
             status = self.bed.status

@@ -242,7 +242,7 @@ AWAY = TransientError(Problem("/etc/pyconfd", "the template directory does not e
 
 
 def cluster(*addresses: str, name: str = "shop", extra: str = "") -> Snapshot:
-    """Give a cluster with one Service; ``extra`` adds an object that changes nothing in the configuration."""
+    """Return a cluster with one Service; ``extra`` adds an object that changes nothing in the configuration."""
     annotations = {"domain": f"{name}.example.com", "proto": "http"}
     service = objects.service(name, annotations)
     slice_ = objects.slice_(name, *(objects.endpoint(address) for address in addresses))
@@ -308,7 +308,7 @@ class LoopBed:
         self.loop.step(self.loop.mailbox.take(0.0))
 
     def run_for(self, seconds: float, *, turns: int | None = None) -> None:
-        """Let time pass as the loop would; fails where it takes more than ``turns`` turns."""
+        """Step the loop for so long; fails where that takes more than ``turns`` turns."""
         limit = turns if turns is not None else 20 + int(seconds * 8)
         end = self.clock.monotonic() + seconds
         for _ in range(limit):
@@ -408,7 +408,7 @@ class SettingsBed(LoopBed):
     ) -> None:
         settings = pinned_settings(own)
         self.clock, self.source, self.allowed = clock, source, set[str]()
-        self.begins_anew = False
+        self.is_to_restart = False
         self.parts = ExitStack()
         self.real = Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=UnitFacts())
         self.parts.callback(self.real.close)
@@ -438,10 +438,10 @@ class SettingsBed(LoopBed):
         self.daemon.start()
 
     def _begin_anew(self) -> None:
-        self.begins_anew = True
+        self.is_to_restart = True
 
     def end(self) -> None:
-        """Take back what a dead process had; nothing is written."""
+        """Release what a dead process had; nothing is written."""
         self.parts.close()
 
 
@@ -454,5 +454,5 @@ def serving(*addresses: str, **apply: float) -> Bed:
 
 
 def lived_before() -> FakeDisk:
-    """Give what a pyconfd that served once has left, HAProxy included."""
+    """Return what a pyconfd that served once has left, HAProxy included."""
     return serving().balancer.disk

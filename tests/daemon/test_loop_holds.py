@@ -74,7 +74,7 @@ PODS = tuple(f"192.0.2.{number}" for number in range(10, 20))
 
 
 def _two_services(*, second: int) -> Snapshot:
-    """Give four endpoints behind one service, and so many behind another."""
+    """Return four endpoints behind one service, and so many behind another."""
     first, other = cluster(*PODS[:4], name="first"), cluster(*PODS[4 : 4 + second], name="second")
     return Snapshot(
         services={**first.services, **other.services},
@@ -83,7 +83,7 @@ def _two_services(*, second: int) -> Snapshot:
 
 
 def _lossy(rules: RemovalRules | None = None, memory: RememberedHolds | None = None) -> Bed:
-    """Give a daemon that holds a loss of six of ten endpoints."""
+    """Return a daemon that holds a loss of six of ten endpoints."""
     bed = Bed(None, rules, memory)
     bed.source.show(_two_services(second=6))
     bed.settle()

@@ -118,7 +118,7 @@ class World:
     context: Context = field(default_factory=lambda: Context({}))
 
     def owner(self, now: float, *objects: list[Service | Pod], held_back: frozenset[Key] = frozenset()) -> str:
-        """Give the namespace that has the name."""
+        """Return the namespace that has the name."""
         seen = snapshot([each for some in objects for each in some])
         remembered = FormerNames(self.register, now, self.keep_s, held_back)
         self.context = Translator((self.preset,), OPTIONS, self.memo, remembered).translate(seen)

@@ -72,7 +72,7 @@ CASES = [
 
 
 def with_more(value: Any) -> Any:
-    """Give every record one more field."""
+    """Return every record one more field."""
     if isinstance(value, dict):
         known = {
             key: each if key in {"data", "labels", "annotations"} else with_more(each) for key, each in value.items()

@@ -50,14 +50,14 @@ class Stage:
         }
 
     def write(self, word: str) -> None:
-        """Put a fragment there that answers with ``word`` and what the settings say."""
+        """Write a fragment that answers with ``word`` and what the settings say."""
         (self.templates / "01.tmpl").write_text(configuration(self.bench.port, word + " {{ vars.answer }}"))
 
     def request(self, do: str = "nothing", die_before: int = 1_000_000, **more: Any) -> str:
         return json.dumps(self.base | {"answer": self.answer, "do": do, "die_before": die_before} | more)
 
     def is_whole(self) -> None:
-        """See that everything that is kept can be read."""
+        """Read everything that is kept."""
         inputs, store = InputsStore(self.bench.state_dir), GenerationStore(self.bench.state_dir, 3)
         for digest in store.inputs():
             inputs.read(digest)

@@ -21,7 +21,7 @@ JUDGED = TEMPLATE + (
 
 
 def world(**services: tuple[str, ...] | str) -> Snapshot:
-    """Give a cluster: each service with its addresses, or with one and an annotation ``lb``."""
+    """Return a cluster: each service with its addresses, or with one and an annotation ``lb``."""
     found: list[objects.Named] = []
     for number, (name, given) in enumerate(services.items(), start=1):
         notes = {"domain": f"{name}.example.com", "proto": "http"}

@@ -47,7 +47,7 @@ def renderer(fragment: str = "frontend fe\n    bind :8000\n") -> Renderer:
 
 
 def snapshot(template: str | None, *addresses: str) -> Snapshot:
-    """Give a cluster with the ConfigMap of a template, None: without it."""
+    """Return a cluster with the ConfigMap of a template, None: without it."""
     data = {} if template is None else {"template": template}
     found = ConfigMap(ObjectMeta(name="config", namespace="lb"), data)
     return replace(cluster(*(addresses or ("192.0.2.10",))), config_maps={Key("lb", "config"): found})

@@ -41,7 +41,7 @@ def bed() -> Bed:
 
 
 def edit(bed: Bed, text: str = "# edited\n") -> int:
-    """Edit the fragment, give the generation that came of it."""
+    """Edit the fragment, return the generation that came of it."""
     bed.templates = {"02-part.tmpl": TEMPLATE + text}
     bed.run_for(3.0)
     assert bed.status.generation is not None

@@ -319,7 +319,7 @@ def test_nothing_is_applied_from_the_moment_of_a_pause() -> None:
 
 
 def two(*addresses: str) -> Snapshot:
-    """Give a cluster with a second Service, for which the template binds another port."""
+    """Return a cluster with a second Service, for which the template binds another port."""
     members = {"shop": addresses, "more": ("192.0.2.100",)}
     services = [objects.service(name, {"domain": f"{name}.example.com", "proto": "http"}) for name in members]
     slices = [objects.slice_(name, *map(objects.endpoint, its)) for name, its in members.items()]

@@ -153,12 +153,12 @@ def keep(stage: Stage) -> None:
 
 
 def scenes() -> Play:
-    """Give the scenes of the usual preset."""
+    """Return the scenes of the usual preset."""
     return Play(Stage, (first_configuration, requests, scale_up, new_name, drain, fail_over))
 
 
 def _play(arguments: list[str]) -> Play:
-    """Give what ``--preset=NAME`` names: ``scenes`` of the module of that name, beside this one."""
+    """Return what ``--preset=NAME`` names: ``scenes`` of the module of that name, beside this one."""
     named = [argument.partition("=")[2] for argument in arguments if argument.startswith("--preset=")]
     preset = named[-1] if named else ""
     if preset in {"", PresetName.DOMAINS}:

@@ -70,7 +70,7 @@ class ConfigmapStage(PodStage):
         }
 
     def populate(self) -> None:
-        """Put the objects up, among them an entry that is no JSON and one that tries to break out."""
+        """Create the objects, among them an entry that is no JSON and one that tries to break out."""
         self.cluster.add_namespace("lb")
         for name in ("shop-1", "shop-2"):
             self.run_pod(name, {"app": "shop"})
@@ -84,7 +84,7 @@ class ConfigmapStage(PodStage):
         self.cluster.put("secrets", {"metadata": metadata, "type": "Opaque", "data": {"shop": key}})
 
     def services(self) -> dict[str, str]:
-        """Give the entries of the ConfigMap ``services``."""
+        """Return the entries of the ConfigMap ``services``."""
         ports = [self.pods.port]
         shop = {"namespace": "demo", "selector": {"app": "shop"}, "hostnames": [SHOP], "ports": ports}
         blog = shop | {"selector": {"app": "blog"}, "hostnames": [r"^blog\.[a-z]+\.com"]}
@@ -98,11 +98,11 @@ class ConfigmapStage(PodStage):
         self.cluster.put("configmaps", {"metadata": {"name": name, "namespace": "lb"}, "data": data})
 
     def over_tls(self) -> str:
-        """Ask over TLS, verifying the certificate; give the pod."""
+        """Ask over TLS, verifying the certificate; return the pod."""
         return ask_tls(self.https, SHOP, str(self.authority.cert))
 
     def to_try(self) -> tuple[str, ...]:
-        """Give commands for whoever keeps it up."""
+        """Return commands for whoever keeps it up."""
         return (
             f"curl -H 'Host: {SHOP}' http://127.0.0.1:{self.http}/",
             f"kubectl --server {self.servers[0].url} -n lb edit configmap services",
@@ -203,5 +203,5 @@ def rights(stage: ConfigmapStage) -> None:
 
 
 def scenes() -> Play:
-    """Give what is played."""
+    """Return what is played."""
     return Play(ConfigmapStage, (first_configuration, pods_come_and_go, hostile_template, certificate_removed, rights))

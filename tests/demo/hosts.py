@@ -59,7 +59,7 @@ class HostsStage(PodStage):
         self.values["cluster_templates"] = {"allow_configuration_from_cluster": True}
 
     def populate(self) -> None:
-        """Put up targets, a pod that names another balancer, and one that joins an app from another namespace."""
+        """Create targets, a pod that names another balancer, and one that joins an app from another namespace."""
         self.annotate(ANNOTATION)
         for name in ("web-a", "web-b"):
             self.run_pod(name, {"app": "web", "role": "web"}, namespace="default", annotations=MINE)
@@ -89,7 +89,7 @@ class HostsStage(PodStage):
             connection.close()
 
     def to_try(self) -> tuple[str, ...]:
-        """Give commands for whoever keeps it up."""
+        """Return commands for whoever keeps it up."""
         return (f"curl http://127.0.0.1:{self.http}/", f"curl 'http://127.0.0.1:{self.stats}/haproxy;csv'")
 
 
@@ -157,5 +157,5 @@ def statistics(stage: HostsStage) -> None:
 
 
 def scenes() -> Play:
-    """Give what is played."""
+    """Return what is played."""
     return Play(HostsStage, (first_configuration, quoting, pods_come_and_go, hostile_annotation, statistics))

@@ -50,14 +50,14 @@ class Kube2lbStage(Stage):
             self.nginx.start()
 
     def to_try(self) -> tuple[str, ...]:
-        """Give commands to play with."""
+        """Return commands to play with."""
         asked = [f"curl -H 'Host: shop7.example.com' http://127.0.0.1:{self.web}/"]
         if self.nginx:
             asked.append(f"curl -H 'Host: shop7.example.com' http://{NGINX_ADDRESS}:{self.web}/    # nginx")
         return tuple(asked)
 
     def populate(self) -> None:
-        """Put the sample cluster up."""
+        """Create the sample cluster."""
         for number in (1, 2):
             self.cluster.add_node(f"node-{number}", f"192.0.2.{number}")
         names = {"kube2lb/external-domains": r"shop.example.com,~^shop[0-9]{1,2}\.example\.(com|net)(:[0-9]+)?$"}
@@ -67,7 +67,7 @@ class Kube2lbStage(Stage):
         self.node_port("ephemeral", 33, {}, port=gather_addresses().ephemeral_ports[0])
 
     def node_port(self, name: str, block: int, annotations: dict[str, str], *, port: int = 0, pods: int = 1) -> None:
-        """Put up a NodePort service; its pods are on 127.18.BLOCK.x."""
+        """Create a NodePort service; its pods are on 127.18.BLOCK.x."""
         ports = [PortSpec("web", port or self.web, self.pods.port, node_port=30000 + block)]
         self.cluster.add_service("demo", name, ports=ports, annotations=annotations, type="NodePort")
         self.addresses[name] = []
@@ -75,7 +75,7 @@ class Kube2lbStage(Stage):
             self.add_pod(name, block)
 
     def add_pod(self, name: str, block: int) -> str:
-        """Start one more pod; give its name."""
+        """Start one more pod; return its name."""
         number = len(self.addresses[name]) + 1
         pod, address = f"{name}-{number}", f"127.18.{block}.{number}"
         self.pods.add(pod, address)
@@ -140,5 +140,5 @@ def second_balancer(stage: Kube2lbStage) -> None:
 
 
 def scenes() -> Play:
-    """Give the scenes of preset kube2lb."""
+    """Return the scenes of preset kube2lb."""
     return Play(Kube2lbStage, (first_configuration, names, second_balancer))

@@ -50,7 +50,7 @@ class KubefiguratorStage(Stage):
         }
 
     def certify(self, hostname: str) -> None:
-        """Put the certificate of a host where haproxy-kubefigurator's users have it."""
+        """Write the certificate of a host where haproxy-kubefigurator's users have it."""
         pair = self.authority.server(hostname, [hostname])
         written = self.ssl_dir / f".{hostname}"
         written.write_bytes(pair.cert.read_bytes() + pair.key.read_bytes())
@@ -78,7 +78,7 @@ class KubefiguratorStage(Stage):
         )
 
     def populate(self) -> None:
-        """Put up the readme's own example, two more of each kind, and some that cannot be had."""
+        """Create the readme's own example, two more of each kind, and some that cannot be had."""
         for node, address in self.nodes.items():
             self.cluster.add_node(node, address)
         here = {"listen-port": str(self.tls), "listen-ip": "127.0.0.1"}
@@ -107,11 +107,11 @@ class KubefiguratorStage(Stage):
         return ask_tls(self.tls, hostname, str(self.authority.cert))
 
     def refused(self) -> dict[str, str]:
-        """Give the names of the Services that were refused, and why."""
+        """Return the names of the Services that were refused, and why."""
         return {each["ref"]["name"]: each["detail"] for each in self.status().get("refused", ())}
 
     def to_try(self) -> tuple[str, ...]:
-        """Give commands for whoever keeps it up."""
+        """Return commands for whoever keeps it up."""
         name = "shop.example.com"
         return (
             f"curl --cacert {self.authority.cert} --resolve {name}:{self.tls}:127.0.0.1 https://{name}:{self.tls}/",
@@ -204,7 +204,7 @@ def node_leaves(stage: KubefiguratorStage) -> None:
 
 
 def scenes() -> Play:
-    """Give what is played."""
+    """Return what is played."""
     return Play(
         KubefiguratorStage,
         (first_configuration, several_certificates, verification, missing_certificate, broken_certificate, node_leaves),

@@ -20,7 +20,7 @@ class PodStage(Stage):
         self.values["templates"] = {"dir": f"{self.folder}/fragments"}
 
     def address(self, pod: str) -> str:
-        """Give the address of a pod, always the same one."""
+        """Return the address of a pod, always the same one."""
         return self._addresses.setdefault(pod, f"{self._network}.{len(self._addresses) + 1}")
 
     def run_pod(
@@ -41,7 +41,7 @@ class PodStage(Stage):
         self.cluster.put("pods", {"metadata": metadata, "spec": {}, "status": self._status(name, ready=True)})
 
     def set_ready(self, name: str, *, ready: bool, namespace: str = "demo") -> None:
-        """Let the kubelet report a pod ready or not."""
+        """Report a pod ready or not, as the kubelet does."""
         self.cluster.patch("pods", namespace, name, {"status": self._status(name, ready=ready)})
 
     def remove_pod(self, name: str, *, namespace: str = "demo") -> None:
@@ -57,10 +57,10 @@ class PodStage(Stage):
         }
 
     def refused(self) -> dict[str, str]:
-        """Give what was refused: the object and its field, and why."""
+        """Return what was refused: the object and its field, and why."""
         refused = self.status().get("refused", ())
         return {f"{each['ref']['name']} {each['field']}".strip(): each["detail"] for each in refused}
 
     def problems(self) -> str:
-        """Give the problems that the status shows."""
+        """Return the problems that the status shows."""
         return "\n".join(self.status().get("problems", ()))

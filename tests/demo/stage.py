@@ -33,7 +33,7 @@ class Stage(Appliance):
         self._folder.close()
 
     def to_try(self) -> tuple[str, ...]:
-        """Give commands to play with."""
+        """Return commands to play with."""
         api = self.servers[0].url
         return (
             f"curl -H 'Host: shop.example.com' http://127.0.0.1:{self.http}/",
@@ -41,7 +41,7 @@ class Stage(Appliance):
         )
 
     def told(self, what: str) -> str:
-        """Wait until ``pyconfd watch`` has told that ``what`` is done, and give its line without the time."""
+        """Wait until ``pyconfd watch`` has told that ``what`` is done, return its line without the time."""
         found: list[str] = []
 
         def is_told() -> bool:
@@ -54,7 +54,7 @@ class Stage(Appliance):
         return found[-1].partition(" ")[2]
 
     def populate(self) -> None:
-        """Put the sample cluster up: two web services, a redis, and one that asks for a name already taken."""
+        """Create the sample cluster: two web services, a redis, and one that asks for a name already taken."""
         for number in (1, 2):
             self.cluster.add_node(f"node-{number}", f"192.0.2.{number}")
         self.serve("shop", pods=2)

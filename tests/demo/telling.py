@@ -6,7 +6,7 @@ COLOUR = sys.stdout.isatty()
 
 
 def paint(code: str, text: str) -> str:
-    """Give a text in a colour where colours can be seen."""
+    """Return a text in a colour where colours can be seen."""
     return f"\033[{code}m{text}\033[0m" if COLOUR else text
 
 

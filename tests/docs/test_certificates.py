@@ -45,7 +45,7 @@ def snapshot(authority: CertificateAuthority) -> Snapshot:
 
 
 def answered(port: int, name: str, authority: CertificateAuthority) -> str:
-    """Give the name of the certificate that is presented to a client that asks for ``name``."""
+    """Return the name of the certificate that is presented to a client that asks for ``name``."""
     context = ssl.create_default_context(cafile=str(authority.cert))
     context.check_hostname = False
     with (

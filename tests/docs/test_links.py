@@ -29,7 +29,7 @@ _NOT_CALLS = frozenset({"runs", "needs", "keeps", "was", "is", "has", "does", "a
 
 
 def links(pages: Iterable[Path]) -> list[tuple[Path, str]]:
-    """Give each relative link with the page that it stands on."""
+    """Return each relative link with the page that it stands on."""
     return [
         (page, found["target"])
         for page in pages

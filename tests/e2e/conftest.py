@@ -9,7 +9,7 @@ from tests.world.haproxy import BINARY
 
 @pytest.fixture
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
-    """Give an appliance with one API server, nothing started; what failed is tried again at least each second."""
+    """Return an appliance with one API server, nothing started; what failed is tried again at least each second."""
     if not Path(BINARY).exists():
         pytest.skip("no haproxy binary")
     with Appliance(tmp_path) as made:

@@ -17,7 +17,7 @@ WATCHED = ("services", "endpointslices", "endpoints", "nodes")
 
 @contextmanager
 def undisturbed(appliance: Appliance, name: str = "shop") -> Iterator[Crowd]:
-    """Have a client ask all the time; at the end every request must have been answered by a pod of ``name``."""
+    """Send requests all the time; at the end every one must have been answered by a pod of ``name``."""
     crowd = Crowd(appliance.http, f"{name}.example.com", clients=1, pause_s=0.02)
     try:
         yield crowd
@@ -30,7 +30,7 @@ def undisturbed(appliance: Appliance, name: str = "shop") -> Iterator[Crowd]:
 
 
 def serving(appliance: Appliance, name: str = "shop", **annotations: Any) -> None:
-    """Put a service up and start everything; it serves when this returns."""
+    """Create a Service and start everything; it serves when this returns."""
     appliance.serve(name, **annotations)
     appliance.start()
     appliance.until(appliance.settled, "the first configuration is applied and verified")
@@ -38,13 +38,13 @@ def serving(appliance: Appliance, name: str = "shop", **annotations: Any) -> Non
 
 
 def complaints(appliance: Appliance, *words: str) -> list[dict[str, Any]]:
-    """Give the warnings and errors of the log in which each of ``words`` occurs."""
+    """Return the warnings and errors of the log in which each of ``words`` occurs."""
     lines = [line for line in appliance.events() if line["level"] in {"warning", "error", "critical"}]
     return [line for line in lines if all(word in str(line) for word in words)]
 
 
 def one_complaint(appliance: Appliance, *words: str) -> dict[str, Any]:
-    """Give the one complaint of the log with ``words``, which ``pyconfd status`` shows as well; it says what to do."""
+    """Return the one complaint of the log with ``words``, which ``pyconfd status`` shows too; it says what to do."""
     found = complaints(appliance, *words)
     assert len(found) == 1, found
     shown = appliance.command("status")
@@ -58,12 +58,12 @@ def one_complaint(appliance: Appliance, *words: str) -> dict[str, Any]:
 
 
 def found_in(*folders: Path) -> list[Path]:
-    """Give all that is there, while a daemon writes: a directory that goes meanwhile is passed over."""
+    """Return all that is there, while a daemon writes: a directory that goes meanwhile is passed over."""
     return [Path(at, name) for each in folders for at, inside, files in os.walk(each) for name in (*inside, *files)]
 
 
 def texts_in(*folders: Path) -> Iterator[tuple[Path, str]]:
-    """Give each file with its text; one that goes meanwhile is left out."""
+    """Return each file with its text; one that goes meanwhile is left out."""
     for path in found_in(*folders):
         with suppress(FileNotFoundError, IsADirectoryError):
             yield path, path.read_text(encoding="utf-8", errors="replace")
@@ -82,8 +82,8 @@ def new_pod_answers(appliance: Appliance, name: str = "shop") -> None:
     appliance.until(lambda: appliance.ask(name) == pod, f"{pod} answers")
 
 
-def lists_anew(server: ApiServer) -> None:
-    """Have each resource be listed again, once: its watch ends. One that had not begun would be passed over."""
+def list_again(server: ApiServer) -> None:
+    """End the watch of each resource once, so that it is listed again. One that had not begun would be passed over."""
     server.wait_for_watches(*WATCHED)
     for each in WATCHED:
         server.faults.watch_error(410, each)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.haproxy
 
 @pytest.fixture
 def old_port(appliance: Appliance) -> int:
-    """Have haproxy serve a site of its own on this port, and start pyconfd."""
+    """Start haproxy with a site of its own on this port, and write the settings of pyconfd."""
     port = free_port()
     appliance.haproxy.conf.write_text(configuration(port, "old site"))
     appliance.haproxy.start()

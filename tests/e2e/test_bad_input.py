@@ -13,7 +13,7 @@ from tests.e2e.expect import (
     command_reload,
     complaints,
     edit,
-    lists_anew,
+    list_again,
     new_pod_answers,
     one_complaint,
     serving,
@@ -92,7 +92,7 @@ def _answers(port: int) -> str:
 def _empty(appliance: Appliance) -> None:
     (server,) = appliance.servers
     server.faults.empty_list(times=None)
-    lists_anew(server)
+    list_again(server)
 
 
 def test_lists_that_are_suddenly_empty_are_held_and_heal_by_themselves(appliance: Appliance) -> None:

@@ -17,7 +17,7 @@ STRANGER = "stranger"
 
 
 def put_up(appliance: Appliance, name: str, domain: str, *addresses: str, namespace: str = STRANGER) -> None:
-    """Put a Service of another namespace up, with pods that answer with its name."""
+    """Create a Service of another namespace, with pods that answer with its name."""
     port = PortSpec(name="web", port=80, target=appliance.pods.port)
     appliance.cluster.add_namespace(namespace)
     annotations = {"domain": domain, "proto": "http"}

@@ -34,7 +34,7 @@ class NotifySocket:
         self._heard: list[str] = []
 
     def heard(self) -> list[str]:
-        """Give all messages so far but those for the watchdog."""
+        """Return all messages so far but those for the watchdog."""
         while True:
             try:
                 message = self._socket.recv(65536).decode()
@@ -44,7 +44,7 @@ class NotifySocket:
                 self._heard.append(message)
 
     def ready(self) -> list[str]:
-        """Give the messages that say READY."""
+        """Return the messages that say READY."""
         return [message for message in self.heard() if message.startswith("READY=1")]
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ def test_many_hangups_at_once_kill_nobody(appliance: Appliance) -> None:
     before = appliance.haproxy.running()
     for _ in range(19):
         appliance.hang_up()
-    appliance.begin_anew()
+    appliance.reload_settings()
     for _ in range(20):
         appliance.hang_up()
         appliance.ask("shop")
@@ -233,7 +233,7 @@ def test_sighup_with_settings_that_cannot_be_used_keeps_the_old_ones(appliance: 
         assert len(complaints(appliance, "settings.refused")) == 3
         new_pod_answers(appliance)
         appliance.config.write_text(good)
-        appliance.begin_anew()
+        appliance.reload_settings()
     all_is_well(appliance)
 
 

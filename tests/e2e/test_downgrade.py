@@ -32,7 +32,7 @@ def rewritten(value: Any, change: Change) -> Any:
 
 
 def rewrite(folder: Path, change: Change) -> list[str]:
-    """Rewrite what is JSON in the state directory; give the names of the files that are different."""
+    """Rewrite what is JSON in the state directory; return the names of the files that are different."""
     changed = []
     for path in folder.rglob("*.json"):
         before = json.loads(path.read_text())

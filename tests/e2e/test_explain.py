@@ -26,7 +26,7 @@ def answer(appliance: Appliance, *query: str, code: int = 0) -> dict[str, Any]:
 
 
 def asked(appliance: Appliance, *query: str) -> dict[str, Any]:
-    """Give the answer whatever it is: the daemon may not have read yet what was just written."""
+    """Return the answer whatever it is: the daemon may not have read yet what was just written."""
     found: dict[str, Any] = json.loads(appliance.command("explain", *query, "--json").stdout)
     return found
 

@@ -68,7 +68,7 @@ def raw_endpoints(name: str, **more: Any) -> dict[str, Any]:
 
 @contextmanager
 def steady_events(appliance: Appliance) -> Iterator[None]:
-    """Let something change more often than the quiet time, all the time."""
+    """Change something more often than the quiet time, all the time."""
     over = threading.Event()
     appliance.cluster.add_service(NAMESPACE, "noisy")
 

@@ -33,7 +33,7 @@ UNPRIVILEGED = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
 
 
 def on_a_file_system_of_its_own(appliance: Appliance) -> Path:
-    """Have the state directory lie on one that only the daemon sees; give the directory."""
+    """Mount the state directory where only the daemon sees it; return the directory."""
     state = Path(appliance.values[""]["state_dir"])
     state.mkdir()
     mount = f'mount -t tmpfs -o size=8m none {state} && exec "$@"'

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.expect import all_is_well, beats, edit, lists_anew, new_pod_answers, serving, texts_in, undisturbed
+from tests.e2e.expect import all_is_well, beats, edit, list_again, new_pod_answers, serving, texts_in, undisturbed
 from tests.world.appliance import Appliance
 from tests.world.haproxy import BINARY, fetch, free_port
 from tests.world.objects import EndpointSpec, PortSpec
@@ -64,7 +64,7 @@ def rows(appliance: Appliance) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def greeter(appliance: Appliance) -> Appliance:
-    """Give an appliance that serves a shop, and a greeting of a fragment; two versions of that served already."""
+    """Return an appliance that serves a shop, and a greeting of a fragment; two versions of that served already."""
     appliance.own_fragments()
     ports[appliance] = free_port()
     write_greeting(appliance, "first")
@@ -153,7 +153,7 @@ def test_a_renewed_token_is_no_fragment_edit(appliance: Appliance) -> None:
     greeted(appliance, "second")
     edit(token, "planted-token-2")
     appliance.servers[0].token = "planted-token-2"
-    lists_anew(appliance.servers[0])
+    list_again(appliance.servers[0])
     appliance.until(lambda: appliance.events("credentials.changed"), "the new token is in use")
     new_pod_answers(appliance)
     all_is_well(appliance)
@@ -180,7 +180,7 @@ def test_a_pin_outlives_restarts_and_hangups_and_is_taken_up_by_a_start(greeter:
     greeter.spawn()
     greeter.until(lambda: greeting(greeter) == "first", "the start takes up the pin")
     greeter.until(lambda: (greeter.status().get("pin") or {}).get("serves"), "it says so")
-    greeter.begin_anew()
+    greeter.reload_settings()
     greeter.until(greeter.settled, "it serves")
     beats(greeter)
     assert greeting(greeter) == "first"
@@ -200,13 +200,13 @@ def test_settings_go_back_with_the_fragments_but_for_secrets(greeter: Appliance)
     edit(template, GREETING.format(port=ports[greeter], text="{{ vars.text }} {{ vars.api_token }}"))
     greeter.values["templates.vars"] |= {"text": "old", "api_token": "abc"}
     greeter.write_settings()
-    greeter.begin_anew()
+    greeter.reload_settings()
     greeter.until(lambda: greeting(greeter) == "old abc", "the settings are in force")
     all_is_well(greeter)
     former = rows(greeter)[0]["number"]
     greeter.values["templates.vars"] |= {"text": "new", "api_token": "xyz"}
     greeter.write_settings()
-    greeter.begin_anew()
+    greeter.reload_settings()
     greeter.until(lambda: greeting(greeter) == "new xyz", "the settings are in force")
     all_is_well(greeter)
     assert [(each["name"], each["what"]) for each in rows(greeter)[0]["edits"]] == [("templates.vars.text", "changed")]
@@ -253,12 +253,12 @@ def test_a_boot_serves_what_ran_well_until_an_api_server_answers(greeter: Applia
     greeter.values["apply"]["boot_wait_s"] = 0.5
     greeter.values["history"] = {"ran_well_s": 1.0}
     greeter.write_settings()
-    greeter.begin_anew()
+    greeter.reload_settings()
     greeter.until(lambda: greeter.events("generation.ran_well"), "what serves has run well")
     proven = greeter.generation
     greeter.values["history"] = {"ran_well_s": 3600.0}
     greeter.write_settings()
-    greeter.begin_anew()
+    greeter.reload_settings()
     greeted(greeter, "third")  # which never ran for long
     new_pod_answers(greeter)
     greeter.until(lambda: rows(greeter)[0]["number"] == greeter.generation, "all is in the history")
@@ -293,7 +293,7 @@ def test_a_boot_serves_what_ran_well_until_an_api_server_answers(greeter: Applia
 def test_a_rollback_leaves_names_with_their_present_owners(greeter: Appliance) -> None:
     greeter.values["claims"] |= {"reserve_s": 0}
     greeter.write_settings()
-    greeter.begin_anew()
+    greeter.reload_settings()
     greeter.until(greeter.settled, "it serves")
     ports_of = [PortSpec(name="web", port=80, target=greeter.pods.port)]
     claim = {"domain": "contested.example.com", "proto": "http"}

@@ -39,11 +39,11 @@ class Stage:
         appliance.values["kubefigurator"] = {"backend_target": "pod", "listen_ports": ["1024-65535"]}
 
     def balanced(self, name: str, port: int, address: str = HERE) -> None:
-        """Put up a Service of kube2lb's users: ``<name>.demo.svc.local`` on ``address`` and ``port``."""
+        """Create a Service of kube2lb's users: ``<name>.demo.svc.local`` on ``address`` and ``port``."""
         self._serve(name, port, type="LoadBalancer", spec={"loadBalancerIP": address})
 
     def labelled(self, name: str, port: int, address: str = HERE) -> None:
-        """Put up a Service of haproxy-kubefigurator's users: ``<name>.example.com`` on ``address`` and ``port``."""
+        """Create a Service of haproxy-kubefigurator's users: ``<name>.example.com`` on ``address`` and ``port``."""
         options = {"hostname": f"{name}.example.com", "use-ssl": "false", "backends-use-ssl": "false"}
         options |= {"listen-ip": address, "listen-port": str(port)}
         prefix = "haproxy-kubefigurator."
@@ -65,7 +65,7 @@ class Stage:
         cluster.set_endpoints(NAMESPACE, name, [EndpointSpec(address, pod=name, node="node-1")])
 
     def refused(self) -> dict[str, dict[str, Any]]:
-        """Give what was refused by the name of its object."""
+        """Return what was refused by the name of its object."""
         return {each["ref"]["name"]: each for each in self.appliance.status().get("refused", ())}
 
 

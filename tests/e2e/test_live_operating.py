@@ -30,18 +30,18 @@ def live(appliance: Appliance, name: str = "shop", **options: Any) -> None:
 
 
 def level(appliance: Appliance) -> bool:
-    """Say whether all that came in is applied, in the process and in the file (of which the status tells later)."""
+    """Return whether all that came in is applied, in the process and in the file (of which the status tells later)."""
     text = appliance.haproxy.conf.read_text()
     return appliance.settled() and all(f" {each}:" in text for each in servers(appliance))
 
 
 def reload_times(appliance: Appliance) -> list[str]:
-    """Give when the daemon reloaded since it started."""
+    """Return when the daemon reloaded since it started."""
     return [line["timestamp"] for line in appliance.events("generation.applied") if line["action"] == "reload"]
 
 
 def servers(appliance: Appliance) -> set[str]:
-    """Give the addresses of HAProxy's servers that take traffic."""
+    """Return the addresses of HAProxy's servers that take traffic."""
     state = ask_socket(appliance.haproxy.stats_socket, "show servers state")
     return {one.address for one in servers_now(state) if not (one.maint or one.drain or one.weight == 0)}
 
@@ -82,7 +82,7 @@ def test_endpoint_changes_are_live_while_a_reload_waits_for_its_turn(appliance: 
         assert (appliance.haproxy.worker(), len(reload_times(appliance))) == (worker, before)
         appliance.values["apply"]["reload_interval_s"] = 0.2
         appliance.write_settings()
-        appliance.begin_anew()
+        appliance.reload_settings()
         appliance.until(lambda: appliance.ask("third") == "third-1", "the reload has its turn")
     all_is_well(appliance)
     assert servers(appliance) == wanted(appliance, "shop", "second", "third")

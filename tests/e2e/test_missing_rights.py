@@ -22,7 +22,7 @@ frontend tls
 
 
 def put_certificate(appliance: Appliance, name: str) -> str:
-    """Put a certificate into the Secret, and return it."""
+    """Write a certificate into the Secret, and return it."""
     key, chain = certificate(name)
     data = {field: base64.b64encode(text.encode()).decode() for field, text in (("tls.key", key), ("tls.crt", chain))}
     meta = {"name": "cert", "namespace": NAMESPACE}

@@ -17,7 +17,7 @@ OK, FAILED, CHANGES, USAGE, TEMPORARY, CONFIGURATION = 0, 1, 2, 64, 75, 78
 
 
 def everything_in(folder: Path) -> dict[str, str]:
-    """Give the digest and time of each file, so that any change shows."""
+    """Return the digest and time of each file, so that any change shows."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".log")
     files = (path for path in files if path.parent.name != "run")
     return {str(path): f"{hashlib.sha256(path.read_bytes()).hexdigest()} {path.stat().st_mtime_ns}" for path in files}

@@ -44,7 +44,7 @@ def _write(appliance: Appliance, landing: Path) -> Path:
 
 
 def _complaint(appliance: Appliance) -> tuple[str, str]:
-    """Let ``pyconfd check`` judge; give the line that it shows and the line to write instead."""
+    """Run ``pyconfd check``; return the line that it shows and the line to write instead."""
     checked = appliance.command("check")
     assert checked.returncode == 1, checked.stdout
     (problem,) = (line for line in checked.stderr.splitlines() if line.startswith("  02-http.tmpl"))

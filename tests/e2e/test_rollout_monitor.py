@@ -27,7 +27,7 @@ def load(appliance: Appliance) -> Iterator[Crowd]:
 
 
 def ready(appliance: Appliance) -> Path:
-    """Serve under settings that judge quickly; give the fragment to break."""
+    """Serve under settings that judge quickly; return the fragment to break."""
     appliance.values["history"] = {"rollout_monitor_s": 120}
     directory = appliance.own_fragments()
     serving(appliance, pods=2)

@@ -33,7 +33,7 @@ frontend planted
 
 
 def key_lines() -> tuple[str, str]:
-    """Give key and chain, and a line of the key that is in nothing else."""
+    """Return key and chain, and a line of the key that is in nothing else."""
     key, chain = certificate("planted")
     return key, chain
 
@@ -52,7 +52,7 @@ SAYING = (
 
 
 def said(appliance: Appliance) -> dict[str, str]:
-    """Give all that pyconfd says and writes for people, and its history without the configurations and
+    """Return all that pyconfd says and writes for people, and its history without the configurations and
     fragments themselves."""
     found = {path: appliance.get(path)[1] for path in ("/", "/status.json", "/metrics", "/healthz")}
     found |= {" ".join(command): (done := appliance.command(*command)).stdout + done.stderr for command in SAYING}

@@ -14,7 +14,7 @@ from tests.world.haproxy import wait_until
 
 @pytest.fixture
 def listener(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Give a process that notes each SIGUSR1, and whose number is in ``listener.pid``."""
+    """Return a process that notes each SIGUSR1, and whose number is in ``listener.pid``."""
     script = f"trap 'echo told >> {tmp_path}/told' USR1; echo ready; while :; do sleep 0.05; done"
     process = subprocess.Popen(["/bin/sh", "-c", script], stdout=subprocess.PIPE)
     assert process.stdout is not None

@@ -139,7 +139,7 @@ def network(make: Make) -> Iterator[None]:
 
 
 def cluster(port: int, backend_port: int, *pods: str) -> Context:
-    """Give shop with these pods, and blog, which is asked for by an expression."""
+    """Return shop with these pods, and blog, which is asked for by an expression."""
 
     def one(name: str, names: str, addresses: tuple[str, ...]) -> list[Named]:
         ports = [ServicePort("http", port, "web", 30080)]
@@ -160,7 +160,7 @@ def cluster(port: int, backend_port: int, *pods: str) -> Context:
 
 @contextmanager
 def serving(server: Server, folder: Path, context: Context) -> Iterator[None]:
-    """Let the target write the first file, start its server, and let it be told."""
+    """Apply the first file of the target, start its server, and notify it."""
     if not server.argv:
         assert applied(server.target, context)
         wait_until(lambda: answers(server.port), "it listens")

@@ -43,7 +43,7 @@ def play(steps: Sequence[Step], kind: type[Simulation] = Simulation, *, told_eve
 
 
 def main(arguments: Sequence[str] | None = None, kind: type[Simulation] = Simulation) -> int:
-    """Run; give 1 where a promise was broken."""
+    """Run; return 1 where a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Random faults against pyconfd.")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=10_000)

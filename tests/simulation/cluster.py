@@ -94,12 +94,12 @@ START: State = tuple(Service(pods=3) for _ in NAMES)
 
 
 def changed(state: State, at: int, **changes: Any) -> State:
-    """Give ``state`` with another Service at ``at``."""
+    """Return ``state`` with another Service at ``at``."""
     return (*state[:at], replace(state[at], **changes), *state[at + 1 :])
 
 
 def told(lie: Lie, truth: State, past: State, chance: int) -> State:
-    """Give what the API says; ``past`` is how it was once, and ``chance`` has a bit for each Service that is left."""
+    """Return what the API says; ``past`` is how it was once, and ``chance`` has a bit for each Service that is left."""
     match lie:
         case Lie.NO_OBJECTS:
             return tuple(Service(there=False) for _ in truth)
@@ -113,17 +113,17 @@ def told(lie: Lie, truth: State, past: State, chance: int) -> State:
 
 
 def pod_address(at: int, pod: int) -> str:
-    """Give the address of a pod of the Service at ``at``."""
+    """Return the address of a pod of the Service at ``at``."""
     return f"127.19.{at}.{pod + 1}"
 
 
 def thief_address(at: int) -> str:
-    """Give the address of the pod of whoever wants the same name."""
+    """Return the address of the pod of whoever wants the same name."""
     return f"127.19.{100 + at}.1"
 
 
 def all_addresses() -> list[str]:
-    """Give every address on which something answers."""
+    """Return every address on which something answers."""
     pods = [pod_address(at, pod) for at in range(len(NAMES)) for pod in range(MOST_PODS)]
     return [*pods, *(thief_address(at) for at in range(len(NAMES)))]
 
@@ -137,12 +137,12 @@ class Ports:
 
 
 def host(at: int) -> str:
-    """Give the name that the Service at ``at`` asks for."""
+    """Return the name that the Service at ``at`` asks for."""
     return f"{NAMES[at]}.example.com"
 
 
 def written(state: State, ports: Ports, *, unready: bool = False) -> Objects:
-    """Give the objects, ``unready`` where no pod is."""
+    """Return the objects, ``unready`` where no pod is."""
     found: dict[tuple[Resource, str, str], dict[str, Any]] = {}
     for at, each in enumerate(state):
         pods = [pod_address(at, pod) for pod in range(MOST_PODS) if each.pods >> pod & 1]
@@ -184,5 +184,5 @@ def _slice(namespace: str, name: str, pods: list[str], ports: Ports, *, unready:
 
 
 def line(kind: str, obj: Mapping[str, Any]) -> bytes:
-    """Give the line of a watch."""
+    """Return the line of a watch."""
     return json.dumps({"type": kind, "object": obj}).encode()

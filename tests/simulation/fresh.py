@@ -22,7 +22,7 @@ class _Judging(FakeBalancer):
 
 
 def fresh_rendering(place: Place) -> Rendering:
-    """Give what a pyconfd that starts from nothing serves for what the API shows now."""
+    """Return what a pyconfd that starts from nothing serves for what the API shows now."""
     own, clock = place.settings, FakeClock()
     source, balancer = FakeSource(place.source.snapshot()), _Judging(clock, place.balancer)
     world = World(

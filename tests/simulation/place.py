@@ -60,7 +60,7 @@ exit 0
 
 
 def own_address() -> str:
-    """Give an address of this process' own: HAProxy shares a port with whoever else asks for it."""
+    """Return an address of this process' own: HAProxy shares a port with whoever else asks for it."""
     pid = os.getpid()
     return f"127.{64 + (pid >> 16)}.{pid >> 8 & 255}.{pid & 255}"
 
@@ -75,7 +75,7 @@ class Seen:
         self._notify: Callable[[], None] = lambda: None
 
     def show(self, objects: Objects, *, listed: bool) -> None:
-        """Give whole lists, or the events of a watch since the last time."""
+        """Return whole lists, or the events of a watch since the last time."""
         if self._caches is None or listed:
             self._list(objects)
         else:
@@ -234,12 +234,12 @@ class Place:
         self.balancer._file._stopping.set()  # it waits as long after each write as that took, in real time
 
     def run_for(self, seconds: float) -> None:
-        """Let time pass as the loop would."""
+        """Step the loop for so long."""
         self.bed.run_for(seconds, turns=50 + int(seconds * 20))
 
     @contextmanager
     def full_disk(self) -> Iterator[None]:
-        """Let no file grow beyond ``most_bytes``, as the kernel would on a disk that is full."""
+        """Limit files to ``most_bytes``, as the kernel would on a disk that is full."""
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (self.most_bytes, hard))
         try:
@@ -271,7 +271,7 @@ class Place:
             os._exit(0)
 
     def end(self) -> None:
-        """Have the kernel take back what a dead process had; nothing is written."""
+        """Release what a dead process had; nothing is written."""
         self.bed.end()
 
     # Faults
@@ -281,7 +281,7 @@ class Place:
         self.mode.write_text(f"{mode}\n")
 
     def take_port(self) -> bool:
-        """Have somebody else listen where ``tcp`` wants to; tell whether that was possible."""
+        """Listen where ``tcp`` wants to; return whether that was possible."""
         self.close_foreigner()
         foreigner = socket.socket()
         try:
@@ -299,7 +299,7 @@ class Place:
         return self._foreigner is not None
 
     def close_foreigner(self) -> None:
-        """Have the port be free again."""
+        """Free the port again."""
         if self._foreigner is not None:
             self._foreigner.close()
             self._foreigner = None

@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 def shrunk(steps: Sequence[T], fails: Callable[[Sequence[T]], bool], *, most: int = 200) -> list[T]:
-    """Give a part of ``steps`` that still fails and of which no single one can be left out.
+    """Return a part of ``steps`` that still fails and of which no single one can be left out.
 
     ``fails`` is asked at most ``most`` times; what is there by then is given.
     """

@@ -214,7 +214,7 @@ class Simulation:
             self._served.clear()
 
     def _allow(self) -> None:
-        """Have the operator believe a loss, where the API says the truth."""
+        """Allow a loss, where the API says the truth."""
         if self.lie is Lie.NONE:
             self.place.run_for(1.0)
             hold_id = self.place.daemon.status().hold_id
@@ -332,7 +332,7 @@ class Simulation:
 
 
 def _is_none(answer: str) -> bool:
-    """Say whether nobody answered: a connection that came in the moment of a reload may be cut."""
+    """Return whether there was no answer: a connection that came in the moment of a reload may be cut."""
     return answer.startswith("failed")
 
 

@@ -41,7 +41,7 @@ KINDS: dict[str, tuple[int, tuple[int, int], tuple[int, int]]] = {
 
 
 def random_steps(seed: int, count: int) -> list[Step]:
-    """Give ``count`` steps, the same ones for the same seed."""
+    """Return ``count`` steps, the same ones for the same seed."""
     chance = random.Random(seed)
     kinds = chance.choices(list(KINDS), weights=[weight for weight, *_ in KINDS.values()], k=count)
     return [Step(kind, chance.randint(*KINDS[kind][1]), chance.randint(*KINDS[kind][2])) for kind in kinds]

@@ -30,7 +30,7 @@ class Master:
         self._proc.mkdir(parents=True)
 
     def reload(self, *argv: str, uid: int = 0) -> int:
-        """Reload it as one that was started like this; give the exit status."""
+        """Reload it as one that was started like this; return the exit status."""
         (self._proc / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in ("haproxy", "-Ws", *argv)))
         (self._proc / "status").write_text(f"Name:\thaproxy\nUid:\t{uid}\t{uid}\nGid:\t{uid}\t{uid}\n")
         environment = {

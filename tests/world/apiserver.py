@@ -113,7 +113,7 @@ class ApiServer:
         self.hangs_at_accept = True
 
     def blackhole(self) -> None:
-        """Let connection attempts run into their timeout, as behind a firewall; ``listen`` ends it."""
+        """Drop connection attempts, which run into their timeout, as behind a firewall; ``listen`` ends it."""
         self.refuse()
         self._listener = _bound(self.host, self.port)
         self._listener.listen(0)
@@ -221,7 +221,7 @@ class ApiServer:
     # For its connections
 
     def record(self, request: RecordedRequest) -> None:
-        """Keep a request for assertions."""
+        """Record a request for assertions."""
         with self._lock:
             self.requests.append(request)
         self._wake()

@@ -48,7 +48,7 @@ class Appliance:
         self.log = folder / "pyconfd.log"
         self.daemon: forked.Process | None = None
         self.launcher: tuple[str, ...] = ()
-        """Put before the daemon's command line; it must end in ``exec``."""
+        """Comes before the daemon's command line; it must end in ``exec``."""
         self.forks = True
         """Spare pyconfd its imports where it starts without a launcher; False starts the very command of users."""
         self.values = self._defaults()
@@ -78,7 +78,7 @@ class Appliance:
     def serve(
         self, name: str, annotations: Mapping[str, str] | None = None, *, pods: int = 1, kind: str = "ClusterIP"
     ) -> None:
-        """Put up a Service with pods; by default it asks for ``<name>.example.com``."""
+        """Create a Service with pods; by default it asks for ``<name>.example.com``."""
         annotations = {"domain": f"{name}.example.com", "proto": "http"} if annotations is None else annotations
         is_redis = annotations.get("proto") == "redis"
         port = PortSpec(name="redis" if is_redis else "web", port=6379 if is_redis else 80, target=self.pods.port)
@@ -88,7 +88,7 @@ class Appliance:
             self.scale_up(name)
 
     def scale_up(self, name: str) -> str:
-        """Start one more pod of a Service; give its name."""
+        """Start one more pod of a Service; return its name."""
         number = self._started[name] = self._started.get(name, 0) + 1
         pod, block = f"{name}-{number}", 10 + list(self._members).index(name)
         address = f"127.18.{block}.{number}"
@@ -97,7 +97,7 @@ class Appliance:
         return pod
 
     def terminate(self, name: str, pod: str) -> None:
-        """Let a pod terminate: it serves what it has begun and wants nothing new."""
+        """Mark a pod as terminating: it serves what it has begun and gets nothing new."""
         self._write(
             name,
             [
@@ -113,7 +113,7 @@ class Appliance:
         self._write(name, [e for e in self._members[name] if e.pod != pod])
 
     def members(self, name: str) -> list[EndpointSpec]:
-        """Give the pods of a Service as they are now."""
+        """Return the pods of a Service as they are now."""
         return list(self._members[name])
 
     def _write(self, name: str, members: list[EndpointSpec]) -> None:
@@ -123,7 +123,7 @@ class Appliance:
     # pyconfd
 
     def own_fragments(self) -> Path:
-        """Copy the shipped fragments to a directory that the test may edit; give it."""
+        """Copy the shipped fragments to a directory that the test may edit; return it."""
         directory = self.folder / "templates"
         directory.mkdir()
         for source in Path(fragments.directory()).iterdir():
@@ -163,7 +163,7 @@ class Appliance:
         self.haproxy.start()
 
     def stop(self) -> int | None:
-        """Stop pyconfd as systemd would; give its exit status, None if it did not run."""
+        """Stop pyconfd as systemd would; return its exit status, None if it did not run."""
         daemon, self.daemon = self.daemon, None
         if daemon is None:
             return None
@@ -188,8 +188,8 @@ class Appliance:
         assert self.daemon is not None
         self.daemon.send_signal(signal.SIGHUP)
 
-    def begin_anew(self) -> None:
-        """Have pyconfd read its settings again, and wait until it has; the log must be JSON."""
+    def reload_settings(self) -> None:
+        """Hang up, and wait until pyconfd has read its settings again; the log must be JSON."""
         before = len(self.events("daemon.started"))
         self.hang_up()
         self.until(lambda: len(self.events("daemon.started")) > before, "it begins anew")
@@ -204,7 +204,7 @@ class Appliance:
 
     @staticmethod
     def environment(**more: str) -> dict[str, str]:
-        """Give this process's environment without what pyconfd would take for settings, and with ``more``."""
+        """Return this process's environment without what pyconfd would take for settings, and with ``more``."""
         kept = {name: value for name, value in os.environ.items() if name not in _OWN_NAMES}
         return {name: value for name, value in kept.items() if not name.startswith("PYCONFD_")} | more
 
@@ -223,7 +223,7 @@ class Appliance:
             connection.close()
 
     def status(self) -> dict[str, Any]:
-        """Give what the daemon says of itself; empty where it does not answer."""
+        """Return what the daemon says of itself; empty where it does not answer."""
         code, body = self.get("/status.json")
         found: dict[str, Any] = json.loads(body) if code == http.HTTPStatus.OK else {}
         return found
@@ -239,7 +239,7 @@ class Appliance:
         return int((self.status().get("generation") or {}).get("number", 0))
 
     def ask(self, name: str) -> str:
-        """Ask for ``<name>.example.com`` through the balancer; give the pod that answered, or the status code."""
+        """Ask for ``<name>.example.com`` through the balancer; return the pod that answered, or the status code."""
         return ask(self.http, f"{name}.example.com")
 
     def settled(self) -> bool:
@@ -248,11 +248,11 @@ class Appliance:
         return status.get("phase") == "serving" and status["verified"] and status["pending_since"] == 0
 
     def events(self, name: str = "") -> list[dict[str, Any]]:
-        """Give the lines of the log with this event, or all; only where the settings say ``log.format = "json"``."""
+        """Return the lines of the log with this event, or all; only where the settings say ``log.format = "json"``."""
         return [line for line in json_lines(self.log) if name in {"", line["event"]}]
 
     def until(self, condition: Callable[[], object], what: str) -> float:
-        """Wait, unless pyconfd ends meanwhile; give the seconds. Raises: AssertionError."""
+        """Wait, unless pyconfd ends meanwhile; return the seconds. Raises: AssertionError."""
 
         def over() -> object:
             if self.daemon is not None and self.daemon.poll() is not None:
@@ -265,7 +265,7 @@ class Appliance:
             raise AssertionError(f"{error}\n{self.tail()}") from error
 
     def tail(self, lines: int = 25) -> str:
-        """Give the end of pyconfd's log."""
+        """Return the end of pyconfd's log."""
         found: Sequence[str] = self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else ()
         return "\n".join(f"   | {line}" for line in found[-lines:])
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 
 def ask(port: int, host: str, timeout_s: float = 30.0, *, address: str = "127.0.0.1") -> str:
-    """Send one request on a connection of its own; give the pod that answered, or the status code."""
+    """Send one request on a connection of its own; return the pod that answered, or the status code."""
     connection = http.client.HTTPConnection(address, port, timeout=timeout_s)
     try:
         connection.request("GET", "/", headers={"Host": host, "Connection": "close"})
@@ -39,7 +39,7 @@ def ask_tls(port: int, host: str, authority: str, timeout_s: float = 30.0) -> st
 
 
 def ping_redis(port: int) -> str:
-    """Send PING; give the reply."""
+    """Send PING; return the reply."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
             connection.sendall(b"PING\r\n")

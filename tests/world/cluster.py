@@ -154,7 +154,7 @@ class Cluster(Store):
         return self.patch(resource, namespace, name, {"metadata": {"annotations": dict(annotations)}})
 
     def load(self, path: Path) -> int:
-        """Put every object of a YAML or JSON file (Lists, several documents) into the cluster; how many there were.
+        """Create or replace every object of a YAML or JSON file (Lists, several documents); return how many there were.
 
         Raises:
             ApiError: for a kind that the fake does not serve.
@@ -173,7 +173,7 @@ class Cluster(Store):
         )
 
     def load_object(self, document: Mapping[str, Any]) -> int:
-        """Put one object, or every item of a List; how many there were."""
+        """Create or replace one object, or every item of a List; return how many there were."""
         kind = str(document.get("kind", ""))
         if kind.endswith("List"):
             head = {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")}

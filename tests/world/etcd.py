@@ -36,7 +36,7 @@ class Tls:
 
     @classmethod
     def make(cls, folder: Path) -> Self:
-        """Make all files below ``folder``."""
+        """Create all files below ``folder``."""
         authority = CertificateAuthority(folder / "pki", "etcd-ca")
         # etcd's gateway dials itself with the server's certificate: it has to be one for clients too.
         other = CertificateAuthority(folder / "pki", "other-ca")
@@ -70,7 +70,7 @@ class EtcdProcess:
         self.kill()
 
     def settings(self, **changes: Any) -> EtcdSettings:
-        """Give the settings by which pyconfd reaches it; a machine without a processor to spare is no failure."""
+        """Return the settings by which pyconfd reaches it; a machine without a processor to spare is no failure."""
         values: dict[str, Any] = {"endpoints": (self.url,), "lease_s": 2.0, "poll_s": 2.0, "timeout_s": 30.0}
         if self._tls:
             values |= {"ca": str(self._tls.ca), "cert": str(self._tls.client.cert), "key": str(self._tls.client.key)}
@@ -103,7 +103,7 @@ class EtcdProcess:
             self._process = None
 
     def freeze(self) -> None:
-        """Let it hold its connections and say nothing."""
+        """Stop its process: it holds its connections and says nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         # The signal arrives when it arrives: until every thread has stopped, a request may still be answered.
@@ -114,7 +114,7 @@ class EtcdProcess:
             time.sleep(0.01)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Continue its process."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
@@ -138,12 +138,12 @@ class EtcdProcess:
         return done
 
     def dump(self) -> bytes:
-        """Give every key and value there is, as bytes one after another."""
+        """Return every key and value there is, as bytes one after another."""
         document = json.loads(self.ctl("get", "", "--prefix", "-w", "json").stdout)
         return b"\n".join(b64decode(item[part]) for item in document.get("kvs", ()) for part in ("key", "value"))
 
     def revision(self) -> int:
-        """Give the current revision."""
+        """Return the current revision."""
         return int(json.loads(self.ctl("endpoint", "status", "-w", "json").stdout)[0]["Status"]["header"]["revision"])
 
     def compact(self) -> None:

@@ -64,7 +64,7 @@ class Faults:
         self._met: dict[Fault, int] = {}
 
     def add(self, fault: Fault) -> Fault:
-        """Give it back, to ``remove`` it later."""
+        """Return it back, to ``remove`` it later."""
         with self._lock:
             self._faults.append(fault)
         self._notify()

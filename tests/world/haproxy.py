@@ -23,7 +23,7 @@ BINARY = (
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """Give a port that was free a moment ago, never twice in this process, nor to any other one that asks here.
+    """Return a port that was free a moment ago, never twice in this process, nor to any other one that asks here.
 
     It is below the range from which Linux takes the ports of outgoing connections: one of those may come at any time.
     """
@@ -31,7 +31,7 @@ def free_port(address: str = "127.0.0.1") -> int:
 
 
 def wait_until(condition: Callable[[], object], what: str, *, limit_s: float = 60.0, pause_s: float = 0.02) -> float:
-    """Wait for ``condition``, give the seconds that took; an AssertionError names ``what`` after ``limit_s``."""
+    """Wait for ``condition``, return the seconds that took; an AssertionError names ``what`` after ``limit_s``."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > limit_s:
@@ -64,7 +64,7 @@ class HaproxyProcess(OwnHaproxy):
         wait_until(lambda: self.worker() != former, "another worker serves")
 
     def worker(self) -> int:
-        """Give the newest worker; the master is silent for a moment while it loads itself anew."""
+        """Return the newest worker; the master is silent for a moment while it loads itself anew."""
         seen: list[int] = []
 
         def answers() -> bool:
@@ -77,7 +77,7 @@ class HaproxyProcess(OwnHaproxy):
 
 
 def configuration(port: int, answer: str = "ok", *, extra: str = "", global_lines: str = "") -> str:
-    """Give a configuration that answers every request on ``port`` with ``answer``."""
+    """Return a configuration that answers every request on ``port`` with ``answer``."""
     return f"""global
     maxconn 200
     {global_lines}
@@ -94,7 +94,7 @@ frontend fe_main
 
 
 def fetch(port: int, *, timeout_s: float = 30.0) -> str:
-    """Ask ``port`` once over a connection of its own; give the body."""
+    """Ask ``port`` once over a connection of its own; return the body."""
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
         answer = bytearray()

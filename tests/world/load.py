@@ -43,7 +43,7 @@ class _Client:
         self.next_at = 0.0
 
     def send(self) -> str:
-        """Send a request, on a new connection where there is none; give what failed."""
+        """Send a request, on a new connection where there is none; return what failed."""
         self._received = b""
         self._host = next(self._hosts)
         self.sent = time.monotonic()
@@ -57,7 +57,7 @@ class _Client:
         return ""
 
     def receive(self) -> tuple[str, str, bool] | None:
-        """Give pod, failure and whether the connection ends, once the answer is whole."""
+        """Return pod, failure and whether the connection ends, once the answer is whole."""
         assert self.connection is not None
         try:
             chunk = self.connection.recv(65536)
@@ -98,7 +98,7 @@ class _Asking:
         self._selector.register(sys.stdin, selectors.EVENT_READ)
 
     def run(self) -> list[str]:
-        """Ask until standard input ends; give the lines to print."""
+        """Ask until standard input ends; return the lines to print."""
         looked_at = time.monotonic()
         while not (self._ended and len(self._idle) == self._clients):
             now = time.monotonic()
@@ -169,7 +169,7 @@ class Load:
         self._process.communicate()
 
     def stop(self) -> list[Request]:
-        """Let each client get its last answer; give all requests in the order of their answers."""
+        """Wait for the last answers; return all requests in the order of their answers."""
         text, _ = self._process.communicate(timeout=2 * PATIENCE_S)
         return [Request(*json.loads(line)) for line in text.splitlines()]
 

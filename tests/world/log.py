@@ -12,7 +12,7 @@ import structlog
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
-    """Give the objects of the lines that are whole: the last one may be half written; other lines are left out."""
+    """Return the objects of the lines that are whole: the last one may be half written; other lines are left out."""
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     whole = text[: text.rfind("\n") + 1]
     return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
@@ -20,7 +20,7 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
 
 @contextmanager
 def logging_restored() -> Iterator[None]:
-    """Have the logging that is configured meanwhile end."""
+    """Restore the logging that was there before."""
     root, ours = logging.getLogger(), logging.getLogger("pyconfd")
     before, hook = (root.handlers[:], root.level, ours.level), threading.excepthook
     yield

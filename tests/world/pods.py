@@ -59,7 +59,7 @@ class Pods:
         assert self._said(f"{what} {' '.join(addresses)}") == "ok\n"
 
     def answered(self) -> tuple[int, set[str]]:
-        """Give how many requests were answered until now, and by which pods, those that have ended too."""
+        """Return how many requests were answered until now, and by which pods, those that have ended too."""
         count, *addresses = self._said("count").split()
         return int(count), set(addresses)
 
@@ -68,7 +68,7 @@ class Pods:
         self._do("start", addresses)
 
     def refuse(self, *addresses: str) -> None:
-        """Let pods take no new connections, as one does that was told to end."""
+        """Refuse new connections of pods, as one does that is to end."""
         self._do("refuse", addresses)
 
     def end(self, *addresses: str) -> None:

@@ -14,7 +14,7 @@ _handed_out = {30_089}
 
 
 def candidates(first: int, end: int) -> Iterator[int]:
-    """Give ports from ``first`` on and below ``end``, none twice in this process, in an order of chance.
+    """Return ports from ``first`` on and below ``end``, none twice in this process, in an order of chance.
 
     None is another process's, until there is no other block left: then any that this one has not had.
     """
@@ -33,7 +33,7 @@ def _fresh(ports: Iterator[int] | range) -> list[int]:
 
 
 def _claim(first: int, end: int) -> bool:
-    """Take one more block for this process; False where none is left."""
+    """Claim one more block for this process; return False where none is left."""
     for block in _chance.sample(range(first // _BLOCK, end // _BLOCK), end // _BLOCK - first // _BLOCK):
         if block in _blocks:
             continue
@@ -49,7 +49,7 @@ def _claim(first: int, end: int) -> bool:
 
 
 def free(first: int, end: int, *addresses: str) -> int:
-    """Give a port between these that was free a moment ago on all of ``addresses``, never twice in this process."""
+    """Return a port between these that was free a moment ago on all of ``addresses``, never twice in this process."""
     for port in candidates(first, end):
         try:
             for address in addresses:
@@ -63,6 +63,6 @@ def free(first: int, end: int, *addresses: str) -> int:
 
 
 def service_port(*addresses: str) -> int:
-    """Give a port below the ephemeral ones that was free a moment ago on all of ``addresses`` (default: loopback)."""
+    """Return a port below the ephemeral ones that was free a moment ago on all of ``addresses`` (default: loopback)."""
     first_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     return free(12_000, max(first_ephemeral, 12_000 + 2 * _BLOCK), *(addresses or ("127.0.0.1",)))

@@ -54,7 +54,7 @@ class Rules:
                 self._rules.append(_Rule(namespace, groups, resources, verbs, names))
 
     def allow(self, target: Target, query: Mapping[str, str]) -> bool:
-        """Tell whether a request may be made.
+        """Return whether a request may be made.
 
         A list or watch of one object by ``fieldSelector`` has that object's name. Source: Kubernetes' documentation of
         RBAC, "Referring to resources".

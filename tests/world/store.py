@@ -139,7 +139,7 @@ class Store:
         return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def advance(self, by: int = 1) -> int:
-        """Let the resourceVersion grow as if something that nobody lists had changed."""
+        """Increase the resourceVersion as if something that is not listed had changed."""
         with self.changed:
             self._rv += by
             self.changed.notify_all()
