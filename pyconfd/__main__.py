@@ -1,6 +1,6 @@
 """``python -m pyconfd``, and the command ``pyconfd``."""
 
-from pyconfd.interrupts import fatal_interrupts
+from pyconfd.cli.interrupts import fatal_interrupts
 
 
 def main() -> None:

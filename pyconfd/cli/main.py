@@ -12,8 +12,8 @@ from click.shell_completion import CompletionItem
 from pyconfd import __version__
 from pyconfd.cli.command import CONTEXT_SETTINGS, EXITS, CommandContext, teach, write_options
 from pyconfd.cli.exits import Boundary, Exit
+from pyconfd.cli.interrupts import fatal_interrupts
 from pyconfd.cli.options import COMMON, CONFIG_OPTION, OPTIONS, with_values_for_booleans
-from pyconfd.interrupts import fatal_interrupts
 
 COMMANDS = {
     "Look": {

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from pyconfd.daemon.error_rates import LEAST_REQUESTS, counted, judge
 from pyconfd.daemon.ports import World
 from pyconfd.daemon.reporting import Reporter
-from pyconfd.error_rates import LEAST_REQUESTS, counted, judge
 from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.config.diff import differences
 from pyconfd.haproxy.config.text import emptied

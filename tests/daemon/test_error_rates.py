@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.error_rates import counted, judge
+from pyconfd.daemon.error_rates import counted, judge
 from pyconfd.model.status import Counts, Sample
 
 GOOD = Counts(1000, 2, 4, 4)
