@@ -340,3 +340,16 @@ def test_an_element_may_declare_a_map_of_its_entries() -> None:
     found = rendered(by, {"domains": many(2)})
     assert [file.path for file in found.files] == ["/files/maps/s000.map", "/files/maps/s001.map"]
     assert rendered(by, {"domains": many(2)}).files == found.files
+
+
+@pytest.mark.parametrize("fails", [{"ok": 0}, {"ok": 1, "text": "a\0b"}])
+def test_a_rendering_that_fails_changes_nothing(fails: dict[str, Any]) -> None:
+    by, before = renderer(EACH + "{{ 1 // ok }}{{ text }}"), VersionedDict(many(3))
+    after = before.with_values({"s001": entry(999)})
+    good = {"ok": 1, "text": ""}
+    first = rendered(by, {"domains": before, **good})
+    for _ in range(2):
+        with pytest.raises(RejectedInput):
+            rendered(by, {"domains": after, **good, **fails})
+        assert rendered(by, {"domains": before, **good}).text == first.text
+    assert rendered(by, {"domains": after, **good}).text == first.text.replace("s001 1\n", "s001 999\n")
