@@ -3,10 +3,8 @@
 import atexit
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 import structlog
@@ -41,6 +39,7 @@ from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.host import HostAwareSource
 from pyconfd.status.listen import parse_listen
+from pyconfd.system.clock import SystemClock
 from pyconfd.system.secrecy import hide
 from pyconfd.targets.target import Target
 from pyconfd.targets.worker import NoBalancer, Targets, TargetWorker
@@ -50,22 +49,6 @@ log = structlog.get_logger(__name__)
 
 ONCE_TIMEOUT_S = 30.0
 """How long a command waits for a whole view of the cluster."""
-
-
-class SystemClock:
-    """The real clocks."""
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return time.time()
-
-    def monotonic(self) -> float:
-        """Seconds that never jump."""
-        return time.monotonic()
-
-    def date(self, now: float) -> str:
-        """Return the local time as python-confd printed it, always with microseconds."""
-        return datetime.fromtimestamp(now).isoformat(" ", "microseconds")  # noqa: DTZ006 - local, as it was
 
 
 def resources(settings: Settings) -> frozenset[Resource]:

@@ -27,6 +27,7 @@ from pyconfd.settings import (
     TemplateSettings,
     UndefinedMode,
 )
+from pyconfd.system.clock import SystemClock
 from pyconfd.wiring import HostReader
 
 PAGE = Listener("127.0.0.1", 9101)
@@ -143,7 +144,7 @@ def test_to_allow_something_follows_no_link_that_another_of_the_group_planted(tm
 
 
 def test_the_date_always_has_microseconds() -> None:
-    assert wiring.SystemClock().date(1_700_000_000.0).endswith(".000000")
+    assert SystemClock().date(1_700_000_000.0).endswith(".000000")
 
 
 def shipped(*presets: str) -> Renderer:

@@ -21,6 +21,7 @@ from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.origins import ObjectOrigin
 from pyconfd.settings import Settings
 from pyconfd.status.document import read_report
+from pyconfd.system.clock import SystemClock
 
 
 class _Running(Protocol):
@@ -68,7 +69,7 @@ def dry_run(
     fragments = wiring.fragments(settings)
     renderer = wiring.renderer(settings, fragments)
     snapshot, unreadable = wiring.snapshot_once(settings, snapshot_files, for_this_host=for_this_host)
-    clock = wiring.SystemClock()
+    clock = SystemClock()
     stand_in = _DryRunBalancer(running, binds=not snapshot_files, again=again, lenient=lenient)
     now = clock.now()
     left_out = LeftOut(snapshot)

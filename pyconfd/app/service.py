@@ -25,9 +25,9 @@ from pyconfd.status.document import StatusFile
 from pyconfd.status.logging import configure
 from pyconfd.status.page import StatusPage
 from pyconfd.system.backoff import Backoff
+from pyconfd.system.clock import SystemClock
 from pyconfd.system.notify import SystemdNotifier
 from pyconfd.system.state_file import StateFile
-from pyconfd.wiring import SystemClock
 
 log = structlog.get_logger(__name__)
 

@@ -31,6 +31,7 @@ from pyconfd.status.changes import ChangeLog, line_of
 from pyconfd.status.document import StatusFile
 from pyconfd.status.logging import configure
 from pyconfd.status.page import StatusPage
+from pyconfd.system.clock import SystemClock
 from pyconfd.system.notify import SystemdNotifier
 from pyconfd.targets.worker import Targets
 from pyconfd.trying.loopback import HOST, Loopback
@@ -184,7 +185,7 @@ class _TrialRun:
         holds, status_file = Holds(settings.runtime_dir), StatusFile(settings.runtime_dir)
         notifier = SystemdNotifier()
         page = StatusPage()
-        around = ServiceContext(notifier, wiring.SystemClock(), holds, status_file, page, stack)
+        around = ServiceContext(notifier, SystemClock(), holds, status_file, page, stack)
         balancer = around.open(Balancer(settings.haproxy, settings.apply, settings.state_dir))
         world = cluster_world(settings, around, self._source, balancer, Targets(()))
         make = partial(RelocatingRenderer, relocation=self._relocation)

@@ -24,9 +24,9 @@ from pyconfd.settings import HistorySettings
 log = structlog.get_logger(__name__)
 
 _SAMPLES = 12
+"""Samples that are kept for the time of one rollout: enough to know the error rates before it."""
 _WORDS = 3
 """Sentences about a change in an alarm."""
-"""Samples that are kept for the time of one rollout: enough to know the error rates before it."""
 
 
 @dataclass(frozen=True, slots=True)

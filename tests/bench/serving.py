@@ -32,7 +32,7 @@ from pyconfd.settings import ApplySettings
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import decode_event
-from pyconfd.wiring import SystemClock
+from pyconfd.system.clock import SystemClock
 from tests.world.haproxy import HaproxyProcess, configuration, free_port, wait_until
 
 POD = "127.19.{}.{}"

@@ -12,7 +12,7 @@ from pyconfd.model.changes import Action, Change
 from pyconfd.model.status import Phase, Status
 from pyconfd.status.changes import ChangeLog
 from pyconfd.status.document import StatusFile
-from pyconfd.wiring import SystemClock
+from pyconfd.system.clock import SystemClock
 from tests.cli.invoking import invoke
 
 

@@ -34,7 +34,7 @@ from pyconfd.model.status import Status
 from pyconfd.settings import ApplySettings, HaproxySettings, Settings, resolve
 from pyconfd.status import document
 from pyconfd.status.document import read_report
-from pyconfd.wiring import SystemClock
+from pyconfd.system.clock import SystemClock
 from tests.daemon.fakes import FakeBalancer, FakeNotifier
 from tests.world import forked
 from tests.world.apiserver import ApiServer

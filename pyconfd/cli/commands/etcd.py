@@ -37,7 +37,7 @@ from pyconfd.model.rendering import Rendering
 from pyconfd.settings import Enabled, Resolved, Settings, TotalLoss
 from pyconfd.sources.kubernetes.source import KubernetesSource
 from pyconfd.status.changes import ChangeLog
-from pyconfd.wiring import SystemClock
+from pyconfd.system.clock import SystemClock
 
 PUBLISHED, CONSUMED = "published", "consumed"
 """Names of files in the state directory."""

@@ -22,9 +22,9 @@ from pyconfd.errors import TransientError, first_line
 from pyconfd.model.status import ApiServerState, CredentialState
 from pyconfd.printable import clean
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure, failure_of_status
+from pyconfd.system.clock import SystemClock
 from pyconfd.system.http import KEEPALIVE, RETRYABLE, LineFramer, transport_failure
 
 log = structlog.get_logger(__name__)
@@ -54,7 +54,7 @@ class Connection:
     """
 
     def __init__(
-        self, url: str, credentials: Credentials, settings: KubernetesSettings, clock: SourceClock, *, index: int = 0
+        self, url: str, credentials: Credentials, settings: KubernetesSettings, clock: SystemClock, *, index: int = 0
     ) -> None:
         self.url = url
         self.index = index
@@ -295,7 +295,7 @@ class ApiServers:
     was healthy for ``failback_s``. 401, 403, 410 and 429 would be the same everywhere.
     """
 
-    def __init__(self, settings: KubernetesSettings, credentials: Credentials, clock: SourceClock) -> None:
+    def __init__(self, settings: KubernetesSettings, credentials: Credentials, clock: SystemClock) -> None:
         self._settings = settings
         self._credentials = credentials
         self._clock = clock
@@ -324,7 +324,7 @@ class ApiServers:
         with self._lock:
             if server.healthy_since_s is None:
                 server.healthy_since_s = self._clock.monotonic()
-            server.state = replace(server.state, healthy=True, last_ok_at=self._clock.time(), last_error="")
+            server.state = replace(server.state, healthy=True, last_ok_at=self._clock.now(), last_error="")
             recovered, server.logged = server.logged is not None, None
         if recovered:
             log.info("api_server.recovered", server=server.state.url)
@@ -339,7 +339,7 @@ class ApiServers:
         server, message = self._servers[index], first_line(failure.problems)
         with self._lock:
             if failure.kind not in _NOT_OF_THE_SERVER:
-                server.state = replace(server.state, last_error=message, last_error_at=self._clock.time())
+                server.state = replace(server.state, last_error=message, last_error_at=self._clock.now())
             if failure.kind not in NEXT_SERVER:
                 return index != self.current
             is_news, server.logged = server.logged is not failure.kind, failure.kind

@@ -32,8 +32,8 @@ from pyconfd.errors import ConfigurationError, Problem, first_line
 from pyconfd.model.status import CredentialState
 from pyconfd.printable import clean
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.failures import ApiError, Failure
+from pyconfd.system.clock import SystemClock
 from pyconfd.system.secrecy import hide
 
 DEFAULT_CA_FILE = "/etc/pyconfd/ca.pem"
@@ -181,7 +181,7 @@ class Credentials:
     def __init__(
         self,
         settings: KubernetesSettings,
-        clock: SourceClock,
+        clock: SystemClock,
         *,
         environ: Mapping[str, str] | None = None,
         service_account_dir: str = SERVICE_ACCOUNT_DIR,
@@ -248,7 +248,7 @@ class Credentials:
             loaded = self._loaded
             if loaded is None:
                 return False
-            due = loaded.renew_at and self._clock.time() >= loaded.renew_at
+            due = loaded.renew_at and self._clock.now() >= loaded.renew_at
             if due:
                 return self._may_renew() and self._load()
             return _fingerprint(loaded.fingerprint) != self._tried and self._load()
@@ -386,7 +386,7 @@ class Credentials:
 
     def _certificate(self, path: str) -> "Validity":
         try:
-            return certificate_validity(_read_file(path), self._clock.time())
+            return certificate_validity(_read_file(path), self._clock.now())
         except ValueError as error:
             raise ApiError(Failure.CREDENTIALS, path, f"no certificate can be read: {clean(str(error), 80)}") from None
 

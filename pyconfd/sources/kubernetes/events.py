@@ -24,10 +24,10 @@ from pyconfd.model.snapshot import KIND_OF
 from pyconfd.model.status import EventCounts
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.client import ApiServers
-from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.failures import ApiError
 from pyconfd.sources.kubernetes.resources import API_VERSION_OF
+from pyconfd.system.clock import SystemClock
 
 CONTROLLER = "pyconfd.io/pyconfd"
 LOOK_EVERY_S = 5.0
@@ -125,11 +125,11 @@ class EventWriter:
         settings: KubernetesSettings,
         *,
         every_s: float,
-        clock: SourceClock | None = None,
+        clock: SystemClock | None = None,
         credentials: Credentials | None = None,
         instance: str = "",
     ) -> None:
-        self._clock = clock or SourceClock()
+        self._clock = clock or SystemClock()
         limited = replace(settings, read_timeout_s=min(settings.read_timeout_s, 10.0))
         self._servers = ApiServers(limited, credentials or Credentials(settings, self._clock), self._clock)
         self._every_s = every_s
@@ -175,7 +175,7 @@ class EventWriter:
             if self._stopping.is_set():
                 return
             try:
-                self._write(each, self._clock.time())
+                self._write(each, self._clock.now())
             except TransientError as error:
                 self.failures_total += 1
                 former, self._problems = self._problems, _as_problems(error)

@@ -12,12 +12,12 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.preflight import Finding, Level
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.client import Connection
-from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.decode import decode_list
 from pyconfd.sources.kubernetes.events import RefusedObject, event_of
 from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure
 from pyconfd.sources.kubernetes.resources import Read
+from pyconfd.system.clock import SystemClock
 
 TOTAL_S = 60.0
 """How long all servers together may take; they are asked at the same time."""
@@ -33,7 +33,7 @@ def look(
     settings: KubernetesSettings,
     wanted: Sequence[Read],
     *,
-    clock: SourceClock | None = None,
+    clock: SystemClock | None = None,
     credentials: Credentials | None = None,
     total_s: float = TOTAL_S,
     events: bool = False,
@@ -45,7 +45,7 @@ def look(
     Raises:
         ConfigurationError: no API server is known.
     """
-    clock = clock or SourceClock()
+    clock = clock or SystemClock()
     known = credentials or Credentials(settings, clock)
     asked: tuple[Read | None, ...] = (*wanted, *([None] if events else []))
     limited = replace(settings, read_timeout_s=min(settings.read_timeout_s, READ_TIMEOUT_S))
@@ -73,7 +73,7 @@ def _ask(  # noqa: PLR0917 - the arguments of a thread
     settings: KubernetesSettings,
     credentials: Credentials,
     wanted: Sequence[Read | None],
-    clock: SourceClock,
+    clock: SystemClock,
     found: list[Finding],
 ) -> None:
     """Ask one server; ``found`` grows with each answer, so that what came before a time-out is reported."""
@@ -88,7 +88,7 @@ def _ask(  # noqa: PLR0917 - the arguments of a thread
         connection.close()
 
 
-def _answers(connection: Connection, url: str, wanted: Sequence[Read | None], clock: SourceClock) -> Iterator[Finding]:
+def _answers(connection: Connection, url: str, wanted: Sequence[Read | None], clock: SystemClock) -> Iterator[Finding]:
     try:
         connection.probe()
     except ApiError as error:
@@ -106,11 +106,11 @@ def _answers(connection: Connection, url: str, wanted: Sequence[Read | None], cl
                 return  # the others would time out in the same way
 
 
-def _clock(connection: Connection, url: str, clock: SourceClock) -> Iterator[Finding]:
+def _clock(connection: Connection, url: str, clock: SystemClock) -> Iterator[Finding]:
     server_time = connection.server_time_s
     if server_time is None:
         return
-    ahead = clock.time() - server_time
+    ahead = clock.now() - server_time
     if abs(ahead) <= MOST_SKEW_S:
         yield Finding.ok("clock", url, "this machine and the API server have the same time")
         return
@@ -158,11 +158,11 @@ def _may_read(connection: Connection, url: str, read: Read) -> Finding:
     return Finding.ok("permissions", f"{url} {read}", "can be listed and watched")
 
 
-def _may_create_events(connection: Connection, url: str, clock: SourceClock) -> Finding:
+def _may_create_events(connection: Connection, url: str, clock: SystemClock) -> Finding:
     """Create an Event without keeping it; raises ApiError."""
     what = f"{url} events"
     trial = Refusal(ObjectRef("Namespace", "", "default"), "", "", RefusalReason.INCOMPLETE, "only a trial")
-    namespace, event = event_of(RefusedObject(trial), clock.time(), instance="preflight", every_s=1.0)
+    namespace, event = event_of(RefusedObject(trial), clock.now(), instance="preflight", every_s=1.0)
     try:
         body = msgspec.json.encode(event)
         connection.create(f"/api/v1/namespaces/{namespace}/events", body, {"dryRun": "All"})

@@ -24,11 +24,11 @@ from pyconfd.model.status import ResourceState
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.client import MAX_LIST_BYTES, ApiServers, Connection, SilenceError
-from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.decode import Bookmark, Event, ListPage, decode_event, decode_list
 from pyconfd.sources.kubernetes.failures import NEXT_SERVER, NOT_READABLE, ApiError, BrokenWatchError, Failure
 from pyconfd.sources.kubernetes.resources import Read
 from pyconfd.system.backoff import Backoff
+from pyconfd.system.clock import SystemClock
 
 BACKOFF_FIRST_S = 1.0
 BACKOFF_LAST_S = 30.0
@@ -174,7 +174,7 @@ class Reflector:
         read: Read,
         settings: KubernetesSettings,
         servers: ApiServers,
-        clock: SourceClock,
+        clock: SystemClock,
         *,
         jitter: Random,
         on_change: Callable[[], None],
@@ -315,7 +315,7 @@ class Reflector:
             )
             first, was_denied = not self.synced, self.denied is not None
             self.synced, self.denied = True, None
-            self.last_sync_at = self._clock.time()
+            self.last_sync_at = self._clock.now()
             objects = len(self._cache)
         self._relists_done = self._relists_begun
         self._succeeded(_Reached.LIST)
@@ -391,7 +391,7 @@ class Reflector:
             self.events_total += 1
         with self._lock:
             changed = self._cache.apply(event)
-            self.last_sync_at = self._clock.time()
+            self.last_sync_at = self._clock.now()
         self._resource_version = event.resource_version or self._resource_version
         if changed:
             self._on_change()

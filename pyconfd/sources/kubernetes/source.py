@@ -22,11 +22,11 @@ from pyconfd.model.status import ResourceState, SourceHealth
 from pyconfd.printable import clean
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.client import TEND_EVERY_S, ApiServers
-from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.failures import NEED_OPERATOR, Failure
 from pyconfd.sources.kubernetes.reflector import Reflector
 from pyconfd.sources.kubernetes.resources import reads, right_to_read
+from pyconfd.system.clock import SystemClock
 
 STOP_TIMEOUT_S = 1.0
 _DEPARTING = frozenset({Resource.ENDPOINTSLICES, Resource.PODS, Resource.NODES})
@@ -52,12 +52,12 @@ class KubernetesSource:
         resources: Collection[Resource],
         *,
         named: Collection[Named] = (),
-        clock: SourceClock | None = None,
+        clock: SystemClock | None = None,
         credentials: Credentials | None = None,
     ) -> None:
         _check_namespaces(settings.secret_namespaces)
         self._settings = settings
-        self._clock = clock or SourceClock()
+        self._clock = clock or SystemClock()
         jitter = Random()  # noqa: S311 - it keeps many balancers apart, and is no secret
         self._servers = ApiServers(settings, credentials or Credentials(settings, self._clock), self._clock)
         self._notify: Callable[[], None] | None = None
@@ -220,7 +220,7 @@ def read_once(
     timeout_s: float,
     *,
     named: Collection[Named] = (),
-    clock: SourceClock | None = None,
+    clock: SystemClock | None = None,
     credentials: Credentials | None = None,
 ) -> tuple[Snapshot, tuple[Refusal, ...]]:
     """Read a cluster once, for a command that prints something and ends.
@@ -232,7 +232,7 @@ def read_once(
     polled = replace(settings, mode=ReadMode.POLL)
     source = KubernetesSource(polled, resources, named=named, clock=clock, credentials=credentials)
     changed = threading.Event()
-    clock = clock or SourceClock()
+    clock = clock or SystemClock()
     deadline_s = clock.monotonic() + timeout_s
     source.start(changed.set)
     try:

@@ -3,12 +3,12 @@
 import threading
 import time
 
-from pyconfd.sources.kubernetes.clock import SourceClock
+from pyconfd.system.clock import SystemClock
 
 SPEED = 50.0
 
 
-class ScaledClock(SourceClock):
+class ScaledClock(SystemClock):
     """Time that runs ``speed`` times as fast, pauses included."""
 
     def __init__(self, speed: float = SPEED) -> None:
@@ -21,7 +21,7 @@ class ScaledClock(SourceClock):
         return event.wait(timeout_s / self._speed)
 
 
-class StandingClock(SourceClock):
+class StandingClock(SystemClock):
     """Time that only moves when it is told to; whoever waits has waited at once."""
 
     def __init__(self, now_s: float = 1_000.0, epoch_s: float = 1_800_000_000.0) -> None:
@@ -31,7 +31,7 @@ class StandingClock(SourceClock):
     def monotonic(self) -> float:
         return self.now_s
 
-    def time(self) -> float:
+    def now(self) -> float:
         return self.now_s + self._offset_s
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
@@ -39,7 +39,7 @@ class StandingClock(SourceClock):
         return event.is_set()
 
 
-class PatientClock(SourceClock):
+class PatientClock(SystemClock):
     """Time at which nobody wakes by himself, but the threads of one name, when they may go on.
 
     Who waits to end (the one thread that belongs to no resource) waits as ever.

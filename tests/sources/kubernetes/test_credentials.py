@@ -143,7 +143,7 @@ def test_client_certificates(cluster: Cluster, authority: CertificateAuthority, 
         )
         synced(source)
         states = {state.name: state.expires_at for state in source.health().credentials}
-        now = ScaledClock().time()
+        now = ScaledClock().now()
         assert 360 < (states[f"client certificate {pair.cert}"] - now) / 86400 < 366
         assert 3600 < (states[f"CA certificate {authority.cert}"] - now) / 86400 < 3651
         ended(source)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.events import (
     MOST_AT_ONCE,
     MOST_NOTE_BYTES,
@@ -22,6 +21,7 @@ from pyconfd.sources.kubernetes.events import (
     event_of,
 )
 from pyconfd.sources.kubernetes.resources import manifest
+from pyconfd.system.clock import SystemClock
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
 from tests.world.event_rules import validate_event
@@ -32,18 +32,18 @@ HOUR = 3600.0
 NOW = 1_800_000_000.0
 
 
-class FakeClock(SourceClock):
+class FakeClock(SystemClock):
     """Time that a test lets pass; each wait hands over to the test."""
 
     def __init__(self) -> None:
-        self.now = NOW
+        self.at = NOW
         self._go, self._waits = threading.Semaphore(0), threading.Semaphore(0)
 
     def monotonic(self) -> float:
-        return self.now
+        return self.at
 
-    def time(self) -> float:
-        return self.now
+    def now(self) -> float:
+        return self.at
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
         del timeout_s
@@ -54,7 +54,7 @@ class FakeClock(SourceClock):
     def look(self, after_s: float = 5.0) -> None:
         """Move the time, and run one look of the writer."""
         assert self._waits.acquire(timeout=60)
-        self.now += after_s
+        self.at += after_s
         self._go.release()
         assert self._waits.acquire(timeout=60)
         self._waits.release()

@@ -8,20 +8,20 @@ from pyconfd.errors import ConfigurationError
 from pyconfd.model.preflight import Level
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.preflight import look
 from pyconfd.sources.kubernetes.resources import reads
+from pyconfd.system.clock import SystemClock
 from tests.world.apiserver import ApiServer
 from tests.world.faults import Fault, FaultKind
 
 
-class WrongClock(SourceClock):
+class WrongClock(SystemClock):
     """A machine whose time of day is off."""
 
     def __init__(self, off_s: float) -> None:
         self._off_s = off_s
 
-    def time(self) -> float:
+    def now(self) -> float:
         return time.time() + self._off_s
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.client import Connection, SilenceError
-from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.failures import ApiError, Failure, failure_of_status
+from pyconfd.system.clock import SystemClock
 from pyconfd.system.http import LineFramer
 
 JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -65,7 +65,7 @@ def connect() -> Iterator[Connect]:
         def make(*answers: bytes, stay: bool = False, read_timeout_s: float = 10.0) -> Connection:
             server = Scripted(*answers, stay=stay)
             stack.callback(server.close)
-            clock = SourceClock()
+            clock = SystemClock()
             settings = KubernetesSettings((server.url,), connect_timeout_s=2.0, read_timeout_s=read_timeout_s)
             made = Connection(server.url, Credentials(settings, clock), settings, clock)
             stack.callback(made.close)
