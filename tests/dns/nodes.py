@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -133,6 +134,10 @@ class FieldNode:
         return CliRunner().invoke(cli, ["dns", *arguments], env=environ)
 
 
-def answers(provider: StrictRoute53, *nodes: FieldNode, limit_s: float = LIMIT_S) -> None:
+def until(condition: Callable[[], object], what: str) -> None:
+    wait_until(condition, what, limit_s=LIMIT_S)
+
+
+def answers(provider: StrictRoute53, *nodes: FieldNode) -> None:
     wanted = tuple(sorted(node.address for node in nodes))
-    wait_until(lambda: provider.answer(NAME, "A") == wanted, f"the answer is {wanted}", limit_s=limit_s)
+    until(lambda: provider.answer(NAME, "A") == wanted, f"the answer is {wanted}")

@@ -32,32 +32,24 @@ _LABEL = re.compile(r"[!-~]{1,63}")
 
 
 class StrictRoute53(Route53):
-    """Hosted zones by id; ``requests`` counts the calls, ``before`` is called with the kind of each before it counts.
+    """Hosted zones by id; ``changing`` counts the batches, and ``after_change`` is called after each."""
 
-    ``lose_reply`` decides, after a batch was done, whether its reply is lost: it raises what the caller then sees.
-    """
-
-    def __init__(self, *zones: Zone, before: Callable[[str], None] = lambda kind: None) -> None:
+    def __init__(self, *zones: Zone) -> None:
         self._zones = {zone.zone_id: zone for zone in zones}
         self._content: dict[str, dict[tuple[str, str, str], RecordSet]] = {zone.zone_id: {} for zone in zones}
         self._lock = threading.Lock()
-        self._before = before
         self.after_change: Callable[[], None] = lambda: None
-        self.requests = 0
         self.changing = 0
 
     def zones(self) -> tuple[Zone, ...]:
-        self._count("list")
         return tuple(self._zones.values())
 
     def records(self, zone_id: str, name: str) -> tuple[RecordSet, ...]:
-        self._count("list")
         wanted = {normalised(name), normalised(marker_name(name))}
         with self._lock:
             return tuple(item for key, item in sorted(self._zone(zone_id).items()) if key[0] in wanted)
 
     def change(self, zone_id: str, changes: tuple[RecordChange, ...]) -> None:
-        self._count("change")
         with self._lock:
             self._content[zone_id] = self._changed(zone_id, changes)
             self.changing += 1
@@ -80,10 +72,6 @@ class StrictRoute53(Route53):
     def put(self, zone_id: str, *records: RecordSet) -> None:
         """What somebody else wrote; aliases and policies that pyconfd never writes too."""
         self._content[zone_id] |= {item.key: item for item in records}
-
-    def _count(self, kind: str) -> None:
-        self._before(kind)
-        self.requests += 1
 
     def _zone(self, zone_id: str) -> dict[tuple[str, str, str], RecordSet]:
         if zone_id not in self._content:

@@ -11,11 +11,10 @@ import pytest
 from pyconfd.dns.records import record_set
 from pyconfd.dns.route53 import ATTEMPTS
 from pyconfd.status import document
-from tests.dns.nodes import LIMIT_S, FieldNode, answers
+from tests.dns.nodes import FieldNode, answers, until
 from tests.dns.stage import NAME, ZONE, foreign
 from tests.dns.strict import StrictRoute53
 from tests.dns.wire import HANG, FaultProxy
-from tests.world.haproxy import wait_until
 
 pytestmark = [pytest.mark.haproxy, pytest.mark.timeout(300)]
 
@@ -42,8 +41,8 @@ def test_the_last_node_stays_whatever_its_haproxy_does(
     node.run()
     answers(provider, node)
     node.haproxy.stop()
-    wait_until(lambda: "node.withdrew" in node.log, "it noticed", limit_s=LIMIT_S)
-    wait_until(lambda: node.report["active"] is False, "others can know it", limit_s=LIMIT_S)
+    until(lambda: "node.withdrew" in node.log, "it noticed")
+    until(lambda: node.report["active"] is False, "others can know it")
     kept = json.loads(node.pyconfd("plan", "--json").stdout)
     assert kept[0]["state"] == "kept"
     answers(provider, node)
@@ -57,7 +56,7 @@ def test_route_53_that_is_away_changes_nothing_and_is_told_once(
     node.run()
     answers(provider, node)
     assert node.log.count("dns.stuck") == 1
-    wait_until(lambda: "dns.recovered" in node.log, "it says so", limit_s=LIMIT_S)
+    until(lambda: "dns.recovered" in node.log, "it says so")
     node.stop()
     aws.faults = [HANG] * 3
     done = node.pyconfd("status", DNS_TIMEOUT_S="0.2")
@@ -159,7 +158,7 @@ def test_what_withdrew_by_command_stays_out_while_the_service_runs(
     answers(provider, other)
     node.kill()
     node.run()
-    wait_until(lambda: node.report.get("active"), "it runs again, and could serve", limit_s=LIMIT_S)
+    until(lambda: node.report.get("active"), "it runs again, and could serve")
     said = json.loads(node.pyconfd("status", "--json").stdout)["service"]
     assert (said["running"], said["active"], said["withdrawn_by_command"]) == (True, True, True)
     answers(provider, other)

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from pyconfd.dns.records import Policy, Zone
-from tests.dns.nodes import LIMIT_S, FieldNode, answers
+from tests.dns.nodes import FieldNode, answers, until
 from tests.dns.stage import NAME, ZONE
 from tests.dns.strict import StrictRoute53
 from tests.dns.strict_http import StrictServer
 from tests.dns.wire import FaultProxy
-from tests.world.haproxy import wait_until
 
 pytestmark = [pytest.mark.haproxy, pytest.mark.timeout(300)]
 PRIVATE = Zone("Z2", "example.com.", private=True)
@@ -61,8 +60,8 @@ def systemd(tmp_path: Path) -> Iterator[Systemd]:
 def test_systemd_knows_that_it_is_ready_how_it_is_and_that_it_lives(
     provider: StrictRoute53, aws: FaultProxy, new_node: Callable[[int], FieldNode], systemd: Systemd, tmp_path: Path
 ) -> None:
-    def until(status: str) -> None:
-        wait_until(lambda: status in systemd.heard("STATUS")[-1], status, limit_s=LIMIT_S)
+    def says(status: str) -> None:
+        until(lambda: status in systemd.heard("STATUS")[-1], status)
 
     path = tmp_path / "pyconfd.toml"
     path.write_text("")
@@ -70,19 +69,19 @@ def test_systemd_knows_that_it_is_ready_how_it_is_and_that_it_lives(
     node = new_node(0)
     node.around = {"NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "300000000"}
     node.run(CONFIG=str(path))
-    wait_until(lambda: systemd.heard("READY"), "it is ready without Route 53", limit_s=LIMIT_S)
-    until("Route 53 answers 503")
-    until("in; 1 of 1 names in step")
+    until(lambda: systemd.heard("READY"), "it is ready without Route 53")
+    says("Route 53 answers 503")
+    says("in; 1 of 1 names in step")
     answers(provider, node)
     beats = len(systemd.heard("WATCHDOG"))
-    wait_until(lambda: len(systemd.heard("WATCHDOG")) > beats + 2, "it lives", limit_s=LIMIT_S)
+    until(lambda: len(systemd.heard("WATCHDOG")) > beats + 2, "it lives")
     for text, status in (("[dns", "is not TOML"), ("", "in; 1 of 1 names in step")):
         path.write_text(text)
         node.service.send_signal(signal.SIGHUP)
-        until(status)
+        says(status)
         assert ("the former settings are still in force" in systemd.heard("STATUS")[-1]) is bool(text)
     node.haproxy.stop()
-    until("out; haproxy does not")
+    says("out; haproxy does not")
     assert node.stop() == 0
     assert systemd.heard("STOPPING") == ["1"]
 
@@ -113,7 +112,7 @@ def test_metrics_are_a_file_for_the_node_exporter(
         f"pyconfd_dns_failures_total{labels} 0",
         "pyconfd_dns_withdrawn_by_command 0",
     ]
-    wait_until(lambda: set(wanted) <= set(path.read_text().splitlines()), "all is well", limit_s=LIMIT_S)
+    until(lambda: set(wanted) <= set(path.read_text().splitlines()), "all is well")
     figures = dict(line.rsplit(" ", 1) for line in path.read_text().splitlines() if not line.startswith("#"))
     assert 3 <= int(figures["pyconfd_dns_requests_total"]) <= len(aws.seen)
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
@@ -145,7 +144,7 @@ def test_each_name_has_its_own_mode_owner_zone_and_address(tmp_path: Path, crede
             (f"{NAME}.", "A", ("10.0.0.1",), Policy.SIMPLE, None),
             ("v.example.com.", "A", ("192.0.2.1",), Policy.SIMPLE, None),
         }
-        wait_until(lambda: (found(ZONE), found(PRIVATE)) == (public, private), "all are there", limit_s=LIMIT_S)
+        until(lambda: (found(ZONE), found(PRIVATE)) == (public, private), "all are there")
         owners = {item.identifier.split(":")[1] for item in provider.everything() if item.name.startswith("w.")}
         assert owners == {"other"}
         shown = node.pyconfd("status", DNS_RECORDS=json.dumps(records)).stdout
@@ -164,7 +163,7 @@ def test_the_floating_address_is_followed_until_another_node_holds_it(
     second.hook_says(VIP, holds=True)
     answers(provider, second)
     second.hook_says(VIP, holds=True, drained=True)
-    wait_until(lambda: "this node is drained" in second.log, "it is drained", limit_s=LIMIT_S)
+    until(lambda: "this node is drained" in second.log, "it is drained")
     answers(provider, second)
     first.hook_says(VIP, holds=True)
     answers(provider, first)
