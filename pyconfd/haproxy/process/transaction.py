@@ -132,42 +132,14 @@ class Transaction:
             ApplyError: it could not be made to serve; the former files are back, the former text serves.
         """
         try:
-            return self._reload(rendering, generation, known, progress)
+            with _as_apply_error(Step.CHECK):
+                self.check(rendering, progress)
+            before = self.observe(known)
+            if problems := self._bind_problems(rendering, before, known):
+                raise RejectedInput(*problems, step=Step.BINDS)
+            return self._apply(rendering, generation, known, before)
         finally:
             forget_parsed()
-
-    def _reload(
-        self, rendering: Rendering, generation: Generation | None, known: Known, progress: Callable[[], None]
-    ) -> Running | None:
-        with _as_apply_error(Step.CHECK):
-            self.check(rendering, progress)
-        before = self.observe(known)
-        if problems := self._bind_problems(rendering, before, known):
-            raise RejectedInput(*problems, step=Step.BINDS)
-        declared_before = self._store.declared_paths()
-        prepared = self._prepared(rendering, generation)
-        # Before their contents are read: a file that is written in between has another identity.
-        identities = self.layout.identities(rendering)
-        changed = self.layout.changed_files(rendering)
-        installation = Installation(changed)
-        try:
-            identities |= self._install(rendering, installation)
-            # With the history lost, HAProxy may run this very text all the same: then it is only recorded.
-            worker = _already_runs(before, rendering) if known.applied is None and not changed else None
-            if worker is None:
-                worker = self._process.reload(rendering.digest, _texts(rendering, before), before.running)
-            if prepared is not None and generation is not None:
-                with _as_apply_error(Step.RECORD):
-                    self._store.commit(prepared, generation.number)
-        except ApplyError as error:
-            if prepared is not None:
-                self._store.discard(prepared)
-            problems = (*error.problems, *self._undo(rendering, installation, before, known))
-            raise ApplyError(error.step, *problems, disruptive=error.disruptive) from error
-        installation.finish()
-        self._note_installed(rendering, identities)
-        self.layout.prune(declared_before, rendering)
-        return worker
 
     def write(self, rendering: Rendering, generation: Generation) -> None:
         """Install and record what the process was changed to, without a reload.
@@ -178,22 +150,37 @@ class Transaction:
         """
         with _as_apply_error(Step.CHECK):
             check(rendering, settings=self._settings, unit=self._unit, same_shape=True)
+        self._apply(rendering, generation, Known(), None)
+
+    def _apply(
+        self, rendering: Rendering, generation: Generation | None, known: Known, before: Observation | None
+    ) -> Running | None:
+        """Install, reload, record, or undo all of it; ``before`` None changes the files and reloads nothing."""
         declared_before = self._store.declared_paths()
         prepared = self._prepared(rendering, generation)
+        # Before their contents are read: a file that is written in between has another identity.
         identities = self.layout.identities(rendering)
-        installation = Installation(self.layout.changed_files(rendering))
+        changed = self.layout.changed_files(rendering)
+        installation = Installation(changed)
+        worker: Running | None = None
         try:
             identities |= self._install(rendering, installation)
+            if before is not None:
+                # With the history lost, HAProxy may run this very text all the same: then it is only recorded.
+                worker = _already_runs(before, rendering) if known.applied is None and not changed else None
+                worker = worker or self._process.reload(rendering.digest, _texts(rendering, before), before.running)
             if prepared is not None and generation is not None:
                 with _as_apply_error(Step.RECORD):
                     self._store.commit(prepared, generation.number)
         except ApplyError as error:
             if prepared is not None:
                 self._store.discard(prepared)
-            raise ApplyError(error.step, *error.problems, *installation.roll_back()) from error
+            undone = self._undo(rendering, installation, before, known) if before else installation.roll_back()
+            raise ApplyError(error.step, *error.problems, *undone, disruptive=error.disruptive) from error
         installation.finish()
         self._note_installed(rendering, identities)
         self.layout.prune(declared_before, rendering)
+        return worker
 
     def _prepared(self, rendering: Rendering, generation: Generation | None) -> Path | None:
         if generation is None:
