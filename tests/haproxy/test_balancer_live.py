@@ -108,6 +108,9 @@ def test_after_a_restart_of_pyconfd_what_was_changed_live_is_known(live: Live) -
     again = live.bench.balancer()
     again.startup()
     assert again.plan(live.rendering(1, 2)) == Noop()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delattr("pyconfd.haproxy.config.diff.index_of")
+        again.standing()  # drift is looked for in what was cut into sections at the start
     live.balancer = again
     assert isinstance(live.change(1, 2, 3), Applied)
     assert live.serving() == {"s1", "s2", "s3"}
