@@ -92,6 +92,8 @@ def host_and_port(written: str) -> tuple[str, int]:
     host, colon, port = written.rpartition(":")
     if not colon or not port.isdigit():
         host, port = written, "0"
+    if ":" not in host and "@" not in host:  # nearly always, and there may be 100,000
+        return host, int(port)
     return canonical(host.rpartition("@")[2]), int(port)
 
 
