@@ -117,7 +117,7 @@ class KeptObjects:
         renewed = {field for field, _ in self._dirty}
         for field, key in self._dirty:
             present, overlay = getattr(shown, field).get(key), self._overlay[field]
-            made = _merged(self.objects[field].get(key), present, missing)
+            made = with_missing(self.objects[field].get(key), present, missing)
             if made is None or made == present:
                 overlay.pop(key, None)
             elif overlay.get(key) != made:
@@ -143,8 +143,8 @@ class KeptObjects:
             self._identities |= {address: _identity(record, endpoint) for address, endpoint in addresses_of(record)}
 
 
-def _merged(kept: AnyObject | None, present: AnyObject | None, missing: Collection[str]) -> AnyObject | None:
-    """Return an object as it is served: what is kept, and what the cluster shows now."""
+def with_missing(kept: AnyObject | None, present: AnyObject | None, missing: Collection[str]) -> AnyObject | None:
+    """Return an object as the cluster shows it now, with what ``kept`` has of the addresses ``missing``."""
     if isinstance(kept, EndpointSlice):
         now = present if isinstance(present, EndpointSlice) else msgspec.structs.replace(kept, endpoints=())
         # Two pods in the network of one node may be shown with one address, one of them ready.

@@ -27,11 +27,12 @@ from typing import Any
 import msgspec
 
 from pyconfd.admission.endpoint_counts import EndpointCounts, Name, changes_between, ready_addresses
-from pyconfd.admission.kept_objects import CLAIM_FIELDS, KeptObjects
+from pyconfd.admission.kept_objects import CLAIM_FIELDS, ENDPOINT_FIELDS, KeptObjects, with_missing
 from pyconfd.model.context import Claimed, Context
 from pyconfd.model.hold import SHOWN, Hold, HoldEvent, HoldKind, HoldStep
 from pyconfd.model.kubernetes import ConfigMap, Endpoints, EndpointSlice, Node, Pod, Service
 from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.versioned import differing
 
 CLUSTER = "cluster"
 """Stands for a preset where none serves anything: all services of the cluster count then."""
@@ -93,7 +94,7 @@ class RemovalProtection:
         self.snapshot = Snapshot()
         """The last Snapshot that was looked at, as the cluster shows it."""
         self._applied = Snapshot()
-        """The last one that was applied before something was held."""
+        """The last one that was applied before something was held, with what came since and was not lost."""
         self._missing: set[str] = set()
         """The addresses that were lost since then, and are served by a hold."""
         self._released: set[str] = set()
@@ -126,24 +127,32 @@ class RemovalProtection:
         that an operator allowed.
         """
         former, self.snapshot = self.snapshot, snapshot
+        if self.hold is None and self._applied is not former:
+            self._add_unapplied(former)
         name_vanished = self._count(moment.now, context)
         if self.hold is not None:
             self._kept.keep_lost(former, snapshot, self._missing, name_vanished=name_vanished)
             self._release(former)
         self._decide(moment, confirmed=confirmed, allowed=allowed)
-        if self.hold is None:
-            self._take_edits()
         return self._served()
 
-    def _take_edits(self) -> None:
-        """Replace objects that claim something by their newest version, applied or not: only vanished ones are kept."""
-        edited: dict[str, Any] = {}
+    def _add_unapplied(self, newer: Snapshot) -> None:
+        """Add what came or was edited and could not be applied yet: a hold keeps it as it was shown last.
+
+        It may be running all the same, from before it was gone for a moment.
+        """
+        changed: dict[str, Any] = {}
         for field in CLAIM_FIELDS:
-            applied, newest = getattr(self._applied, field), getattr(self.snapshot, field)
-            if newest is not applied:
-                edited[field] = {**applied, **newest}
-        if edited:
-            self._applied = replace(self._applied, **edited)
+            if getattr(newer, field) is not getattr(self._applied, field):
+                changed[field] = {**getattr(self._applied, field), **getattr(newer, field)}
+        for field in ENDPOINT_FIELDS:
+            applied, objects = getattr(self._applied, field), dict(getattr(newer, field))
+            for key in differing(applied, getattr(newer, field)):
+                record = with_missing(applied.get(key), objects.get(key), self._missing)
+                if record is not None:
+                    objects[key] = record
+            changed[field] = objects
+        self._applied = replace(self._applied, **changed)
 
     def applied(self) -> None:
         """Record that the last Snapshot to serve is applied: what it lacks is not kept by a later hold."""

@@ -155,6 +155,25 @@ def test_service_that_is_edited_during_a_hold_is_served_as_edited(restart: str) 
     )
 
 
+@pytest.mark.parametrize(
+    ("script", "kept"),
+    [
+        ("s2 new 3; all lose-slices", {"s0": 4, "s1": 6, "s2": 3}),
+        ("s1 new 2; all lose-slices", {"s0": 4, "s1": 8}),
+        ("s1 gone 2; s1 new 1; all gone", {"s0": 4, "s1": 7}),
+        ("s1 terminate 1; s1 gone 1; s0 new 1; all lose-slices", {"s0": 5, "s1": 5}),
+    ],
+    ids=["service", "pods", "pods after a loss", "pods after an announced end"],
+)
+def test_what_came_and_is_not_applied_yet_is_kept(script: str, kept: dict[str, int]) -> None:
+    """It may be running: a reload that failed left it there, and it was gone for a moment only."""
+    cluster = Cluster(4, 6)
+    cluster.do("fail; wait 1")
+    cluster.do(script)
+    assert cluster.kind is TOTAL
+    assert {name: len(each) for name, each in cluster.addresses().items()} == kept
+
+
 def test_edit_that_is_not_applied_yet_is_kept() -> None:
     """What a hold keeps of a Service is how it was last, and not how it was when something was applied."""
     cluster = Cluster(4, 6)
