@@ -10,7 +10,6 @@ from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.reconcile import BalancerPort
 from pyconfd.errors import Problem
 from pyconfd.model.changes import Change
-from pyconfd.model.context import Context
 from pyconfd.model.outcome import Outcome
 from pyconfd.model.plan import Plan
 from pyconfd.model.rendering import FragmentSet
@@ -21,12 +20,12 @@ from pyconfd.model.status import (
     PinStatus,
     Sample,
     Status,
-    TargetState,
 )
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer
 from pyconfd.sources.host import ClusterSource
 from pyconfd.system.state_file import StateFile
+from pyconfd.targets.worker import Targets
 
 
 class RestoringBalancer(BalancerPort, Protocol):
@@ -75,43 +74,6 @@ class Notifier(Protocol):
     def watchdog(self) -> None:
         """Report progress."""
         ...
-
-
-class TargetBalancers(Protocol):
-    """Load balancers beside the main one; each applies what it is offered in its own time."""
-
-    def start(self, on_change: Callable[[], None]) -> None:
-        """Begin; ``on_change`` is called from any thread when a state may have changed."""
-        ...
-
-    def offer(self, context: Context, *, protect: bool) -> None:
-        """Offer this to every target; ``protect``: removal protection has not judged it yet."""
-        ...
-
-    def states(self) -> tuple[TargetState, ...]:
-        """Return the state of each."""
-        ...
-
-    def stop(self) -> None:
-        """End all threads."""
-        ...
-
-
-class NoTargets:
-    """Nothing beside the main balancer."""
-
-    def start(self, on_change: Callable[[], None]) -> None:
-        """Do nothing."""
-
-    def offer(self, context: Context, *, protect: bool) -> None:
-        """Do nothing."""
-
-    def states(self) -> tuple[TargetState, ...]:
-        """Return none."""
-        return ()
-
-    def stop(self) -> None:
-        """Do nothing."""
 
 
 class Renderings(Protocol):
@@ -209,7 +171,7 @@ class World:
     forget_holds: Callable[[], None]
     publish: Callable[[Status], object]
     other_problems: Callable[[], tuple[Problem, ...]] = tuple
-    targets: TargetBalancers = field(default_factory=NoTargets)
+    targets: Targets = field(default_factory=Targets)
     paused: Callable[[float], Paused | None] = lambda _: None
     changes: Changes = field(default_factory=NoChanges)
     base_options: PresetOptions = field(default_factory=PresetOptions)
