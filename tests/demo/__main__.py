@@ -63,7 +63,7 @@ def scale_up(stage: Stage) -> None:
     require(all(answer.startswith("shop-") for answer in answers), f"no request fails, not {dict(answers)}")
     told = stage.told("shop.example.com")
     line(f"pyconfd watch        {told}")
-    require("no reload" in told, f"the change goes live, not {told!r}")
+    require("runtime update" in told, f"the change is a runtime update, not {told!r}")
     good(f"{pod} answers {took_s:.2f} s after the event; {answers.total()} requests, none failed")
 
 
