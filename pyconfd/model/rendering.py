@@ -99,27 +99,20 @@ class OutputFile:
     content: str = field(repr=False)
 
 
-@dataclass(frozen=True, init=False, eq=False)
 class Piece:
     """The text that one fragment gave, as the ``blocks`` it is made of. It ends with a newline unless it is empty.
 
-    A block that nothing changed is the same object in the next rendering, so that comparing blocks compares
-    identities; and a piece that was made of another one knows where they differ. Two pieces are equal if fragment and
-    text are, wherever their blocks begin.
+    It is never changed. A block that nothing changed is the same object in the next rendering, so that comparing blocks
+    compares identities; and a piece that was made of another one knows where they differ. Two pieces are equal if
+    fragment and text are, wherever their blocks begin.
     """
 
-    fragment: str
-    blocks: tuple[str, ...]
-    mark: object
-    _former: object | None
-    _replaced: Collection[int]
-
     def __init__(self, fragment: str, *blocks: str) -> None:
-        object.__setattr__(self, "fragment", fragment)
-        object.__setattr__(self, "blocks", blocks)
-        object.__setattr__(self, "mark", object())  # stands for this piece, and keeps nothing alive
-        object.__setattr__(self, "_former", None)
-        object.__setattr__(self, "_replaced", ())
+        self.fragment = fragment
+        self.blocks = blocks
+        self.mark = object()  # stands for this piece, and keeps nothing alive
+        self._former: object | None = None
+        self._replaced: Collection[int] = ()
 
     def with_blocks(self, replaced: Mapping[int, str]) -> "Piece":
         """Return the same with other blocks in some places."""
@@ -127,8 +120,7 @@ class Piece:
         for place, block in replaced.items():
             blocks[place] = block
         made = Piece(self.fragment, *blocks)
-        object.__setattr__(made, "_former", self.mark)
-        object.__setattr__(made, "_replaced", sorted(replaced))
+        made._former, made._replaced = self.mark, sorted(replaced)
         return made
 
     def places_since(self, former: "Piece") -> Iterable[int] | None:
@@ -151,6 +143,9 @@ class Piece:
 
     def __hash__(self) -> int:
         return hash((self.fragment, self.text))
+
+    def __repr__(self) -> str:
+        return f"Piece({self.fragment!r}, {self.text!r})"
 
 
 @dataclass(frozen=True)
