@@ -224,7 +224,9 @@ def _headline(status: Status) -> tuple[object, ...]:
     generation = status.generation.number if status.generation else 0
     up = tuple(server.healthy for server in status.source.api_servers)
     applied = (generation, status.verified, status.pin, status.live.paused)
-    return status.phase, status.problems, status.hold_id, applied, up
+    left_out = (len(status.refused), len(status.quarantine.now))
+    targets = tuple(target.phase for target in status.targets)
+    return status.phase, status.problems, status.hold_id, applied, left_out, targets, up
 
 
 def read_report(settings: Settings, *, clock: Callable[[], float] = time.time, timeout_s: float = 2.0) -> StatusReport:
