@@ -1,7 +1,7 @@
 """Checks each API server before the start: whether it answers, and whether everything can be listed and watched."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -47,130 +47,126 @@ def look(
     """
     clock = clock or SystemClock()
     known = credentials or Credentials(settings, clock)
-    asked: tuple[Read | None, ...] = (*wanted, *([None] if events else []))
     limited = replace(settings, read_timeout_s=min(settings.read_timeout_s, READ_TIMEOUT_S))
-    answers: dict[str, list[Finding]] = {url: [] for url in known.urls}
-    threads = [
-        threading.Thread(target=_ask, args=(url, limited, known, asked, clock, answers[url]), daemon=True)
-        for url in known.urls
-    ]
+    checks = [_ServerCheck(url, limited, known, clock, wanted, events=events) for url in known.urls]
     ends_s = clock.monotonic() + total_s
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, ends_s - clock.monotonic()))
+    for check in checks:
+        check.start()
     findings: list[Finding] = []
-    for thread, (url, found) in zip(threads, answers.items(), strict=True):
-        findings += list(found)
-        if thread.is_alive():
-            problem = Problem(url, f"not done within {total_s:g} s", "is the server overloaded, or a plugin hanging?")
+    for check in checks:
+        check.join(max(0.0, ends_s - clock.monotonic()))
+    for check in checks:
+        findings += check.findings
+        if check.is_alive():
+            problem = Problem(
+                check.url, f"not done within {total_s:g} s", "is the server overloaded, or a plugin hanging?"
+            )
             findings.append(Finding.of(Level.FAILURE, "kubernetes", problem))
     return tuple(findings), known
 
 
-def _ask(  # noqa: PLR0917 - the arguments of a thread
-    url: str,
-    settings: KubernetesSettings,
-    credentials: Credentials,
-    wanted: Sequence[Read | None],
-    clock: SystemClock,
-    found: list[Finding],
-) -> None:
-    """Ask one server; ``found`` grows with each answer, so that what came before a time-out is reported."""
-    try:
-        connection = Connection(url, credentials, settings, clock)
-    except PyconfdError as error:
-        found += [Finding.of(Level.FAILURE, "kubernetes", replace(each, place=url)) for each in error.problems]
-        return
-    try:
-        found += _answers(connection, url, wanted, clock)
-    finally:
-        connection.close()
+class _ServerCheck(threading.Thread):
+    """Checks one server; ``findings`` grows with each answer, so that what came before a time-out is reported."""
 
+    def __init__(
+        self,
+        url: str,
+        settings: KubernetesSettings,
+        credentials: Credentials,
+        clock: SystemClock,
+        wanted: Sequence[Read],
+        *,
+        events: bool,
+    ) -> None:
+        super().__init__(daemon=True)
+        self.url = url
+        self.findings: list[Finding] = []
+        self._settings = settings
+        self._credentials = credentials
+        self._clock = clock
+        self._wanted = wanted
+        self._events = events
 
-def _answers(connection: Connection, url: str, wanted: Sequence[Read | None], clock: SystemClock) -> Iterator[Finding]:
-    try:
-        connection.probe()
-    except ApiError as error:
-        yield Finding.of(Level.FAILURE, "kubernetes", replace(error.problems[0], place=url))
-        return
-    yield Finding.ok("kubernetes", url, "answers, and is ready")
-    yield from _clock(connection, url, clock)
-    for read in wanted:
+    def run(self) -> None:
         try:
-            yield _may_read(connection, url, read) if read is not None else _may_create_events(connection, url, clock)
-        except TransientError as error:
-            what = read or "events"
-            yield Finding.of(Level.FAILURE, "permissions", replace(error.problems[0], place=f"{url} {what}"))
-            if isinstance(error, ApiError) and error.kind in NEXT_SERVER:
-                return  # the others would time out in the same way
+            connection = Connection(self.url, self._credentials, self._settings, self._clock)
+        except PyconfdError as error:
+            self.findings += [
+                Finding.of(Level.FAILURE, "kubernetes", replace(each, place=self.url)) for each in error.problems
+            ]
+            return
+        try:
+            self._ask(connection)
+        finally:
+            connection.close()
 
+    def _ask(self, connection: Connection) -> None:
+        try:
+            connection.probe()
+        except ApiError as error:
+            self.findings.append(Finding.of(Level.FAILURE, "kubernetes", replace(error.problems[0], place=self.url)))
+            return
+        self.findings.append(Finding.ok("kubernetes", self.url, "answers, and is ready"))
+        self._compare_clocks(connection.server_time_s)
+        for read in (*self._wanted, *([None] if self._events else [])):
+            place = f"{self.url} {read or 'events'}"
+            try:
+                self.findings.append(
+                    self._may_read(connection, place, read) if read else self._may_create_events(connection, place)
+                )
+            except TransientError as error:
+                self.findings.append(Finding.of(Level.FAILURE, "permissions", replace(error.problems[0], place=place)))
+                if isinstance(error, ApiError) and error.kind in NEXT_SERVER:
+                    return  # the others would time out in the same way
 
-def _clock(connection: Connection, url: str, clock: SystemClock) -> Iterator[Finding]:
-    server_time = connection.server_time_s
-    if server_time is None:
-        return
-    ahead = clock.now() - server_time
-    if abs(ahead) <= MOST_SKEW_S:
-        yield Finding.ok("clock", url, "this machine and the API server have the same time")
-        return
-    side = "ahead of" if ahead > 0 else "behind"
-    problem = Problem(
-        url, f"this machine's clock is {abs(ahead):.0f} s {side} the API server's", "set it, and keep it with NTP"
-    )
-    yield Finding.of(Level.WARNING, "clock", problem)
+    def _compare_clocks(self, server_time: float | None) -> None:
+        if server_time is None:
+            return
+        ahead = self._clock.now() - server_time
+        if abs(ahead) <= MOST_SKEW_S:
+            self.findings.append(Finding.ok("clock", self.url, "this machine and the API server have the same time"))
+            return
+        side = "ahead of" if ahead > 0 else "behind"
+        message = f"this machine's clock is {abs(ahead):.0f} s {side} the API server's"
+        problem = Problem(self.url, message, "set it, and keep it with NTP")
+        self.findings.append(Finding.of(Level.WARNING, "clock", problem))
 
+    @staticmethod
+    def _may_read(connection: Connection, place: str, read: Read) -> Finding:
+        """List and watch for real: what RBAC says about a user is known only for the user who asks.
 
-def _may_read(connection: Connection, url: str, read: Read) -> Finding:
-    """List and watch for real: what RBAC says about a user is known only for the user who asks.
-
-    Raises:
-        ApiError: one of the two does not work.
-    """
-    missing, listed = [], None
-    try:
-        listed = decode_list(read.scope.resource, connection.list_page(read.path, {**read.params, "limit": 1}))
-    except ApiError as error:
-        missing += [_denied(error, "list")]
-    version = listed.resource_version if listed is not None else "0"
-    params: dict[str, str | int] = {
-        **read.params,
-        "watch": 1,
-        "allowWatchBookmarks": "true",
-        "resourceVersion": version,
-        "timeoutSeconds": _WATCH_S,
-    }
-    try:
-        with connection.watch(read.path, params):
-            pass
-    except ApiError as error:
-        missing += [_denied(error, "watch")]
-    if missing:
+        Raises:
+            ApiError: one of the two does not work.
+        """
+        missing, version = [], "0"
+        try:
+            page = decode_list(read.scope.resource, connection.list_page(read.path, {**read.params, "limit": 1}))
+            version = page.resource_version
+        except ApiError as error:
+            missing += [_denied(error, "list")]
+        try:
+            with connection.watch(read.path, read.watch_params(version, _WATCH_S)):
+                pass
+        except ApiError as error:
+            missing += [_denied(error, "watch")]
+        if not missing:
+            return Finding.ok("permissions", place, "can be listed and watched")
         verbs = " and ".join(missing)
-        message = f"this account may not {verbs} {read}"
-        return Finding(
-            Level.FAILURE,
-            "permissions",
-            f"{url} {read}",
-            message,
-            f"add the verb {verbs}: pyconfd rbac prints all",
-        )
-    return Finding.ok("permissions", f"{url} {read}", "can be listed and watched")
+        remedy = f"add the verb {verbs}: pyconfd rbac prints all"
+        return Finding(Level.FAILURE, "permissions", place, f"this account may not {verbs} {read}", remedy)
 
-
-def _may_create_events(connection: Connection, url: str, clock: SystemClock) -> Finding:
-    """Create an Event without keeping it; raises ApiError."""
-    what = f"{url} events"
-    trial = Refusal(ObjectRef("Namespace", "", "default"), "", "", RefusalReason.INCOMPLETE, "only a trial")
-    namespace, event = event_of(RefusedObject(trial), clock.now(), instance="preflight", every_s=1.0)
-    try:
-        body = msgspec.json.encode(event)
-        connection.create(f"/api/v1/namespaces/{namespace}/events", body, {"dryRun": "All"})
-    except ApiError as error:
-        verb = _denied(error, "create")
-        remedy = f"add the verb {verb}: pyconfd rbac prints all; or set events.enabled = false"
-        return Finding(Level.FAILURE, "permissions", what, f"this account may not {verb} events", remedy)
-    return Finding.ok("permissions", what, "can be created")
+    def _may_create_events(self, connection: Connection, place: str) -> Finding:
+        """Create an Event without keeping it; raises ApiError."""
+        trial = Refusal(ObjectRef("Namespace", "", "default"), "", "", RefusalReason.INCOMPLETE, "only a trial")
+        namespace, event = event_of(RefusedObject(trial), self._clock.now(), instance="preflight", every_s=1.0)
+        try:
+            body = msgspec.json.encode(event)
+            connection.create(f"/api/v1/namespaces/{namespace}/events", body, {"dryRun": "All"})
+        except ApiError as error:
+            verb = _denied(error, "create")
+            remedy = f"add the verb {verb}: pyconfd rbac prints all; or set events.enabled = false"
+            return Finding(Level.FAILURE, "permissions", place, f"this account may not {verb} events", remedy)
+        return Finding.ok("permissions", place, "can be created")
 
 
 def _denied(error: ApiError, verb: str) -> str:

@@ -358,13 +358,8 @@ class Reflector:
             connection = self._servers.connection()
             if self._relist_pending or connection.index != self._listed_at:
                 return Followup(Verb.LIST)
-            params: dict[str, str | int] = {
-                **self.read.params,
-                "watch": 1,
-                "allowWatchBookmarks": "true",
-                "resourceVersion": self._resource_version,
-                "timeoutSeconds": round(self._jitter.uniform(WATCH_MIN_S, WATCH_MAX_S)),
-            }
+            ends_after_s = round(self._jitter.uniform(WATCH_MIN_S, WATCH_MAX_S))
+            params = self.read.watch_params(self._resource_version, ends_after_s)
             with connection.watch(self.read.path, params) as arrivals:
                 self._watch_began_s = self._clock.monotonic()
                 self._servers.succeeded(connection.index)

@@ -46,6 +46,16 @@ class Read:
         """The path of its requests."""
         return path_of(self.scope.resource, self.scope.namespace)
 
+    def watch_params(self, resource_version: str, timeout_s: int) -> dict[str, str | int]:
+        """Return the parameters of a watch from this version on, which the server ends after ``timeout_s``."""
+        return {
+            **self.params,
+            "watch": 1,
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": timeout_s,
+        }
+
     def __str__(self) -> str:
         resource, namespace, name = self.scope
         if name:
