@@ -21,9 +21,9 @@ class Compiled:
 class LiveFragments:
     """Reads the template directory whenever asked and compiles it when its contents changed.
 
-    ``newest`` is the newest that compiled (None until one did), ``proven`` the newest that was applied;
+    ``newest`` is the newest that compiled (None until one did), ``applied`` the newest that was applied;
     ``problems`` say why the directory as it is now cannot be used (empty where it can). ``former`` returns the
-    fragments of before a restart, if they are known: these are proven. ``served_before`` returns whether a stored
+    fragments of before a restart, if they are known: these were applied. ``served_before`` returns whether a stored
     generation was made of some fragments.
     """
 
@@ -44,7 +44,7 @@ class LiveFragments:
         self._compile_problems: tuple[Problem, ...] = ()
         self._served = False
         self.newest: Compiled | None = None
-        self.proven: Compiled | None = None
+        self.applied: Compiled | None = None
         self.problems: tuple[Problem, ...] = ()
         self.reading = False
         """True from the beginning of :meth:`refresh` until the caller has reported its result and resets it."""
@@ -73,28 +73,29 @@ class LiveFragments:
     @property
     def serving(self) -> FragmentSet | None:
         """Return the applied fragments, None where none were applied yet or newer ones were not."""
-        return self.proven.source if self._served and self.proven is not None and self.proven is self.newest else None
+        applied = self.applied
+        return applied.source if self._served and applied is not None and applied is self.newest else None
 
-    def is_proven(self, compiled: Compiled) -> bool:
+    def was_applied(self, compiled: Compiled) -> bool:
         """Return whether these were applied once, now or before; True as well as long as none were applied yet.
 
-        If proven fragments fail, an object is at fault. A rollback, its end and an edit that is taken back bring
-        proven fragments, and with them the objects that were left out.
+        If fragments that were applied before fail, an object is at fault. A rollback, its end and an edit that is
+        undone bring such fragments, and with them the objects that were left out.
         """
-        return self.proven is None or compiled is self.proven or self._served_before(compiled.source)
+        return self.applied is None or compiled is self.applied or self._served_before(compiled.source)
 
-    def prove(self, compiled: Compiled) -> None:
+    def mark_applied(self, compiled: Compiled) -> None:
         """Record that these were applied."""
-        self.proven, self._served = compiled, True
+        self.applied, self._served = compiled, True
 
     def _recall(self) -> bool:
-        """Load the fragments of before a restart as proven, once."""
+        """Load the fragments of before a restart, which were applied, once."""
         former, self._former = self._former, None
         source = former() if former is not None else None
         if source is None:
             return False
         try:
-            self.newest = self.proven = self._compiled(source)
+            self.newest = self.applied = self._compiled(source)
         except PyconfdError:
             return False  # it is of another version of pyconfd
         self._seen = source

@@ -128,12 +128,12 @@ class Daemon(Loop):
                 self._report.nothing_pending()
             return
         try:
-            if fragments.proven is None or fragments.proven is fragments.newest:
+            if fragments.applied is None or fragments.applied is fragments.newest:
                 self._reconcile(snapshot, fragments.newest, now, may_reload=may_reload)
             elif self._queue.is_waiting(Task.RETRY_FRAGMENTS) or not may_reload:
-                self._reconcile(snapshot, fragments.proven, now, may_reload=may_reload)
+                self._reconcile(snapshot, fragments.applied, now, may_reload=may_reload)
             else:
-                self._try_new_fragments(snapshot, fragments.newest, fragments.proven, now)
+                self._try_new_fragments(snapshot, fragments.newest, fragments.applied, now)
         except PendingRendering:
             self._await()
 
@@ -142,14 +142,14 @@ class Daemon(Loop):
         for task in MAY_RELOAD:
             self._queue.remove(task)
 
-    def _try_new_fragments(self, snapshot: Snapshot, newest: Compiled, proven: Compiled, now: float) -> None:
+    def _try_new_fragments(self, snapshot: Snapshot, newest: Compiled, applied: Compiled, now: float) -> None:
         """Reconcile with fragments that were never applied; where they are rejected, the former ones stay."""
         served, done, duration_s = self._reconciled(snapshot, newest)
         outcome = done.outcome
         if isinstance(outcome, Rejected | Failed):
             self._report.new_fragments_failed(outcome, duration_s)
             self._retry_later(outcome, done.rendering, Task.RETRY_FRAGMENTS)
-            self._reconcile(snapshot, proven, now)
+            self._reconcile(snapshot, applied, now)
             return
         self._queue.succeeded(Task.RETRY_FRAGMENTS)
         self._finish(served, done, duration_s, newest, now)
@@ -172,7 +172,7 @@ class Daemon(Loop):
         translator = self._translator(compiled.options)
         served = self._protected.protect(snapshot, translator)
         snapshot = served.snapshot
-        proven = self._fragments.is_proven(compiled)
+        was_applied = self._fragments.was_applied(compiled)
         if not self._queue.is_waiting(Task.RETRY_TEMPLATES):
             self._rejected_templates = {}
         done = reconcile(
@@ -186,8 +186,8 @@ class Daemon(Loop):
                 judge=self._protected.judge,
                 failed=failed,
                 may_reload=may_reload,
-                partly=(self._fragments.proven or compiled) is compiled,
-                left_out=self._quarantine.left_out(snapshot, began, may_release=may_reload, proven=proven),
+                partly=(self._fragments.applied or compiled) is compiled,
+                left_out=self._quarantine.left_out(snapshot, began, may_release=may_reload, proven=was_applied),
                 rejected_templates=self._rejected_templates,
                 monotonic=clock.monotonic,
                 progress=self._report.progressed,
@@ -215,7 +215,7 @@ class Daemon(Loop):
             self._report.concluded(outcome)
             self._world.targets.offer(done.context, protect=False)  # they need not wait for haproxy's turn
             return
-        # Newer fragments than the proven ones may still wait for their first attempt.
+        # Newer fragments than the applied ones may still wait for their first attempt.
         is_waiting = self._queue.is_waiting(Task.RETRY_FRAGMENTS)
         self._report.untried = compiled is not self._fragments.newest and not is_waiting
         if not done.repeated and not self._report.untried:
@@ -233,7 +233,8 @@ class Daemon(Loop):
             self._world.targets.offer(done.context, protect=not isinstance(outcome, Applied | Unchanged))
         self._conclude(outcome, now)
         if isinstance(outcome, Applied | Unchanged):
-            self._fragments.prove(compiled)  # who waits for these to be applied reads the generation's number then
+            # Last: what waits for these to be applied then reads the generation's number.
+            self._fragments.mark_applied(compiled)
 
     def _conclude_quarantine(self, done: Reconciled) -> None:
         """Update the quarantine after an attempt, report it, and schedule the next retry."""
