@@ -3,7 +3,6 @@
 What client-go calls a shared informer factory; but its Snapshot is complete, or there is none yet.
 """
 
-import re
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -14,12 +13,11 @@ from typing import Any
 
 import structlog
 
-from pyconfd.errors import ConfigurationError, Problem, TransientError
+from pyconfd.errors import Problem, TransientError
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, ObjectRef
 from pyconfd.model.snapshot import KIND_OF, Key, Named, Resource, Snapshot
 from pyconfd.model.status import ResourceState, SourceHealth
-from pyconfd.printable import clean
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.client import TEND_EVERY_S, ApiServers
 from pyconfd.sources.kubernetes.credentials import Credentials
@@ -31,7 +29,6 @@ from pyconfd.system.clock import SystemClock
 STOP_TIMEOUT_S = 1.0
 _DEPARTING = frozenset({Resource.ENDPOINTSLICES, Resource.PODS, Resource.NODES})
 """Where the cluster says that an address leaves on purpose."""
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +40,7 @@ class KubernetesSource:
     something else; it must return at once.
 
     Raises:
-        ConfigurationError: from the constructor: no API server is known, or an address or namespace is none.
+        ConfigurationError: from the constructor: no API server is known.
     """
 
     def __init__(
@@ -55,7 +52,6 @@ class KubernetesSource:
         clock: SystemClock | None = None,
         credentials: Credentials | None = None,
     ) -> None:
-        _check_namespaces(settings.secret_namespaces)
         self._settings = settings
         self._clock = clock or SystemClock()
         jitter = Random()  # noqa: S311 - it keeps many balancers apart, and is no secret
@@ -294,13 +290,3 @@ def _merged(states: list[ResourceState]) -> ResourceState:
         last_sync_at=min(state.last_sync_at for state in states),
         problem=next((state.problem for state in states if state.problem), ""),
     )
-
-
-def _check_namespaces(namespaces: Collection[str]) -> None:
-    problems = [
-        Problem("kubernetes.secret_namespaces", f"{clean(name, 80)!r} is no name of a namespace")
-        for name in namespaces
-        if not _NAMESPACE.fullmatch(name)
-    ]
-    if problems:
-        raise ConfigurationError(*problems)

@@ -2,20 +2,14 @@
 
 import pytest
 
-from pyconfd.errors import ConfigurationError, TransientError
-from pyconfd.model.snapshot import Key, Resource
+from pyconfd.errors import TransientError
+from pyconfd.model.snapshot import Key
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
+from pyconfd.sources.kubernetes.source import read_once
 from tests.sources.kubernetes.conftest import ALL, addresses
 from tests.world.apiserver import ApiServer
 
 SHOP = Key("demo", "shop")
-
-
-def test_a_namespace_that_is_none() -> None:
-    settings = KubernetesSettings(api_servers=("http://127.0.0.1:1",), secret_namespaces=("ok", "../../nodes"))
-    with pytest.raises(ConfigurationError, match="is no name of a namespace"):
-        KubernetesSource(settings, [Resource.SECRETS])
 
 
 def test_read_once(server: ApiServer) -> None:
