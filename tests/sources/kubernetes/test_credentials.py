@@ -2,27 +2,48 @@ import base64
 import json
 import os
 import shutil
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog.testing
 import urllib3
+import yaml
 
 from pyconfd.errors import ConfigurationError
 from pyconfd.model.snapshot import Resource
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.credentials import Credentials
+from pyconfd.sources.kubernetes.credentials import RENEW_EVERY_S, Credentials
 from pyconfd.sources.kubernetes.failures import ApiError, Failure
 from pyconfd.sources.kubernetes.source import read_once
 from tests.sources.kubernetes.clocks import ScaledClock, StandingClock
 from tests.sources.kubernetes.conftest import Start, ended, eventually, synced
-from tests.sources.kubernetes.kubeconfigs import kubeconfig
 from tests.world.apiserver import ApiServer, tls_context
 from tests.world.cluster import Cluster
 from tests.world.pki import CertificateAuthority, KeyPair
 
 NODES = [Resource.NODES]
+
+
+def kubeconfig(path: Path, server: str, user: dict[str, Any], **cluster: Any) -> str:
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "main",
+                "contexts": [
+                    {"name": "main", "context": {"cluster": "c", "user": "u"}},
+                    {"name": "lost", "context": {"cluster": "c", "user": "nobody"}},
+                ],
+                "clusters": [{"name": "c", "cluster": {"server": server, **cluster}}],
+                "users": [{"name": "u", "user": user}],
+            }
+        )
+    )
+    return str(path)
 
 
 def jwt(claims: dict[str, Any]) -> str:
@@ -173,7 +194,7 @@ def test_a_client_certificate_that_changes_is_used_without_a_restart(
         ended(source)
 
 
-def test_a_token_file_that_changes_is_used_at_once(
+def test_a_token_file_is_read_again_and_remembered(
     cluster: Cluster, server: ApiServer, tmp_path: Path, start: Start
 ) -> None:
     token = tmp_path / "token"
@@ -190,6 +211,10 @@ def test_a_token_file_that_changes_is_used_at_once(
     server.token = token.read_text()
     eventually(lambda: source.health().resources[0].problem == "")
     eventually(lambda: source.health().credentials[0].expires_at == 2_000_000_000)
+    # One that vanishes leaves the former token in use.
+    token.unlink()
+    eventually(lambda: any(state.problem for state in source.health().credentials))
+    server.cut_connections()
     cluster.add_node("node-2", "192.0.2.2")
     eventually(lambda: len(source.snapshot().nodes) == 2)  # type: ignore[union-attr]
 
@@ -208,21 +233,6 @@ def test_a_bad_token_file_is_a_clear_problem_that_heals(
     assert server.requests == []
     token.write_text("good")
     synced(source)
-
-
-def test_a_token_file_that_vanishes_leaves_the_former_token_in_use(
-    cluster: Cluster, server: ApiServer, tmp_path: Path, start: Start
-) -> None:
-    token = tmp_path / "token"
-    token.write_text("good")
-    server.token = "good"
-    source = start(server.url, resources=NODES, token_file=str(token))
-    synced(source)
-    token.unlink()
-    eventually(lambda: any(state.problem for state in source.health().credentials))
-    server.cut_connections()
-    cluster.add_node("node-2", "192.0.2.2")
-    eventually(lambda: len(source.snapshot().nodes) == 2)  # type: ignore[union-attr]
 
 
 def test_missing_and_mismatched_files_are_transient(authority: CertificateAuthority, tmp_path: Path) -> None:
@@ -322,3 +332,59 @@ def test_in_cluster(tmp_path: Path, authority: CertificateAuthority) -> None:
     (account / "token").write_text("rotated")
     made.refresh()
     assert made.authorization() == "Bearer rotated"
+
+
+# --- plugins ----------------------------------------------------------------------------------------------------------
+
+
+PLUGIN = """
+import json, pathlib, sys
+counter = pathlib.Path(sys.argv[1])
+count = int(counter.read_text()) + 1 if counter.exists() else 1
+counter.write_text(str(count))
+print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+                  "status": {"token": f"token-{count}"} if count < 9 else {}}))
+"""
+
+
+def test_an_exec_plugin_is_run_again_after_a_401(cluster: Cluster, tmp_path: Path, start: Start) -> None:
+    (tmp_path / "plugin.py").write_text(textwrap.dedent(PLUGIN))
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": sys.executable,
+        "args": [str(tmp_path / "plugin.py"), str(tmp_path / "count")],
+    }
+    with ApiServer(cluster, token="token-2") as server:
+        source = start(kubeconfig=kubeconfig(tmp_path / "config", server.url, {"exec": plugin}), resources=NODES)
+        synced(source)
+        tokens = [request.headers["authorization"] for request in server.seen("nodes", "list")]
+        assert (tokens[0], tokens[-1]) == ("Bearer token-1", "Bearer token-2")
+        ended(source)
+
+
+def test_an_exec_plugin_that_fails_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/false"}
+    path = kubeconfig(tmp_path / "config", "http://a", {"exec": plugin})
+    made = credentials(KubernetesSettings(kubeconfig=path), tmp_path)
+    with pytest.raises(ApiError, match="the plugin /bin/false gave no credentials"):
+        made.pool_manager("http://a")
+    assert "process returned 1" in caplog.text
+
+
+def test_an_exec_plugin_that_fails_is_not_run_with_each_try(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    plugin = tmp_path / "plugin"
+    plugin.write_text(f"#!/bin/sh\necho >>{runs}\nexit 1\n")
+    plugin.chmod(0o755)
+    exec_section = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
+    clock = StandingClock()
+    path = kubeconfig(tmp_path / "config", "http://a", {"exec": exec_section})
+    made = Credentials(KubernetesSettings(kubeconfig=path), clock, environ={})
+    counts = []
+    for seconds in (0, 0, 5, 5, 5, 5, RENEW_EVERY_S):
+        clock.now_s += seconds
+        with pytest.raises(ApiError, match="gave no credentials"):
+            made.pool_manager("http://a")
+        counts.append(len(runs.read_text().splitlines()))
+    # At once a second time, and then as seldom as after a 401.
+    assert counts == [1, 2, 2, 2, 2, 2, 3]
