@@ -115,25 +115,25 @@ class Quarantine:
         """When something is to be tried again though nothing happens; None for never."""
         return min((case.due_at for case in self._cases.values()), default=None)
 
-    def left_out(self, snapshot: Snapshot, now: float, *, may_release: bool, proven: bool) -> LeftOut:
+    def left_out(self, snapshot: Snapshot, now: float, *, may_release: bool, were_applied: bool) -> LeftOut:
         """Return what the next attempt leaves out.
 
-        ``may_release``: it is a whole attempt, by which an object can be released. Fragments that were not ``proven``
-        take no object away that is served without them: no object is searched for them.
+        ``may_release``: it is a whole attempt, by which an object can be released. Fragments that
+        never ``were_applied`` take no object away that is served without them: no object is searched for them.
         """
-        if not proven:
+        if not were_applied:
             # No object is released by these, so what is due would be due again at once.
             for case in self._cases.values():
                 case.earliest = max(case.earliest, now + self._retry_min_s)
                 case.due_at = max(case.due_at, case.earliest)
-        may_release = may_release and proven
+        may_release = may_release and were_applied
         retried = frozenset(
             origin
             for origin, case in self._cases.items()
             if may_release and case.is_due(now, version_of(snapshot, origin))
         )
         problems = {origin: case.offence.problem for origin, case in self._cases.items() if origin not in retried}
-        may_search = proven and (bool(retried) or now >= self._no_search_until)
+        may_search = were_applied and (bool(retried) or now >= self._no_search_until)
         return LeftOut(snapshot, problems, may_search, retried, self._good, self._filter)
 
     def retry_all(self, now: float) -> None:

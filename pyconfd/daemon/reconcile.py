@@ -62,7 +62,7 @@ class BalancerPort(Protocol):
     """The load balancer: what it runs, and how to change that."""
 
     def last_good(self) -> Stored | None:
-        """Return the newest generation that was proven good, with its rendering."""
+        """Return the last applied generation, with its rendering."""
         ...
 
     def plan(self, rendering: Rendering) -> Plan:
@@ -123,8 +123,8 @@ class Inputs:
 
     ``context`` is what the presets make of the Snapshot, None where that is not known yet. ``failed`` is a failure that
     it is too early to repeat. ``judge`` may hold a whole change. Where it is too early for a reload (``may_reload``),
-    only what needs none is done, and so where one failed (``partly``). ``left_out`` are the quarantined objects; None:
-    no object is left out or searched. ``rejected_templates`` are those whose text HAProxy rejected.
+    only what needs none is done; ``in_part``: the same where one failed. ``left_out`` are the quarantined objects, None
+    where no object is left out or searched. ``rejected_templates`` are those whose text HAProxy rejected.
     """
 
     snapshot: Snapshot
@@ -135,7 +135,7 @@ class Inputs:
     judge: Judge = let_through
     failed: FailedAttempt | None = None
     may_reload: bool = True
-    partly: bool = True
+    in_part: bool = True
     left_out: LeftOut | None = None
     rejected_templates: RejectedTemplates = field(default_factory=dict)
     monotonic: Callable[[], float] = lambda: 0.0
@@ -310,7 +310,7 @@ def _attempt(inputs: Inputs, balancer: BalancerPort) -> Reconciled:
         totals=context.totals,
         now=inputs.now,
         may_reload=inputs.may_reload and waits is None,
-        partly=inputs.partly,
+        in_part=inputs.in_part,
     )
     return done.repeated(waits) if waits and isinstance(outcome, Deferred) else done.with_outcome(outcome)
 
@@ -358,7 +358,7 @@ def serve(
     totals: EndpointTotals,
     now: float,
     may_reload: bool = True,
-    partly: bool = False,
+    in_part: bool = False,
 ) -> Outcome:
     """Apply what differs; on an error the running configuration is unchanged. See Inputs for what may be done."""
     try:
@@ -377,12 +377,12 @@ def serve(
     except RejectedInput as error:
         return Rejected(Step(error.step or Step.CHECK), error.problems)
     except (AdoptionNeeded, ApplyError, TransientError) as error:
-        if serving and may_reload and partly:
-            _go_live_in_part(rendering, balancer, now)
+        if serving and may_reload and in_part:
+            _apply_in_part(rendering, balancer, now)
         return _failed(error)
 
 
-def _go_live_in_part(rendering: Rendering, balancer: BalancerPort, now: float) -> None:
+def _apply_in_part(rendering: Rendering, balancer: BalancerPort, now: float) -> None:
     """Do what needs no reload after one that failed: no event may come for hours, nor the reload that brings it."""
     with suppress(PyconfdError):  # the failure is reported, and the next attempt reports what is wrong then
         if isinstance(plan := balancer.plan(rendering), Reload):

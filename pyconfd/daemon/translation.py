@@ -77,7 +77,7 @@ class Translator:
     ) -> tuple[Context, NameRegister]:
         options = self.options
         if taken or reservations:
-            options = replace(options, contested=taken, reservations=reservations)
+            options = replace(options, taken_listeners=taken, reservations=reservations)
         context = registry.translate(snapshot, self.presets, options, self.memo)
         is_released = partial(_is_released, snapshot, context)
         now, keep_s = self.names.now, self.names.keep_s

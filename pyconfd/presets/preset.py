@@ -84,8 +84,8 @@ class PresetOptions:
     ``node_ports``: send traffic to node ports instead of pods. ``node_address_types``: which address of a node, first
     match wins. ``listen_ports``: inclusive ranges that an annotation may ask for; ``listen_address``: where fragments
     bind these, ``*`` or an IP address, "" if it may be any. ``reserved``: where the operator's fragments listen, or
-    pyconfd's own status page: whatever overlaps one of these cannot be had. ``contested``: claims of an earlier
-    translation that could not be bound, or are an older claim's of another preset, and who listens there.
+    pyconfd's own status page: whatever overlaps one of these cannot be had. ``taken_listeners``: those of an
+    earlier translation that could not be bound, or are an older claim's of another preset, and who listens there.
     ``kubefigurator`` and ``kube2lb`` are for the presets of those names. ``claims`` says who may claim what;
     ``reservations`` are names that stay with a namespace, by preset. ``cluster_templates``: render what the cluster
     supplies as configuration.
@@ -96,7 +96,7 @@ class PresetOptions:
     listen_ports: PortRanges = ((1024, 32767),)
     listen_address: str = ""
     reserved: Listeners = NOBODY
-    contested: Mapping[Listener, str] = field(default_factory=lambda: MappingProxyType({}))
+    taken_listeners: Mapping[Listener, str] = field(default_factory=lambda: MappingProxyType({}))
     kube2lb: Kube2lbOptions = field(default_factory=Kube2lbOptions)
     kubefigurator: KubefiguratorOptions = KubefiguratorOptions()
     configmap: ConfigmapOptions = ConfigmapOptions()
@@ -118,7 +118,7 @@ class PresetOptions:
         found = self.reserved.holder(wanted)
         if found is not None:
             return f"{found.owner} listens on {found.listener}"
-        return self.contested.get(wanted, "")
+        return self.taken_listeners.get(wanted, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,7 @@ def _results(names: Sequence[str], read: Cluster, options: PresetOptions, memo: 
         for number, more in enumerate(found):
             if more:
                 lost[number] |= more
-                others = replace(options, contested={**options.contested, **lost[number]})
+                others = replace(options, taken_listeners={**options.taken_listeners, **lost[number]})
                 results[number] = memo.read_preset(names[number], read, others)
     return results
 

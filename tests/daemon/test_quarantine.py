@@ -146,10 +146,10 @@ def test_unproven_fragments_leave_nobody_due() -> None:
     quarantine, shown = Quarantine(retry_min_s=1.0, retry_max_s=10.0), world(bad="x")
     origin = ObjectOrigin(Resource.SERVICES, Key("demo", "bad"))
     found = SearchResult({origin: Offence(Problem("a.tmpl line 1", "division by zero"), Step.RENDER)})
-    left_out = quarantine.left_out(shown, 0.0, may_release=True, proven=True)
+    left_out = quarantine.left_out(shown, 0.0, may_release=True, were_applied=True)
     quarantine.concluded(left_out, Rejected(Step.RENDER, ()), found, now=0.0, wall=0.0)
     quarantine.retry_all(5.0)
     for now in (5.0, 6.0):
-        left_out = quarantine.left_out(shown, now, may_release=True, proven=False)
+        left_out = quarantine.left_out(shown, now, may_release=True, were_applied=False)
         quarantine.concluded(left_out, Held("1", Problem("x", "held")), None, now=now, wall=now)
         assert quarantine.due_at == now + 1.0

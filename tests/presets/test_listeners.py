@@ -142,11 +142,13 @@ class TestOtherPrograms:
     def test_only_what_cannot_be_had_is_left_out(self, preset: str, given: tuple[Named, ...], asked: Listener) -> None:
         free = read((preset,), *given)
         assert free.listeners == {asked}
-        lost = read((preset,), *given, options=PresetOptions(contested={asked: self.NGINX}))
+        lost = read((preset,), *given, options=PresetOptions(taken_listeners={asked: self.NGINX}))
         assert lost.listeners == frozenset()
         assert refused(lost) == [("db", "5432", TAKEN)]
         assert lost.refused[0].detail.startswith(f"{self.NGINX}; choose another")
-        elsewhere = read((preset,), *given, options=PresetOptions(contested={Listener("192.0.2.99", 5432): self.NGINX}))
+        elsewhere = read(
+            (preset,), *given, options=PresetOptions(taken_listeners={Listener("192.0.2.99", 5432): self.NGINX})
+        )
         assert (elsewhere.listeners, elsewhere.refused) == (free.listeners, ())
 
 

@@ -147,7 +147,7 @@ OPTIONS = st.sampled_from(
         OWN,
         OWN,
         replace(OWN, node_ports=True, kubefigurator=KubefiguratorOptions(node_ports=False)),
-        replace(OWN, contested=TAKEN_TWO),
+        replace(OWN, taken_listeners=TAKEN_TWO),
         replace(OWN, hosts=replace(OWN.hosts, config=ObjectRef("Pod", "demo", "a"))),
     ]
 )
@@ -189,9 +189,9 @@ def test_any_sequence_of_changes_gives_what_a_fresh_translation_gives(names: tup
         assert seen(registry.translate(snapshot, names, options, memo)) == seen(
             registry.translate(snapshot, names, options)
         )
-        contested = replace(options, contested=TAKEN)
-        assert seen(registry.translate(snapshot, names, contested, memo)) == seen(
-            registry.translate(snapshot, names, contested)
+        taken_listeners = replace(options, taken_listeners=TAKEN)
+        assert seen(registry.translate(snapshot, names, taken_listeners, memo)) == seen(
+            registry.translate(snapshot, names, taken_listeners)
         )
 
 
@@ -267,8 +267,8 @@ def test_what_did_not_change_is_the_same_object() -> None:
 def test_the_same_snapshot_is_not_read_again() -> None:
     memo, snapshot = Memo(), world(3)
     first = registry.translate(snapshot, ALL, OPTIONS_OF_PODS, memo)
-    contested = replace(OPTIONS_OF_PODS, contested=TAKEN)
-    registry.translate(snapshot, ALL, contested, memo)
+    taken_listeners = replace(OPTIONS_OF_PODS, taken_listeners=TAKEN)
+    registry.translate(snapshot, ALL, taken_listeners, memo)
     again = registry.translate(snapshot, ALL, OPTIONS_OF_PODS, memo)
 
     assert all(again.names[name] is first.names[name] for name in ("cluster", "domains", "hosts"))
@@ -294,7 +294,7 @@ def test_what_a_template_does_to_a_whole_does_not_reach_the_next_translation() -
 def test_what_is_gone_is_forgotten(preset: str) -> None:
     memo, snapshot = Memo(), world(3)
     key = Key("demo", "s1")
-    options = (OPTIONS_OF_PODS, replace(OPTIONS_OF_PODS, contested=TAKEN))
+    options = (OPTIONS_OF_PODS, replace(OPTIONS_OF_PODS, taken_listeners=TAKEN))
     for each in options:
         registry.translate(snapshot, (preset,), each, memo)
     gone = [snapshot.services[key], snapshot.endpointslices[Key("demo", "s1-a")], snapshot.pods[key]]
