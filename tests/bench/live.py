@@ -41,7 +41,6 @@ FASTER = 300
 """How many times faster than a reload a change has to be."""
 SCRIPTED = 30
 """How often the script changes a server."""
-PROMPT = b"\n> "
 
 
 FIRST, LAST = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
@@ -140,7 +139,7 @@ def live_10000_services() -> Iterator[Figure]:
 
 def _with(services: int) -> Iterator[Figure]:
     size, whole, middle = SIZES[services], presets.snapshot_of(services), services // 2
-    pods = 1 + size.changes + size.reloads + 2 * SCRIPTED
+    pods = 1 + size.changes + size.reloads + SCRIPTED
     with (
         tempfile.TemporaryDirectory(prefix="pyconfd-bench-") as name,
         _on(LAST),
@@ -159,7 +158,7 @@ def _compared(rounds: _Rounds, services: int) -> Iterator[Figure]:
     bare = rounds.bare_s
     ours, steps = _changes(rounds, SIZES[services].changes)
     reload = _reloads(rounds, SIZES[services].reloads)
-    alone, connected = _raw(rounds, connected=False), _raw(rounds, connected=True)
+    script = _script(rounds)
     yield Figure(f"{name}_load_average", os.getloadavg()[0], f"processes of {os.cpu_count()} processors")
     yield Figure(f"{name}_first_answer", ours * 1000, "ms")
     yield Figure(f"{name}_step", steps * 1000, "ms")
@@ -167,11 +166,9 @@ def _compared(rounds: _Rounds, services: int) -> Iterator[Figure]:
     yield Figure(f"{name}_reload_first_answer", reload * 1000, "ms")
     yield Figure(f"{name}_first_answer_of_reload", ours / reload, "ratio", 1 / FASTER)
     yield Figure(f"{name}_times_faster_than_reload", reload / ours, "times")
-    yield Figure(f"{name}_script_minus_bare", (alone - bare) * 1000, "ms")
-    yield Figure(f"{name}_connected_script_minus_bare", (connected - bare) * 1000, "ms")
+    yield Figure(f"{name}_script_minus_bare", (script - bare) * 1000, "ms")
     most = SIZES[services].of_script
-    yield Figure(f"{name}_minus_bare_of_script", (ours - bare) / (alone - bare), "of the script's", most)
-    yield Figure(f"{name}_minus_bare_of_connected_script", (ours - bare) / (connected - bare), "of the script's")
+    yield Figure(f"{name}_minus_bare_of_script", (ours - bare) / (script - bare), "of the script's", most)
 
 
 def _changes(rounds: _Rounds, count: int) -> tuple[float, float]:
@@ -215,11 +212,8 @@ def _reloads(rounds: _Rounds, count: int) -> float:
     return median(times)
 
 
-def _raw(rounds: _Rounds, *, connected: bool) -> float:
-    """Return the seconds to the first answer after the same commands over a plain socket, all answers awaited.
-
-    A script opens a connection for its commands; ``connected``: it was opened before, as pyconfd's own is.
-    """
+def _script(rounds: _Rounds) -> float:
+    """Return the seconds to the first answer after a script that sends the same commands, all answers awaited."""
     serving, times, memo, comparison = rounds.serving, [], Memo(), Comparison()
     renderer = serving.renderer(serving.fragments())
 
@@ -228,37 +222,22 @@ def _raw(rounds: _Rounds, *, connected: bool) -> float:
         return renderer.render(context, curdate="").rendering
 
     applied = rendered()
-    with socket.socket(socket.AF_UNIX) as runtime:
-        runtime.connect(serving.haproxy.stats_socket)
-        _send(runtime, b"prompt\n", 1)
-        for _ in range(SCRIPTED):
-            pod, line = rounds.next()
-            serving.events.feed(line)
-            desired = rendered()
-            plan = diff.plan(desired, applied, None, comparison=comparison, abilities=Abilities(runtime=True))
-            assert isinstance(plan, RuntimeUpdate)
-            commands = [each.text for command in plan.commands for each in lines_of(command)]
-            applied = desired
-            if connected:
-                text = "".join(f"{command}\n" for command in commands).encode()
-                change = partial(_send, runtime, text, len(commands))
-            else:
-                change = partial(_send_alone, serving.haproxy.stats_socket, ";".join(commands).encode())
-            rounds.wait()
-            times.append(rounds.timed(pod, change))
+    for _ in range(SCRIPTED):
+        pod, line = rounds.next()
+        serving.events.feed(line)
+        desired = rendered()
+        plan = diff.plan(desired, applied, None, comparison=comparison, abilities=Abilities(runtime=True))
+        assert isinstance(plan, RuntimeUpdate)
+        commands = ";".join(each.text for command in plan.commands for each in lines_of(command))
+        applied = desired
+        rounds.wait()
+        times.append(rounds.timed(pod, partial(_send, serving.haproxy.stats_socket, commands.encode())))
     return median(times)
 
 
-def _send_alone(path: str, commands: bytes) -> None:
+def _send(path: str, commands: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as runtime:
         runtime.connect(path)
         runtime.sendall(commands + b"\n")
         while runtime.recv(65536):
             pass
-
-
-def _send(runtime: socket.socket, commands: bytes, count: int) -> None:
-    runtime.sendall(commands)
-    answer = b""
-    while answer.count(PROMPT) < count:
-        answer += runtime.recv(65536)
