@@ -124,6 +124,9 @@ def connected(family, source, target):
     return client, server.accept()[0], server
 ip("link", "set", "lo", "up")
 ip("addr", "add", "192.0.2.10/32", "dev", "lo"); ip("addr", "add", "2001:db8::10/128", "dev", "lo", "nodad")
+deadline = time.monotonic() + 30  # the kernel adds the route of an IPv6 address a little later
+while subprocess.run(["ip", "route", "get", "2001:db8::10", "from", "::1"], capture_output=True).returncode:
+    assert time.monotonic() < deadline
 lost = [
     connected(socket.AF_INET, "127.0.0.1", "192.0.2.10"), connected(socket.AF_INET6, "::1", "2001:db8::10"),
     connected(socket.AF_INET6, "127.0.0.1", "::"),
