@@ -2,17 +2,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 from pyconfd import fragments, wiring
 from pyconfd.app.dry_run import EmptyBalancer, dry_run
 from pyconfd.app.service import Holds
-from pyconfd.cli.commands.rbac import permissions
-from pyconfd.errors import RejectedInput, TransientError
+from pyconfd.errors import RejectedInput
 from pyconfd.fragments import of_presets
 from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import Fragment, FragmentSet
-from pyconfd.model.snapshot import Resource
 from pyconfd.presets import registry
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
@@ -23,11 +20,9 @@ from pyconfd.settings import (
     KubernetesSettings,
     PresetSettings,
     Settings,
-    StatusSettings,
     TemplateSettings,
     UndefinedMode,
 )
-from pyconfd.system.clock import SystemClock
 from pyconfd.wiring import HostReader
 
 PAGE = Listener("127.0.0.1", 9101)
@@ -77,12 +72,6 @@ def test_settings_reach_the_presets() -> None:
     assert not _options(SHIPPED).node_ports
 
 
-def test_secrets_are_read_only_where_namespaces_are_named() -> None:
-    assert Resource.SECRETS not in wiring.resources(Settings())
-    named = KubernetesSettings(secret_namespaces=("tls",))
-    assert Resource.SECRETS in wiring.resources(Settings(kubernetes=named))
-
-
 def test_settings_reach_the_templates(tmp_path: Path) -> None:
     (tmp_path / "01.tmpl").write_text("# {{ vars.who }}{{ nothing }}\n# {{ map_file('hosts', {'a': 'b'}) }}\n")
     templates = TemplateSettings(dir=str(tmp_path), vars={"who": "me"})
@@ -106,11 +95,6 @@ def test_another_order_than_the_predecessors_is_said_once_with_both() -> None:
     said = note("9-tcp.conf", "10-stats.conf")
     assert "natural order (9-tcp.conf, 10-stats.conf)" in said
     assert said.endswith("by bytes: 10-stats.conf, 9-tcp.conf")
-
-
-def test_a_missing_template_directory_is_a_problem_that_may_heal(tmp_path: Path) -> None:
-    with pytest.raises(TransientError, match="does not exist"):
-        wiring.fragments(Settings(templates=TemplateSettings(dir=str(tmp_path / "none"))))
 
 
 def test_a_hold_is_allowed_and_forgotten(tmp_path: Path) -> None:
@@ -141,10 +125,6 @@ def test_to_allow_something_follows_no_link_that_another_of_the_group_planted(tm
     with pytest.raises(OSError, match="symbolic link"):
         holds.allow("0123abcd")
     assert not (tmp_path / "elsewhere").exists()
-
-
-def test_the_date_always_has_microseconds() -> None:
-    assert SystemClock().date(1_700_000_000.0).endswith(".000000")
 
 
 def shipped(*presets: str) -> Renderer:
@@ -200,16 +180,6 @@ class TestPresetOptions:
         assert together.holder(https) == (https, "frontend https-in of the fragments")
 
 
-def test_permissions_are_those_of_the_chosen_presets() -> None:
-    text = permissions(KUBEFIGURATOR)
-    roles = [each for each in yaml.safe_load_all(text) if each["kind"] == "ClusterRole"]
-    named = {name for role in roles for rule in role["rules"] for name in rule["resources"]}
-
-    wanted = registry.PRESETS["kubefigurator"].resources
-    assert named == {resource.value for resource in wanted}
-    assert wanted <= set(Resource) - {Resource.SECRETS}
-
-
 def test_names_that_several_presets_give_are_said() -> None:
     given = {name: frozenset({"services", name}) for name in ("two", "one")}
 
@@ -217,9 +187,3 @@ def test_names_that_several_presets_give_are_said() -> None:
     assert note == "services is that of preset two, listed first; that of one is one.services"
     assert registry.clashes({"one": given["one"]}) == ()
     assert wiring.preset_notes(Settings(presets=PresetSettings(use=("domains", "kubefigurator")))) == ()
-
-
-def test_nobody_may_have_the_port_of_pyconfds_own_page() -> None:
-    assert PAGE in wiring.preset_options(KUBEFIGURATOR, shipped("kubefigurator")).reserved
-    silent = replace(KUBEFIGURATOR, status=StatusSettings(listen=""))
-    assert PAGE not in wiring.preset_options(silent, shipped("kubefigurator")).reserved

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd import wiring
-from pyconfd.errors import ConfigurationError, RejectedInput, TransientError
+from pyconfd.errors import RejectedInput, TransientError
 from pyconfd.model.context import ClusterTemplate, Context
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import FileKind, FragmentSet, OutputFile
@@ -56,11 +56,6 @@ def test_the_addresses_of_the_load_balancers_are_no_places_for_endpoints_whoever
     claims = wiring.base_options(given).claims
     everybody = {"192.0.2.10", "2001:db8::10", "192.0.2.20", "192.0.2.11", "192.0.2.12", "198.51.100.7"}
     assert claims.own_addresses == everybody
-
-
-def test_targets_have_to_be_named() -> None:
-    with pytest.raises(ConfigurationError, match="which pods are its targets"):
-        settings(PRESETS_USE="hosts")
 
 
 def test_no_fragment_is_needed_where_the_cluster_gives_the_template(tmp_path: Path) -> None:

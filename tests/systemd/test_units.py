@@ -184,9 +184,65 @@ def test_all_who_ask_for_a_section_ask_in_the_same_way() -> None:
     assert f"grep -qsE '{pattern[1]}'" in (SYSTEMD / "pyconfd-vip-configure").read_text()
 
 
-@pytest.mark.parametrize("unit", ["pyconfd.service", "pyconfd-preflight.service", "haproxy.service.d/pyconfd.conf"])
-def test_a_check_or_a_former_worker_that_the_kernel_kills_ends_nobody_else(unit: str) -> None:
-    assert re.search(r"^OOMPolicy=continue$", (SYSTEMD / unit).read_text(), re.MULTILINE)
+@pytest.mark.parametrize(
+    ("unit", "lines"),
+    [
+        # A check that the kernel kills for its memory ends the check alone.
+        ("pyconfd.service", ["OOMPolicy=continue", r"ExecReload=/opt/pyconfd/bin/pyconfd reload --pid \$MAINPID"]),
+        ("pyconfd-preflight.service", ["OOMPolicy=continue"]),
+        (
+            "haproxy.service.d/pyconfd.conf",
+            [
+                "OOMPolicy=continue",
+                "User=haproxy",
+                "CapabilityBoundingSet=CAP_NET_BIND_SERVICE CAP_SYS_CHROOT",
+                ".*-S /run/haproxy/master.sock,mode,660.*",
+                ".*CONFIG=/etc/haproxy/generated/haproxy.cfg.*",
+            ],
+        ),
+        # One reload reaches all that read the file.
+        (
+            "pyconfd-dns.service",
+            [r"ReloadPropagatedFrom=.*\bpyconfd\.service\b.*", "ExecReload=.*", "Type=notify", "WatchdogSec=.*"],
+        ),
+        (
+            "pyconfd-vip.service",
+            [
+                r"ReloadPropagatedFrom=.*\bpyconfd\.service\b.*",
+                "ExecReload=.*",
+                "After=network.target haproxy.service",
+            ],
+        ),
+        ("pyconfd-vip-config.service", [r"ReloadPropagatedFrom=.*\bpyconfd\.service\b.*", "ExecReload=.*"]),
+        # Units are stopped in the reverse order of their start: the names are withdrawn before haproxy stops.
+        (
+            "pyconfd-dns-withdraw.service",
+            [
+                r"After=.*\bhaproxy\.service\b.*",
+                r"ExecStop=-\S+ dns withdraw --until-boot --wait",
+                "RemainAfterExit=yes",
+            ],
+        ),
+        (
+            "keepalived.service.d/pyconfd.conf",
+            ["Restart=always", "RestartSec=100ms", "After=pyconfd-vip.service haproxy.service"],
+        ),
+    ],
+)
+def test_the_unit_says(unit: str, lines: list[str]) -> None:
+    text = (SYSTEMD / unit).read_text()
+    assert [line for line in lines if not re.search(f"^{line}$", text, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize(
+    ("unit", "directives"),
+    [
+        ("pyconfd.service", "MemoryDenyWriteExecute|PrivateUsers"),  # HAProxy's check compiles its expressions
+        ("pyconfd-dns.service", "Requires|BindsTo|PartOf|Requisite"),  # it lives on when the daemon fails
+    ],
+)
+def test_the_unit_does_not_say(unit: str, directives: str) -> None:
+    assert not re.search(f"^({directives})=", (SYSTEMD / unit).read_text(), re.MULTILINE)
 
 
 def test_each_script_that_a_unit_runs_is_installed() -> None:
@@ -197,56 +253,12 @@ def test_each_script_that_a_unit_runs_is_installed() -> None:
         assert [name for name in sorted(run) if name not in text] == []
 
 
-@pytest.mark.parametrize("unit", ["pyconfd-dns", "pyconfd-vip", "pyconfd-vip-config"])
-def test_one_reload_reaches_all_who_read_the_file(unit: str) -> None:
-    text = (SYSTEMD / f"{unit}.service").read_text()
-    assert re.search(r"^ReloadPropagatedFrom=.*\bpyconfd\.service\b", text, re.MULTILINE)
-    assert re.search(r"^ExecReload=", text, re.MULTILINE)
-
-
-def test_a_reload_waits_for_the_verdict_on_the_settings() -> None:
-    first, *_ = re.findall(r"^ExecReload=(.*)$", (SYSTEMD / "pyconfd.service").read_text(), re.MULTILINE)
-    assert first == "/opt/pyconfd/bin/pyconfd reload --pid $MAINPID"
-
-
 def test_wrong_settings_do_not_keep_a_processor_busy() -> None:
     (after,) = re.findall(r"^ExecStopPost=(.*)$", (SYSTEMD / "pyconfd-vip.service").read_text(), re.MULTILINE)
     words = [word.replace("$$", "$").replace("sleep 3", "echo waits") for word in shlex.split(after)]
     assert ran("env", "EXIT_STATUS=78", *words).stdout == "waits\n"
     for status in ("0", "1", "KILL"):
         assert (ran("env", f"EXIT_STATUS={status}", *words).returncode, ran("env", *words).stdout) == (0, "")
-
-
-def test_keepalived_is_started_anew_at_once_after_the_hook_and_haproxy() -> None:
-    text = (SYSTEMD / "keepalived.service.d" / "pyconfd.conf").read_text()
-    assert {"Restart=always", "RestartSec=100ms", "After=pyconfd-vip.service haproxy.service"} <= set(text.splitlines())
-    assert "After=network.target haproxy.service" in (SYSTEMD / "pyconfd-vip.service").read_text().splitlines()
-
-
-def test_haproxys_check_is_not_forbidden_its_compiler_of_expressions() -> None:
-    directives = re.findall(r"^(\w+)=", (SYSTEMD / "pyconfd.service").read_text(), re.MULTILINE)
-    assert "MemoryDenyWriteExecute" not in directives
-    assert "PrivateUsers" not in directives
-
-
-def test_dns_lives_on_when_the_daemon_fails_and_withdraws_before_haproxy_stops() -> None:
-    dns = (SYSTEMD / "pyconfd-dns.service").read_text()
-    assert not re.search(r"^(Requires|BindsTo|PartOf|Requisite)=", dns, re.MULTILINE)
-    assert re.search(r"^Type=notify$", dns, re.MULTILINE)  # what it sends: tests/dns/test_run.py
-    assert re.search(r"^WatchdogSec=", dns, re.MULTILINE)
-    withdraw = (SYSTEMD / "pyconfd-dns-withdraw.service").read_text()
-    # Units are stopped in the reverse order of their start.
-    assert re.search(r"^After=.*\bhaproxy\.service\b", withdraw, re.MULTILINE)
-    assert re.search(r"^ExecStop=-\S+ dns withdraw --until-boot --wait$", withdraw, re.MULTILINE)
-    assert re.search(r"^RemainAfterExit=yes$", withdraw, re.MULTILINE)
-
-
-def test_the_drop_in_gives_haproxy_no_root_and_pyconfd_its_socket() -> None:
-    text = (SYSTEMD / "haproxy.service.d" / "pyconfd.conf").read_text()
-    assert re.search(r"^User=haproxy$", text, re.MULTILINE)
-    assert re.search(r"^CapabilityBoundingSet=CAP_NET_BIND_SERVICE CAP_SYS_CHROOT$", text, re.MULTILINE)
-    assert "-S /run/haproxy/master.sock,mode,660" in text
-    assert "CONFIG=/etc/haproxy/generated/haproxy.cfg" in text
 
 
 def test_the_directory_of_the_runtime_socket_is_made_for_haproxy_and_its_group() -> None:
