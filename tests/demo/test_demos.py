@@ -7,9 +7,11 @@ import importlib
 
 import pytest
 
+from pyconfd.model.context import PresetName
+
 
 @pytest.mark.haproxy
-@pytest.mark.parametrize("preset", ["configmap", "hosts", "kube2lb", "kubefigurator"])
+@pytest.mark.parametrize("preset", sorted(set(PresetName) - {PresetName.DOMAINS}))
 def test_every_promise_of_the_demo_holds(preset: str) -> None:
     play = importlib.import_module(f"tests.demo.{preset}").scenes()
     with play.stage() as stage:
