@@ -28,8 +28,6 @@ class FaultKind(StrEnum):
     """A watch writes half of its next event, then its connection closes."""
     SILENCE = auto()
     """A watch stays open and says nothing; what it missed follows when the fault is removed."""
-    DRIP = auto()
-    """A watch writes a few bytes at a time, ``interval_s`` apart."""
     WATCH_ERROR = auto()
     """Running and new watches get an ERROR event with ``code`` and end."""
 
@@ -47,7 +45,6 @@ class Fault:
     times: int | None = None
     code: int = 500
     retry_after_s: int | None = None
-    interval_s: float = 0.05
 
     def concerns(self, resource: str, verb: str) -> bool:
         """Whether a request of this resource and verb meets the fault."""
@@ -64,7 +61,7 @@ class Faults:
         self._met: dict[Fault, int] = {}
 
     def add(self, fault: Fault) -> Fault:
-        """Return it back, to ``remove`` it later."""
+        """Return it, to ``remove`` it later."""
         with self._lock:
             self._faults.append(fault)
         self._notify()
@@ -148,10 +145,6 @@ class Faults:
     def silence(self, resource: str = "") -> Fault:
         """Watches say nothing and stay open."""
         return self.add(Fault(FaultKind.SILENCE, resource, WATCHES))
-
-    def drip(self, resource: str = "", interval_s: float = 0.05) -> Fault:
-        """Watches write a few bytes at a time."""
-        return self.add(Fault(FaultKind.DRIP, resource, WATCHES, interval_s=interval_s))
 
     def watch_error(self, code: int = 410, resource: str = "", times: int | None = 1) -> Fault:
         """Watches get an ERROR event (410 or 500) and end; each watch that ends counts once."""

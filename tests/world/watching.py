@@ -1,7 +1,6 @@
 """One running watch: events from the store, bookmarks, and the ways a stream can go wrong."""
 
 import random
-import threading
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from tests.world.connection import ChunkStream
 
 _LOOK_AROUND_S = 0.5
-_DRIP_BYTES = 7
 REFUSED_INITIAL_EVENTS = (
     "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled"
 )
@@ -138,19 +136,7 @@ class Watch:
             self._stream.chunk(line[: len(line) // 2])
             self._stream.drop()
             return False
-        if fault := self._find(FaultKind.DRIP):
-            return self._drip(line, fault)
         self._stream.chunk(line)
-        return True
-
-    def _drip(self, line: bytes, fault: Fault) -> bool:
-        pause = threading.Event()
-        for at in range(0, len(line), _DRIP_BYTES):
-            if self._stream.gone():
-                return False
-            self._stream.chunk(line[at : at + _DRIP_BYTES])
-            if self._faults.active(fault):
-                pause.wait(fault.interval_s)
         return True
 
     def _error(self, error: ApiError) -> None:
