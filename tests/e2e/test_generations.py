@@ -106,6 +106,7 @@ def test_history_tells_what_changed_and_a_rollback_pins_fragments_while_endpoint
         said = json.loads(done.stdout)
         assert said["serving"] > bad > said["pinned"]
         assert greeting(greeter) == "first"
+        greeter.until(lambda: "edited (+1 -1 lines)" in greeter.command("status").stdout, "what is on disk waits")
         status = greeter.command("status").stdout
         assert f"PINNED to generation {said['pinned']}" in status
         assert "greeting is rude" in status
@@ -213,7 +214,10 @@ def test_settings_go_back_with_the_fragments_but_for_secrets(greeter: Appliance)
     done = greeter.command("rollback", str(former))
     assert done.returncode == 0, done.stderr
     assert greeting(greeter) == "old xyz"
-    assert "setting templates.vars.text changed" in greeter.command("status").stdout
+    # What waits is told a moment later.
+    greeter.until(
+        lambda: "setting templates.vars.text changed" in greeter.command("status").stdout, "what is on disk waits"
+    )
     kept = [text for _, text in texts_in(greeter.folder / "state" / "inputs")]
     assert kept
     assert not any("abc" in text or "xyz" in text for text in kept)
