@@ -47,6 +47,8 @@ class ProcessMonitor:
         self._descriptor = -1
         self.pid = 0
         """0 for none."""
+        self.died = False
+        """Whether the process ended, even if its successor runs already; reset by the caller that acted on it."""
         self._due = 0.0
 
     @property
@@ -77,10 +79,10 @@ class ProcessMonitor:
 
     def _ended(self) -> None:
         self._forget()
-        self._due = 0.0
-        # A reload of haproxy without a master process leaves a pid file with the next one's number: that is no death.
+        self._due, self.died = 0.0, True
+        # A reload of haproxy without a master process leaves a pid file with the next one's number.
         self.look(0.0)
-        if not self.alive and self._on_death is not None:
+        if self._on_death is not None:
             self._on_death()
 
     def _forget(self) -> None:

@@ -195,9 +195,12 @@ class Hook:
                 decides = key.data() is not False or decides
         answers = self.monitor.probe(self.now)
         if decides or not answers or self.now >= self._decide_at:
+            died, complete = self.monitor.keepalived.died, self.monitor.complete
             self._decide_all()
+            self.monitor.keepalived.died = died and not complete
             at = (router.decide_at(self.now) for router in self.routers)
-            self._decide_at = min(at) if self.monitor.complete else self.now
+            # After a death once more at once: another keepalived may run already.
+            self._decide_at = min(at) if complete and not died else self.now
 
     def _decide_all(self) -> None:
         self.monitor.look(self.now)

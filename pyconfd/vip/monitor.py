@@ -108,7 +108,8 @@ class NodeMonitor:
             peers_age_s=now - peers_seen,
             heard_age_s=self.uplink.heard_age_s(now),
             route_lost=self.uplink.lost is not None and not self.uplink.lost.learned,
-            keepalived_alive=self.keepalived.alive,
+            # Its parent may have started another one already, which does not know of the addresses that are left.
+            keepalived_alive=self.keepalived.alive and not self.keepalived.died,
             shared=self._shared,
         )
 
