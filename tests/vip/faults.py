@@ -291,8 +291,9 @@ def faults(long_s: float) -> Mapping[str, Fault]:
             event=("address.fenced", "keepalived_dead"),
             goal_ms=50,
         ),
+        # Its parent starts another one, which may remove the address before the hook can.
         "keepalived_child_killed": Fault(
-            lambda _, node: node.kill(signal.SIGKILL, "vrrp"), event=("address.fenced", "keepalived_dead"), goal_ms=50
+            lambda _, node: node.kill(signal.SIGKILL, "vrrp"), event=("alarm.raised", "keepalived_dead"), goal_ms=50
         ),
         "keepalived_stopped": Fault(
             lambda _, node: node.kill(signal.SIGSTOP, "keepalived", "vrrp"),
