@@ -27,7 +27,7 @@ HA_PACKAGES := haproxy=haproxy keepalived=keepalived nft=nftables ip=iproute2 sy
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: packages-demo venv ## run the main job on an embedded cluster, under a minute (KEEP=1 stays up; PRESET=domains|kube2lb|kubefigurator|configmap|hosts)
+demo: packages-demo venv ## run the main job on an embedded cluster, in seconds (KEEP=1 stays up; PRESET=domains|kube2lb|kubefigurator|configmap|hosts)
 	@$(BIN)/python -m tests.demo $(if $(KEEP),--keep) $(if $(PRESET),--preset=$(PRESET))
 
 test: packages-test venv ## the whole suite

@@ -38,7 +38,7 @@ class OwnerRow(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _ReservationRow(msgspec.Struct, array_like=True):
-    """A row of preset, place, name, and the fields of Reservation; the last one came later than the others."""
+    """A row of preset, place, name, and the fields of Reservation."""
 
     preset: str
     place: str
@@ -46,7 +46,7 @@ class _ReservationRow(msgspec.Struct, array_like=True):
     namespace: str
     since: str
     until: float
-    owner: str = ""
+    owner: str
 
 
 class _NamesDocument(msgspec.Struct):

@@ -77,10 +77,6 @@ class WorkQueue:
         for key in keys:
             self._not_before[key] = max(self._not_before.get(key, 0.0), until)
 
-    def allows(self, key: str, now: float) -> bool:
-        """Return whether ``key`` may be due by its pace."""
-        return now >= self._not_before.get(key, 0.0)
-
     def is_waiting(self, key: str) -> bool:
         """Return whether ``key`` was added, and neither popped nor removed since."""
         return key in self._entries

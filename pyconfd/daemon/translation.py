@@ -121,8 +121,10 @@ _LOST = frozenset({RefusalReason.NAME_TAKEN, RefusalReason.NAME_RESERVED, Refusa
 """Why an object whose claim is valid does not have a name."""
 
 
-def _is_released(snapshot: Snapshot, context: Context, owner: Owner) -> bool:
+def _is_released(snapshot: Snapshot, context: Context, preset: str, owner: Owner) -> bool:
     """Return whether the very object that had a name is still there and valid, so that it gave the name up."""
+    if owner in context.owners.get(preset, {}).values():
+        return True  # it has another name now, whatever else of it is refused
     resource = next((each for each, kind in KIND_OF.items() if kind == owner.kind), None)
     found = getattr(snapshot, resource.field).get(Key(owner.namespace, owner.name)) if resource else None
     if found is None or (found.metadata.creation_timestamp or NEVER) != owner.since:

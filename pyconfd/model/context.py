@@ -13,7 +13,7 @@ from pyconfd.model.reservation import NameRegister, Owners
 
 
 class PresetName(StrEnum):
-    """One way of reading a Snapshot; each is the annotations of one predecessor."""
+    """The presets: ways to ask to be served, as :class:`pyconfd.presets.preset.Preset` reads them."""
 
     DOMAINS = "domains"
     KUBEFIGURATOR = "kubefigurator"

@@ -184,8 +184,8 @@ class Sockets(Generic[_T]):
         self._names[(listener.port, protocol), name].append((listener, claim))
 
 
-IsReleased = Callable[[Owner], bool]
-"""Says whether an object that had a name still exists, and gave it up."""
+IsReleased = Callable[[str, Owner], bool]
+"""Returns whether the owner that had a name by a preset still exists, and gave the name up."""
 
 
 class ReservedNames:
@@ -265,9 +265,7 @@ def _restarts(reservation: Reservation, until: float, held_back: Collection[Key]
 
 
 def _is_held_back(reservation: Reservation, held_back: Collection[Key]) -> bool:
-    if reservation.owner:
-        return Key(reservation.namespace, reservation.owner) in held_back
-    return any(key.namespace == reservation.namespace for key in held_back)  # noted by an older pyconfd
+    return Key(reservation.namespace, reservation.owner) in held_back
 
 
 def register_after(
@@ -284,9 +282,9 @@ def register_after(
         changed = [name for name in differing(before, after) if before.get(name) != after.get(name)]
         found = dict(mine)
         for name in changed:
-            reservation = _reservation_after(
-                before.get(name), after.get(name), mine.get(name), is_released, now + keep_s
-            )
+            old, new = before.get(name), after.get(name)
+            released = old is not None and is_released(preset, old)
+            reservation = _reservation_after(old, new, mine.get(name), released=released, until=now + keep_s)
             if reservation is not None and (keep_s > 0 or not reservation.until):
                 found[name] = reservation
             else:
@@ -296,7 +294,7 @@ def register_after(
 
 
 def _reservation_after(
-    old: Owner | None, new: Owner | None, known: Reservation | None, is_released: IsReleased, until: float
+    old: Owner | None, new: Owner | None, known: Reservation | None, *, released: bool, until: float
 ) -> Reservation | None:
     """Return the reservation of one name after its owner changed, came or went."""
     if old is not None:
@@ -309,7 +307,7 @@ def _reservation_after(
     if old is None:
         # It stays until another namespace has the name, which it can only get after the reservation.
         return known if new is None else None
-    return None if is_released(old) else known
+    return None if released else known
 
 
 def is_contradicted(register: NameRegister, owners: Mapping[str, Owners]) -> bool:

@@ -129,7 +129,7 @@ class PresetResult:
     where another preset gave one away that overlaps, the older claim keeps it. ``templates`` came from the cluster,
     ``files`` go beside the configuration, ``dns_names`` should point here (None: no object says). ``serves`` has each
     thing that is served by its name, and ``addresses_of`` gives the addresses of what is ready behind one; what did not
-    change there is the same object. ``owners`` says who was given which name. ``memo`` is what the preset's next
+    change there is the same object. ``owners`` says who was given which name. ``memo`` is what the next
     result of this preset builds on.
     """
 

@@ -14,9 +14,8 @@ from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.translation import FormerNames, Translator
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import ObjectMeta, Pod, Service, ServicePort, ServiceSpec
-from pyconfd.model.reservation import Name, NameRegister, Reservation
+from pyconfd.model.reservation import NameRegister
 from pyconfd.model.snapshot import Key, Resource, Snapshot
-from pyconfd.presets import conflicts
 from pyconfd.presets.origins import ObjectOrigin, owners_among
 from pyconfd.presets.preset import HostsOptions, KubefiguratorOptions, PresetOptions
 from pyconfd.presets.registry import Memo
@@ -190,24 +189,22 @@ def test_a_pod_in_quarantine_keeps_the_name_of_its_app() -> None:
     assert owners_among(Snapshot(), found) == {key, Key("prod", "x")}
 
 
-def test_what_an_older_pyconfd_noted_is_kept_for_its_namespace(tmp_path: Path) -> None:
-    row = ["domains", "http", NAME, "prod", created(1), 50.0]
-    (tmp_path / "owners.json").write_text(json.dumps({"reservations": [row]}))
-    remembered = NameRegisterFile(str(tmp_path), KEEP_S).at(10.0)
-    assert remembered.register.reservations == {"domains": {Name("http", NAME): Reservation("prod", created(1), 50.0)}}
-    kept = conflicts.current_register(remembered.register, 60.0, KEEP_S, {Key("prod", "anything")})
-    assert kept.reservations["domains"][Name("http", NAME)].until == 60.0 + KEEP_S
-    assert not conflicts.current_register(remembered.register, 60.0, KEEP_S, {Key("else", "anything")}).reservations[
-        "domains"
-    ]
+def test_an_owner_that_took_another_name_gives_the_former_one_up_whatever_else_of_it_is_refused() -> None:
+    port = {"proto": "redis", "pyconfd.io/listen-port": "5000"}
+    world, waits = World("domains"), claimant("stranger", 5)
+    older = claimant("older", 1, domain="db.example.com", **port)
+    assert world.owner(0, older, claimant("prod", 2), waits) == "prod"
+    assert world.owner(10, older, claimant("prod", 2, domain="other.example.com", **port), waits) == "stranger"
+    assert ("prod", RefusalReason.PORT_TAKEN) in world.reasons()
 
 
 def test_what_a_newer_pyconfd_noted_beside_what_this_one_knows_is_ignored(tmp_path: Path) -> None:
-    owner, kept = ["domains", "", NAME, "Service", "prod", "shop", created(1)], ["domains", "", NAME, "prod", "", 50.0]
+    owner = ["domains", "", NAME, "Service", "prod", "shop", created(1)]
+    kept = ["domains", "", NAME, "prod", "", 50.0, "shop"]
     (tmp_path / "owners.json").write_text(json.dumps({"owners": [owner], "reservations": [kept]}))
     known = NameRegisterFile(str(tmp_path), KEEP_S).at(10.0).register
     assert known.owners
-    more = {"owners": [[*owner, "more"]], "reservations": [[*kept, "shop", "more"]], "more": [1]}
+    more = {"owners": [[*owner, "more"]], "reservations": [[*kept, "more"]], "more": [1]}
     (tmp_path / "owners.json").write_text(json.dumps(more))
     assert NameRegisterFile(str(tmp_path), KEEP_S).at(10.0).register.owners == known.owners
 
