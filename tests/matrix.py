@@ -118,6 +118,8 @@ def binary(version: str, suite: str) -> Path:
     wrapper = tree.with_name(f"haproxy-{version}")
     shared = tempfile.gettempdir()
     (tree / shared.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    # A tree that was only extracted knows no names: a server of the tests is called localhost.
+    (tree / "etc/hosts").write_text("127.0.0.1 localhost\n")
     flags = "" if os.geteuid() == 0 else "--map-root-user "
     text = _WRAPPER.format(version=version, flags=flags, shared=shlex.quote(shared), tree=shlex.quote(str(tree)))
     wrapper.write_text(text)
