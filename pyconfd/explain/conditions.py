@@ -61,7 +61,7 @@ class Evidence:
     of a backend by name as HAProxy shows them, None where it could not be asked. ``haproxy`` is False where only other
     load balancers are served, whose configurations cannot be read here. ``kept`` are addresses that are served only
     because their removal is held, by preset and key. ``fragments`` are texts by name, ``secret_namespaces`` those whose
-    TLS Secrets are read. ``secrets`` are texts that no line may be shown with, longest first.
+    TLS Secrets are read.
     """
 
     now: float
@@ -77,7 +77,6 @@ class Evidence:
     live: Callable[[str], Mapping[str, ServerNow] | None] = lambda _: None
     fragments: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     haproxy: bool = True
-    secrets: Sequence[str] = field(default=(), repr=False)
     kept: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     secret_namespaces: Sequence[str] = ()
 

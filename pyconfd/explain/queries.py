@@ -346,19 +346,17 @@ def _line(number: int, evidence: Evidence) -> Explanation:
         servers=tuple(server_report(each, evidence) for each in lines),
         line=LineOrigin(
             number=number,
-            text=_without_secrets(text.strip(), evidence),
+            text=_without_passwords(text.strip()),
             section=section.title,
             fragment=fragment,
             rendered_line=rendered_line,
-            template_lines=tuple((at, _without_secrets(line, evidence)) for at, line in came_from),
+            template_lines=tuple((at, _without_passwords(line)) for at, line in came_from),
         ),
     )
 
 
-def _without_secrets(line: str, evidence: Evidence) -> str:
+def _without_passwords(line: str) -> str:
     """Return a line of a configuration that fewer people may read than the answer."""
-    for secret in evidence.secrets:
-        line = line.replace(secret, HIDDEN)
     return redacted(_PASSWORD.sub(rf"\1\2{HIDDEN}", line))
 
 
