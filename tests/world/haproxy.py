@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
+from pyconfd.haproxy.runtime.sockets import NoAnswer, ask, is_accepting
 from pyconfd.trying.own_haproxy import OwnHaproxy
 from tests.world.ports import free
 
@@ -62,6 +62,8 @@ class HaproxyProcess(OwnHaproxy):
         with suppress(NoAnswer):  # the master loads itself again, and may be gone before it has answered
             ask(self.master_socket, "reload")
         wait_until(lambda: self.worker() != former, "another worker serves")
+        # It answers a few milliseconds before the former one has closed its sockets.
+        wait_until(lambda: not is_accepting(self.master_socket, former), "the former one accepts no more")
 
     def worker(self) -> int:
         """Return the newest worker; the master is silent for a moment while it loads itself anew."""
