@@ -336,7 +336,7 @@ def base_options(settings: Settings) -> PresetOptions:
 
 def _claim_options(settings: Settings) -> ClaimOptions:
     own, vip = settings.claims, settings.vip
-    # Whoever holds an address at present: each node refuses the same endpoints.
+    # Of all nodes, and not of the holder alone: each node refuses the same endpoints.
     of_nodes = (each for node in vip.nodes for each in node.addresses)
     addresses = frozenset((*own.own_addresses, *vip.floating, *of_nodes))
     return ClaimOptions(tuple(map(_rule, own.rules)), tuple(map(network, own.allow_endpoints)), addresses)

@@ -85,7 +85,7 @@ class _Bench:
         return _State(rendering, texts, refused, of_targets)
 
     def check(self, state: _State) -> None:
-        """Have the real programs validate it; a certificate that this machine lacks has a stand-in."""
+        """Validate it by the real programs; a certificate that this machine lacks has a stand-in."""
         settings = self._settings.haproxy
         if wiring.serves_haproxy(self._settings):
             check(with_stubs(state.rendering), settings=settings, unit=systemd.gather(settings.unit))

@@ -145,8 +145,10 @@ class Search:
         ambiguous = False
         for number in range(_ROUNDS):
             new = dict[ObjectOrigin, Offence]()
+            # Once for all problems: it looks at every claim.
+            origins = ObjectOrigins(trial.snapshot, self._trials.claims(trial.snapshot, trial.context))
             for problem in trial.problems:
-                candidates = self._candidates(problem, trial) - found.keys()
+                candidates = self._candidates(problem, trial, origins) - found.keys()
                 ambiguous = ambiguous or len(candidates) > 1
                 for origin in candidates:
                     new.setdefault(origin, Offence(problem, trial.step))
@@ -159,9 +161,8 @@ class Search:
                 return self._needed(found) if ambiguous or number else found
         return None
 
-    def _candidates(self, problem: Problem, trial: SearchTrial) -> frozenset[ObjectOrigin]:
+    def _candidates(self, problem: Problem, trial: SearchTrial, origins: ObjectOrigins) -> frozenset[ObjectOrigin]:
         """Return the objects of the first clue that leads to any."""
-        origins = ObjectOrigins(trial.snapshot, self._trials.claims(trial.snapshot, trial.context))
         for value in problem.clues.values:
             if found := origins.of(value):
                 return found

@@ -32,7 +32,7 @@ class Signals:
             signal.signal(number, signal.SIG_IGN if number in over else former)
 
     def stop_with(self, mailbox: Mailbox) -> None:
-        """Have the next signal stop the loop that reads this; at once if it came already."""
+        """Stop the loop that reads this at the next signal; at once if it came already."""
         self._mailbox = mailbox
         if self._ended or self._hung_up or self._restarts:
             mailbox.stop()

@@ -247,7 +247,7 @@ def _endpoint_order(endpoint: EndpointView) -> tuple[str, bytes, int]:
 
 
 def in_one_family(endpoints: tuple[EndpointView, ...], families: tuple[str, ...]) -> tuple[EndpointView, ...]:
-    """Keep one address family, so that a dual-stack pod counts once: the service's first one that has a ready endpoint.
+    """Return one address family, so that a dual-stack pod counts once: the first one with a ready endpoint.
 
     ``families`` are the Service's ``ipFamilies`` ("IPv4", "IPv6").
     """

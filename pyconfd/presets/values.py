@@ -158,7 +158,7 @@ def _is_too_large(value: str) -> bool:
 
 
 def plain_words(values: dict[str, str] | None) -> dict[str, str]:
-    """Keep those labels or annotations whose key and value are plain words; a template may print them as they are."""
+    """Return those labels or annotations whose key and value are plain words; a template may print them as they are."""
     return {key: value for key, value in sorted((values or {}).items()) if is_word(key) and is_word(value)}
 
 

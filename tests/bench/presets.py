@@ -75,7 +75,7 @@ def snapshot_of(services: int, preset: str = "domains") -> Snapshot:
 
 
 def _relabelled(snapshot: Snapshot, version: int) -> Snapshot:
-    """Return the same with one Service labelled anew, as a watch event would leave it."""
+    """Return the same with other labels of one Service, as a watch event would leave it."""
     key = Key("team-000", "service-00000")
     service = snapshot.services[key]
     meta = msgspec.structs.replace(

@@ -102,7 +102,7 @@ class ConfigmapStage(PodStage):
         return ask_tls(self.https, SHOP, str(self.authority.cert))
 
     def to_try(self) -> tuple[str, ...]:
-        """Return commands for whoever keeps it up."""
+        """Return commands to try while it stays up."""
         return (
             f"curl -H 'Host: {SHOP}' http://127.0.0.1:{self.http}/",
             f"kubectl --server {self.servers[0].url} -n lb edit configmap services",

@@ -89,7 +89,7 @@ class HostsStage(PodStage):
             connection.close()
 
     def to_try(self) -> tuple[str, ...]:
-        """Return commands for whoever keeps it up."""
+        """Return commands to try while it stays up."""
         return (f"curl http://127.0.0.1:{self.http}/", f"curl 'http://127.0.0.1:{self.stats}/haproxy;csv'")
 
 

@@ -111,7 +111,7 @@ class KubefiguratorStage(Stage):
         return {each["ref"]["name"]: each["detail"] for each in self.status().get("refused", ())}
 
     def to_try(self) -> tuple[str, ...]:
-        """Return commands for whoever keeps it up."""
+        """Return commands to try while it stays up."""
         name = "shop.example.com"
         return (
             f"curl --cacert {self.authority.cert} --resolve {name}:{self.tls}:127.0.0.1 https://{name}:{self.tls}/",

@@ -265,7 +265,7 @@ def _without_port_conflicts(
 ) -> list[Kube2lbClaim]:
     """Leave out what asks for a taken socket; only ports of mode http over TCP can be shared, by host names.
 
-    A port on all addresses is taken on each of them. Whoever has a socket alone is put into ``owned_names``.
+    A port on all addresses is taken on each of them. The owner of an unshared socket goes into ``owned_names``.
     """
     sockets: Sockets[tuple[Kube2lbClaim, Kube2lbPort]] = Sockets()
     kept = []
