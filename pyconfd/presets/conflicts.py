@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import is_
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pyconfd.model.context import Refusal
 from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
@@ -64,6 +64,22 @@ def reuse_if_same(old: tuple[_T, ...], new: tuple[_T, ...]) -> tuple[_T, ...]:
 def reuse_equal(old: Sequence[_T], new: Iterable[_T]) -> tuple[_T, ...]:
     """Return ``new`` with the members of ``old`` where there is an equal one at the same place."""
     return tuple(old[number] if number < len(old) and old[number] == each else each for number, each in enumerate(new))
+
+
+class SortedRefusals(NamedTuple):
+    """Refusals in order, each once, and the parts that they came from."""
+
+    parts: tuple[tuple[Refusal, ...], ...] = ()
+    refused: tuple[Refusal, ...] = ()
+
+    def of(self, *parts: tuple[Refusal, ...]) -> "SortedRefusals":
+        """Return those of ``parts``; itself where these are the very objects that it came from."""
+        if len(parts) == len(self.parts) and all(map(is_, parts, self.parts)):
+            return self
+        return SortedRefusals(parts, tuple(sorted({refusal for part in parts for refusal in part})))
+
+
+NO_REFUSALS = SortedRefusals()
 
 
 class _RankedClaim(Protocol):

@@ -24,7 +24,7 @@ from pyconfd.model.snapshot import Key
 from pyconfd.model.versioned import GivenDict, GivenList, VersionedDict, differing, with_values
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Cluster, nothing_read
-from pyconfd.presets.conflicts import Claims, ParsedClaims, ReservedNames
+from pyconfd.presets.conflicts import NO_REFUSALS, Claims, ParsedClaims, ReservedNames, SortedRefusals
 from pyconfd.presets.endpoints import EXTERNAL_NAME, NO_TCP, targets_of_port
 from pyconfd.presets.policy import ClaimOptions, in_ranges
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
@@ -267,7 +267,7 @@ class _Former:
     claims: Claims[DomainClaim]
     decided: _DecidedDomains
     entries: Mapping[str, dict[str, Any]]
-    refused: tuple[Refusal, ...] = ()
+    refused: SortedRefusals = NO_REFUSALS
     claimed: int = 0
 
     @property
@@ -430,9 +430,7 @@ class DomainsPreset(Preset):
             decided = _with_claims(memo.decided, claims.replaced(memo.claims, changed))
         else:
             decided = _decide(list(claims.in_order()), options)
-        refused = memo.refused
-        if decided.refused is not memo.decided.refused or claims.refused is not memo.claims.refused:
-            refused = tuple(sorted((*claims.refused, *decided.refused)))
+        refused = memo.refused.of(claims.refused, decided.refused)
         entries = _entries(decided, memo, cluster.view.nodes, options)
         claimed = memo.claimed
         for domain in differing(memo.entries, entries):
@@ -440,7 +438,7 @@ class DomainsPreset(Preset):
             claimed -= len(_addresses_of(memo.entries[domain])) if domain in memo.entries else 0
         return PresetResult(
             {"domains": entries},
-            refused,
+            refused.refused,
             claimed,
             decided.listeners,
             serves=entries,

@@ -14,6 +14,7 @@ from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.presets import cluster, values
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.configmap import ConfigmapPreset
+from pyconfd.presets.conflicts import NO_REFUSALS
 from pyconfd.presets.domains import DomainsPreset
 from pyconfd.presets.hosts import HostsPreset
 from pyconfd.presets.kube2lb.preset import Kube2lbPreset
@@ -41,7 +42,7 @@ class Memo:
         self._snapshot: Snapshot | None = None
         self._current: list[_Kept] = []
         self._former: list[_Kept] = []
-        self._refused: tuple[tuple[tuple[Refusal, ...], ...], tuple[Refusal, ...]] = ((), ())
+        self._refused = NO_REFUSALS
         self._cluster: Cluster | None = None
 
     def read_cluster(self, snapshot: Snapshot, claims: ClaimOptions) -> Cluster:
@@ -65,13 +66,10 @@ class Memo:
         self._current.append(_Kept(name, options, result))
         return result
 
-    def sorted_refusals(self, parts: tuple[tuple[Refusal, ...], ...]) -> tuple[Refusal, ...]:
+    def sorted_refusals(self, *parts: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
         """Return all refusals once, in order; the same tuple as before where all parts are."""
-        former, result = self._refused
-        if len(former) != len(parts) or any(old is not new for old, new in zip(former, parts, strict=True)):
-            result = tuple(sorted({refusal for part in parts for refusal in part}))
-            self._refused = (parts, result)
-        return result
+        self._refused = self._refused.of(*parts)
+        return self._refused.refused
 
 
 SWITCH = "cluster_templates.allow_configuration_from_cluster"
@@ -136,7 +134,7 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
     off = () if options.cluster_templates else tuple(map(_switched_off, templates))
     return Context(
         MappingProxyType(given),
-        memo.sorted_refusals((read.refused, *(result.refused for result in results), off)),
+        memo.sorted_refusals(read.refused, *(result.refused for result in results), off),
         EndpointTotals(claimed, read.ready),
         frozenset(listeners),
         templates=() if off else tuple(templates),

@@ -23,7 +23,7 @@ from pyconfd.model.snapshot import HostFacts, Key
 from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Cluster, nothing_read
-from pyconfd.presets.conflicts import Claims, ParsedClaims, reuse_equal
+from pyconfd.presets.conflicts import NO_REFUSALS, Claims, ParsedClaims, SortedRefusals, reuse_equal
 from pyconfd.presets.endpoints import targets_of_port
 from pyconfd.presets.kube2lb.claims import (
     EXTERNAL_DOMAINS,
@@ -73,6 +73,7 @@ class _Kube2lbFormer:
     claims: Claims[Kube2lbClaim]
     decided: DecidedPorts | None
     serves: Mapping[str, Kube2lbService] = field(default_factory=dict)
+    refused: SortedRefusals = NO_REFUSALS
 
 
 def _serves(
@@ -380,15 +381,7 @@ class Kube2lbPreset(Preset):
             decided = with_claims(known, claims.replaced(memo.claims, changed))
         else:
             decided = decide(list(claims.in_order()), options)
-        if (
-            former
-            and memo.decided
-            and decided.refused is memo.decided.refused
-            and claims.refused is memo.claims.refused
-        ):
-            refused = former.refused
-        else:
-            refused = tuple(sorted({*claims.refused, *decided.refused}))
+        refused = memo.refused.of(claims.refused, decided.refused)
         ports = [port for port, _ in decided.by_port]
         given: dict[str, Any] = {
             # Copies: what a template does to a list must not reach the next translation.
@@ -405,11 +398,11 @@ class Kube2lbPreset(Preset):
             "ToUpper": to_upper,
         }
         serves = _serves(memo, claims, decided, changed)
-        kept = _Kube2lbFormer(inputs, cluster, claims, decided, serves)
+        kept = _Kube2lbFormer(inputs, cluster, claims, decided, serves, refused)
         claimed = sum([len(entry.endpoints) for entry in decided.services])
         return PresetResult(
             given,
-            refused,
+            refused.refused,
             claimed,
             decided.bound,
             serves=serves,

@@ -23,7 +23,7 @@ from pyconfd.model.snapshot import Key
 from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Cluster, nothing_read
-from pyconfd.presets.conflicts import Claims, ReservedNames, Sockets, reuse_equal
+from pyconfd.presets.conflicts import NO_REFUSALS, Claims, ReservedNames, Sockets, SortedRefusals, reuse_equal
 from pyconfd.presets.endpoints import families_of, node_targets, pod_targets, targets_on_nodes
 from pyconfd.presets.kubefigurator.claims import ANY, LABEL, PREFIX, ListenerClaim, Slot, certified_name, parse
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
@@ -146,6 +146,7 @@ class _KubefiguratorFormer:
     decided: _DecidedListeners | None = None
     backends: Sequence[_Counted] = ()
     serves: Mapping[str, Backend] = field(default_factory=dict)
+    refused: SortedRefusals = NO_REFUSALS
 
 
 def _serves(memo: _KubefiguratorFormer, backends: Sequence[_Counted]) -> Mapping[str, Backend]:
@@ -426,25 +427,17 @@ class KubefiguratorPreset(Preset):
         else:
             decided = _decide(list(claims.in_order()), host.certificates, options, known or _DecidedListeners())
         backends = _backends(decided, memo, cluster.view.nodes, options)
-        if (
-            former
-            and memo.decided
-            and decided.refused is memo.decided.refused
-            and claims.refused is memo.claims.refused
-        ):
-            refused = former.refused
-        else:
-            refused = tuple(sorted((*claims.refused, *decided.refused)))
+        refused = memo.refused.of(claims.refused, decided.refused)
         serves = _serves(memo, backends)
         return PresetResult(
             {"listeners": list(decided.listeners), "backends": [backend for backend, _ in backends]},
-            refused,
+            refused.refused,
             sum([ready for _, ready in backends]),
             decided.bound,
             serves=serves,
             addresses_of=_addresses_of,
             owners=decided.owners,
-            memo=_KubefiguratorFormer(inputs, host.certificates, cluster, claims, decided, backends, serves),
+            memo=_KubefiguratorFormer(inputs, host.certificates, cluster, claims, decided, backends, serves, refused),
         )
 
     def claims(self, translation: Translation) -> Iterator[Claim]:
