@@ -53,7 +53,7 @@ ONCE_TIMEOUT_S = 30.0
 
 def resources(settings: Settings) -> frozenset[Resource]:
     """Return what has to be read from the cluster, and may be: nothing else."""
-    return registry.resources_of(settings.presets.use, secrets=bool(settings.kubernetes.secret_namespaces))
+    return registry.resources_of(settings.presets.names, secrets=bool(settings.kubernetes.secret_namespaces))
 
 
 def serves_haproxy(settings: Settings) -> bool:
@@ -112,12 +112,12 @@ def fragments(settings: Settings) -> FragmentSet:
 
 def named(settings: Settings) -> frozenset[Named]:
     """Return the single objects that the presets read beside these resources."""
-    return registry.named_of(settings.presets.use, base_options(settings))
+    return registry.named_of(settings.presets.names, base_options(settings))
 
 
 def apply_settings(settings: Settings) -> ApplySettings:
     """Return when changes are applied; the preset ``hosts`` may ask for a longer quiet time, its ``damper_s``."""
-    damper_s = settings.hosts.damper_s if PresetName.HOSTS in settings.presets.use else 0.0
+    damper_s = settings.hosts.damper_s if PresetName.HOSTS in settings.presets.names else 0.0
     own = settings.apply
     return replace(own, quiet_s=max(own.quiet_s, damper_s), cap_s=max(own.cap_s, damper_s))
 
@@ -132,7 +132,7 @@ def _is_switched_off(settings: Settings) -> bool:
 
 
 def _names_cluster_template(settings: Settings) -> bool:
-    use = settings.presets.use
+    use = settings.presets.names
     return PresetName.CONFIGMAP in use or (PresetName.HOSTS in use and bool(settings.hosts.config))
 
 
@@ -238,7 +238,7 @@ def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
 
 def render_empty_cluster(settings: Settings, compiled: Renderer) -> Rendering:
     """Render for a cluster that holds nothing; raises RejectedInput."""
-    empty = registry.translate(Snapshot(), settings.presets.use, base_options(settings))
+    empty = registry.translate(Snapshot(), settings.presets.names, base_options(settings))
     return compiled.render(empty, curdate="").rendering
 
 
@@ -249,7 +249,7 @@ def option_note(settings: Settings, found: FragmentSet) -> str:
 
 def preset_notes(settings: Settings) -> tuple[str, ...]:
     """Return notes on the chosen presets: plain names that several of them define, templates that are switched off."""
-    notes = registry.clashes({name: registry.PRESETS[name].gives for name in settings.presets.use})
+    notes = registry.clashes({name: registry.PRESETS[name].gives for name in settings.presets.names})
     if _is_switched_off(settings):
         return (*notes, f"the template of the cluster is not rendered while {registry.SWITCH} is false")
     return notes
@@ -394,7 +394,7 @@ class HostReader:
 
     def __init__(self, settings: Settings) -> None:
         self._certificates: CertificateFiles | None = None
-        if PresetName.KUBEFIGURATOR in settings.presets.use:
+        if PresetName.KUBEFIGURATOR in settings.presets.names:
             self._certificates = CertificateFiles(settings.kubefigurator.ssl_dir, (settings.kubefigurator.ca_file,))
 
     def read(self) -> HostFacts:

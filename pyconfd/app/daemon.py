@@ -111,7 +111,7 @@ def _with_pins(
 def loop_in(world: World, settings: Settings) -> Daemon:
     """Return the loop in this world."""
     apply, rules = wiring.apply_settings(settings), removal_rules(settings)
-    presets, pid = settings.presets.use, os.getpid()
+    presets, pid = settings.presets.names, os.getpid()
     return Daemon(world, LoopSettings(apply, presets, __version__, pid, rules, settings.history))
 
 

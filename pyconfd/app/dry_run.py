@@ -82,7 +82,7 @@ def dry_run(
         Inputs(
             snapshot=snapshot,
             renderer=renderer,
-            translator=Translator(settings.presets.use, options, names=names),
+            translator=Translator(settings.presets.names, options, names=names),
             now=now,
             curdate=clock.date(now) if curdate is None else curdate,
             left_out=left_out,

@@ -126,7 +126,7 @@ def explainer(settings: Settings, daemon: Daemon) -> Callable[[str], bytes]:
 
 def _translated(seen: Seen, newest: Snapshot, settings: Settings) -> Seen:
     """Read what came since applying was paused: the loop has not looked at it, and nothing was rendered for it."""
-    context = registry.translate(newest, settings.presets.use, seen.options)
+    context = registry.translate(newest, settings.presets.names, seen.options)
     unreadable = (each for each in seen.refused if each.reason is RefusalReason.UNREADABLE)
     refused = tuple(sorted({*context.refused, *unreadable}))
     return replace(seen, snapshot=newest, context=context, desired=None, refused=refused)
@@ -198,7 +198,7 @@ def _explained(
         now=now,
         snapshot=seen.snapshot,
         context=seen.context,
-        presets=settings.presets.use,
+        presets=settings.presets.names,
         options=seen.options,
         desired=seen.desired,
         running=seen.serving,

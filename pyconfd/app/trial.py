@@ -71,7 +71,7 @@ class _Bench:
 
     def state(self, snapshot: Snapshot, unreadable: tuple[Refusal, ...]) -> _State:
         """Render; raises RejectedInput."""
-        context = registry.translate(snapshot, self._settings.presets.use, self._options)
+        context = registry.translate(snapshot, self._settings.presets.names, self._options)
         rendering = self._renderer.render(context, curdate=SOME_DATE).rendering
         of_targets = tuple((target, target.render(context, curdate=SOME_DATE)) for target in self._targets)
         served = wiring.serves_haproxy(self._settings)

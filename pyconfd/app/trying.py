@@ -73,7 +73,8 @@ def try_snapshot(resolved: Resolved, snapshot_files: tuple[str, ...]) -> Generat
         stage = _TrialRun(settings, folder, haproxy, loopback, source, stack=stack)
         signals.stop_with(stage.daemon.mailbox)
         yield f"pyconfd {__version__} with HAProxy {version} serves {', '.join(snapshot_files)}, all on loopback."
-        yield f"Preset {', '.join(settings.presets.use)}; fragments: {whose}. Edits apply at once. Ctrl-C ends it all."
+        presets = ", ".join(settings.presets.names)
+        yield f"Preset {presets}; fragments: {whose}. Edits apply at once. Ctrl-C ends it all."
         yield from stage.lines()
         yield "Stopping."
 
@@ -86,7 +87,7 @@ def _here(resolved: Resolved, folder: Path, haproxy: OwnHaproxy, loopback: Loopb
     if is_default and not wiring.has_cluster_template(own) and not _has_fragments(Path(directory)):
         directory = str(folder / "fragments")
         whose = "the shipped ones (to edit them, copy them: pyconfd fragments --copy-to DIR)"
-        for name, path in fragments.of_presets(own.presets.use).items():
+        for name, path in fragments.of_presets(own.presets.names).items():
             (folder / "fragments" / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / "fragments" / name).write_bytes(path.read_bytes())
     settings = replace(

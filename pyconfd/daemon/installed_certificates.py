@@ -14,7 +14,8 @@ import msgspec
 import structlog
 
 from pyconfd.model.context import Context
-from pyconfd.model.kubernetes import ObjectMeta, Secret
+from pyconfd.model.kubernetes import Secret
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.system.state_file import StateFile

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import Listener
+from pyconfd.model.object_status import Statuses
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import NameRegister, Owners
 
@@ -20,6 +21,13 @@ class PresetName(StrEnum):
     KUBE2LB = "kube2lb"
     CONFIGMAP = "configmap"
     HOSTS = "hosts"
+
+
+AUTO = "auto"
+"""Stands for all of :data:`AUTOMATIC_PRESETS` in the setting ``presets.use``."""
+
+AUTOMATIC_PRESETS = (PresetName.DOMAINS,)
+"""Those that need no settings of their own; the first one owns the plain names."""
 
 
 class RefusalReason(StrEnum):
@@ -110,7 +118,8 @@ class Context:
     rendered after the fragments, in order. ``files`` were declared by presets. ``dns_names`` are the names that should
     point at this balancer, sorted; None where no object is there that could say so. ``claimed`` is what each preset
     serves; ``everything`` counts all services of the cluster, for fragments that need no preset. ``owners`` says, by
-    preset, who was given which name; ``register`` is what to remember of that for the next translation.
+    preset, who was given which name; ``register`` is what to remember of that for the next translation. ``statuses``
+    has one mapping for each preset.
     """
 
     names: Mapping[str, Any]
@@ -124,3 +133,4 @@ class Context:
     everything: Claimed | None = None
     owners: Mapping[str, Owners] = field(default_factory=lambda: MappingProxyType({}))
     register: NameRegister = field(default_factory=NameRegister)
+    statuses: tuple[Statuses, ...] = ()

@@ -1,8 +1,7 @@
 """The parts of Kubernetes objects that pyconfd uses, under the API's own names in snake_case.
 
-Decoded from JSON by msgspec; a field that is not listed here costs neither time nor memory. Every record is
-frozen and untracked by the garbage collector (``gc=False``): records hold only strings, numbers and other records,
-so no reference cycle can pass through them.
+Decoded from JSON by msgspec; a field that is not listed here costs neither time nor memory. The Gateway API and
+Ingresses have modules of their own.
 
 Source: the API reference of Kubernetes, core/v1 and discovery.k8s.io/v1.
 """
@@ -12,6 +11,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pyconfd.model.gateway_api import (
+    BackendTLSPolicy,
+    Gateway,
+    GatewayClass,
+    GRPCRoute,
+    HTTPRoute,
+    ReferenceGrant,
+    TCPRoute,
+    TLSRoute,
+)
+from pyconfd.model.ingress import Ingress, IngressClass
+from pyconfd.model.records import ObjectMeta, Record, Status
 from pyconfd.printable import clean
 
 _LONGEST_NAME = 253
@@ -32,31 +43,14 @@ class ObjectRef(NamedTuple):
         return f"{kind} {path}" + (f" (cluster {cluster})" if cluster else "")
 
 
-class _Record(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    pass
-
-
-class ObjectMeta(_Record, frozen=True, gc=False):
-    """``creation_timestamp`` and ``deletion_timestamp`` are RFC 3339 in UTC, so they sort as text."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    creation_timestamp: str | None = None
-    deletion_timestamp: str | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class TargetRef(_Record, frozen=True, gc=False):
+class TargetRef(Record, frozen=True, gc=False):
     """What an endpoint is: nearly always ``kind = "Pod"``."""
 
     kind: str = ""
     name: str = ""
 
 
-class EndpointConditions(_Record, frozen=True, gc=False):
+class EndpointConditions(Record, frozen=True, gc=False):
     """None means unknown: then ``ready`` is true, ``serving`` is as ``ready``, ``terminating`` is false."""
 
     ready: bool | None = None
@@ -64,7 +58,7 @@ class EndpointConditions(_Record, frozen=True, gc=False):
     terminating: bool | None = None
 
 
-class Endpoint(_Record, frozen=True, gc=False):
+class Endpoint(Record, frozen=True, gc=False):
     """All ``addresses`` of one endpoint are interchangeable; the API says to use the first."""
 
     addresses: tuple[str, ...] = ()
@@ -74,7 +68,7 @@ class Endpoint(_Record, frozen=True, gc=False):
     zone: str | None = None
 
 
-class EndpointPort(_Record, frozen=True, gc=False):
+class EndpointPort(Record, frozen=True, gc=False):
     """``name`` is "" for an unnamed port; ``protocol`` absent means TCP."""
 
     name: str | None = None
@@ -82,7 +76,7 @@ class EndpointPort(_Record, frozen=True, gc=False):
     protocol: str | None = None
 
 
-class EndpointSlice(_Record, frozen=True, gc=False):
+class EndpointSlice(Record, frozen=True, gc=False):
     """``address_type`` is IPv4, IPv6 or FQDN; one Service has slices of each type it uses."""
 
     metadata: ObjectMeta
@@ -91,7 +85,7 @@ class EndpointSlice(_Record, frozen=True, gc=False):
     ports: tuple[EndpointPort, ...] | None = None
 
 
-class EndpointAddress(_Record, frozen=True, gc=False):
+class EndpointAddress(Record, frozen=True, gc=False):
     """An address of an Endpoints subset."""
 
     ip: str = ""
@@ -99,7 +93,7 @@ class EndpointAddress(_Record, frozen=True, gc=False):
     target_ref: TargetRef | None = None
 
 
-class EndpointSubset(_Record, frozen=True, gc=False):
+class EndpointSubset(Record, frozen=True, gc=False):
     """Every address of a subset serves every port of it."""
 
     addresses: tuple[EndpointAddress, ...] | None = None
@@ -107,24 +101,40 @@ class EndpointSubset(_Record, frozen=True, gc=False):
     ports: tuple[EndpointPort, ...] | None = None
 
 
-class Endpoints(_Record, frozen=True, gc=False):
+class Endpoints(Record, frozen=True, gc=False):
     """Deprecated in Kubernetes since 1.33 and cut at 1,000 addresses; kept for the annotations people put on it."""
 
     metadata: ObjectMeta
     subsets: tuple[EndpointSubset, ...] | None = None
 
 
-class ServicePort(_Record, frozen=True, gc=False):
-    """``target_port`` is a number or the name of a container port; ``node_port`` is 0 where there is none."""
+class ServicePort(Record, frozen=True, gc=False):
+    """``target_port`` is a number or the name of a container port; ``node_port`` is 0 where there is none.
+
+    ``app_protocol`` is what the pods speak, like ``kubernetes.io/h2c``.
+    """
 
     name: str | None = None
     port: int = 0
     target_port: int | str | None = None
     node_port: int = 0
     protocol: str | None = None
+    app_protocol: str | None = None
 
 
-class ServiceSpec(_Record, frozen=True, gc=False):
+class SessionAffinityClientIp(Record, frozen=True, gc=False):
+    """How long a client keeps its endpoint, in seconds."""
+
+    timeout_seconds: int | None = None
+
+
+class SessionAffinityConfig(Record, frozen=True, gc=False):
+    """The settings of ``sessionAffinity: ClientIP``."""
+
+    client_ip: SessionAffinityClientIp | None = msgspec.field(name="clientIP", default=None)
+
+
+class ServiceSpec(Record, frozen=True, gc=False):
     """``type`` is ClusterIP, NodePort, LoadBalancer or ExternalName."""
 
     ports: tuple[ServicePort, ...] | None = None
@@ -132,43 +142,48 @@ class ServiceSpec(_Record, frozen=True, gc=False):
     external_traffic_policy: str | None = None
     ip_families: tuple[str, ...] | None = None
     load_balancer_ip: str | None = msgspec.field(name="loadBalancerIP", default=None)
+    load_balancer_class: str | None = None
+    load_balancer_source_ranges: tuple[str, ...] | None = None
+    session_affinity: str | None = None
+    session_affinity_config: SessionAffinityConfig | None = None
 
 
-class Service(_Record, frozen=True, gc=False):
+class Service(Record, frozen=True, gc=False):
     """A Service of core/v1."""
 
     metadata: ObjectMeta
     spec: ServiceSpec = ServiceSpec()
+    status: Status | None = None
 
 
-class NodeAddress(_Record, frozen=True, gc=False):
+class NodeAddress(Record, frozen=True, gc=False):
     """``type`` is InternalIP, ExternalIP, Hostname, InternalDNS or ExternalDNS."""
 
     type: str = ""
     address: str = ""
 
 
-class NodeCondition(_Record, frozen=True, gc=False):
+class NodeCondition(Record, frozen=True, gc=False):
     """``status`` is "True", "False" or "Unknown"."""
 
     type: str = ""
     status: str = ""
 
 
-class NodeSpec(_Record, frozen=True, gc=False):
+class NodeSpec(Record, frozen=True, gc=False):
     """``unschedulable`` is what ``kubectl cordon`` sets."""
 
     unschedulable: bool | None = None
 
 
-class NodeStatus(_Record, frozen=True, gc=False):
+class NodeStatus(Record, frozen=True, gc=False):
     """Addresses and conditions as the kubelet reports them."""
 
     addresses: tuple[NodeAddress, ...] | None = None
     conditions: tuple[NodeCondition, ...] | None = None
 
 
-class Node(_Record, frozen=True, gc=False):
+class Node(Record, frozen=True, gc=False):
     """A Node of core/v1."""
 
     metadata: ObjectMeta
@@ -176,7 +191,7 @@ class Node(_Record, frozen=True, gc=False):
     status: NodeStatus = NodeStatus()
 
 
-class Secret(_Record, frozen=True, gc=False):
+class Secret(Record, frozen=True, gc=False):
     """``data`` values are base64. Only Secrets of the namespaces named in the settings are read."""
 
     metadata: ObjectMeta
@@ -184,7 +199,7 @@ class Secret(_Record, frozen=True, gc=False):
     data: dict[str, str] | None = None
 
 
-class ConfigMap(_Record, frozen=True, gc=False):
+class ConfigMap(Record, frozen=True, gc=False):
     """Only ConfigMaps that a preset names are read; ``binaryData`` is not."""
 
     metadata: ObjectMeta
@@ -221,32 +236,32 @@ class WholeObject:
         return f"WholeObject({len(self.json)} bytes)"
 
 
-class PodCondition(_Record, frozen=True, gc=False):
+class PodCondition(Record, frozen=True, gc=False):
     """``status`` is "True", "False" or "Unknown"."""
 
     type: str = ""
     status: str = ""
 
 
-class ContainerStatus(_Record, frozen=True, gc=False):
+class ContainerStatus(Record, frozen=True, gc=False):
     """``ready`` is what the container's readiness probe says."""
 
     ready: bool = False
 
 
-class PodReadinessGate(_Record, frozen=True, gc=False):
+class PodReadinessGate(Record, frozen=True, gc=False):
     """Names a condition that has to be "True" before the pod counts as ready."""
 
     condition_type: str = ""
 
 
-class PodSpec(_Record, frozen=True, gc=False):
+class PodSpec(Record, frozen=True, gc=False):
     """What decides whether a pod is ready."""
 
     readiness_gates: tuple[PodReadinessGate, ...] | None = None
 
 
-class PodStatus(_Record, frozen=True, gc=False):
+class PodStatus(Record, frozen=True, gc=False):
     """``phase`` is Pending, Running, Succeeded, Failed or Unknown."""
 
     phase: str = ""
@@ -255,7 +270,7 @@ class PodStatus(_Record, frozen=True, gc=False):
     container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
-class Pod(_Record, frozen=True, gc=False):
+class Pod(Record, frozen=True, gc=False):
     """The fields that decide, and in ``whole`` (never read from JSON) the object as templates get it."""
 
     metadata: ObjectMeta
@@ -264,26 +279,34 @@ class Pod(_Record, frozen=True, gc=False):
     whole: WholeObject | None = msgspec.field(name="pyconfd.io/whole", default=None)
 
 
-class PodTemplate(_Record, frozen=True, gc=False):
+class PodTemplate(Record, frozen=True, gc=False):
     """The labels and annotations that a Deployment's pods get."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
-class DeploymentSpec(_Record, frozen=True, gc=False):
+class DeploymentSpec(Record, frozen=True, gc=False):
     """Nothing but the template."""
 
     template: PodTemplate = PodTemplate()
 
 
-class Deployment(_Record, frozen=True, gc=False):
+class Deployment(Record, frozen=True, gc=False):
     """A Deployment of apps/v1; only one that a setting names is read."""
 
     metadata: ObjectMeta
     spec: DeploymentSpec = DeploymentSpec()
 
 
-AnyObject = EndpointSlice | Endpoints | Service | Node | Secret | ConfigMap | Pod | Deployment
+class Namespace(Record, frozen=True, gc=False):
+    """A Namespace of core/v1: its labels are what selectors go by."""
+
+    metadata: ObjectMeta
+
+
+_CoreObject = EndpointSlice | Endpoints | Service | Node | Secret | ConfigMap | Pod | Deployment | Namespace
+_Route = HTTPRoute | GRPCRoute | TLSRoute | TCPRoute
+AnyObject = _CoreObject | Ingress | IngressClass | GatewayClass | Gateway | _Route | ReferenceGrant | BackendTLSPolicy
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 """The label that joins an EndpointSlice to its Service. Source: discovery.k8s.io/v1 ``LabelServiceName``."""

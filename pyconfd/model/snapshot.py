@@ -6,12 +6,24 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from pyconfd.model.gateway_api import (
+    BackendTLSPolicy,
+    Gateway,
+    GatewayClass,
+    GRPCRoute,
+    HTTPRoute,
+    ReferenceGrant,
+    TCPRoute,
+    TLSRoute,
+)
+from pyconfd.model.ingress import Ingress, IngressClass
 from pyconfd.model.kubernetes import (
     AnyObject,
     ConfigMap,
     Deployment,
     Endpoints,
     EndpointSlice,
+    Namespace,
     Node,
     Pod,
     Secret,
@@ -82,6 +94,17 @@ class Resource(StrEnum):
     CONFIGMAPS = "configmaps"
     PODS = "pods"
     DEPLOYMENTS = "deployments"
+    NAMESPACES = "namespaces"
+    INGRESSCLASSES = "ingressclasses"
+    INGRESSES = "ingresses"
+    GATEWAYCLASSES = "gatewayclasses"
+    GATEWAYS = "gateways"
+    HTTPROUTES = "httproutes"
+    GRPCROUTES = "grpcroutes"
+    TLSROUTES = "tlsroutes"
+    TCPROUTES = "tcproutes"
+    REFERENCEGRANTS = "referencegrants"
+    BACKENDTLSPOLICIES = "backendtlspolicies"
 
     @property
     def field(self) -> str:
@@ -107,6 +130,17 @@ KIND_OF: Mapping[Resource, str] = MappingProxyType(
         Resource.CONFIGMAPS: "ConfigMap",
         Resource.PODS: "Pod",
         Resource.DEPLOYMENTS: "Deployment",
+        Resource.NAMESPACES: "Namespace",
+        Resource.INGRESSCLASSES: "IngressClass",
+        Resource.INGRESSES: "Ingress",
+        Resource.GATEWAYCLASSES: "GatewayClass",
+        Resource.GATEWAYS: "Gateway",
+        Resource.HTTPROUTES: "HTTPRoute",
+        Resource.GRPCROUTES: "GRPCRoute",
+        Resource.TLSROUTES: "TLSRoute",
+        Resource.TCPROUTES: "TCPRoute",
+        Resource.REFERENCEGRANTS: "ReferenceGrant",
+        Resource.BACKENDTLSPOLICIES: "BackendTLSPolicy",
     }
 )
 
@@ -120,6 +154,17 @@ RECORD_OF: Mapping[Resource, type[AnyObject]] = MappingProxyType(
         Resource.CONFIGMAPS: ConfigMap,
         Resource.PODS: Pod,
         Resource.DEPLOYMENTS: Deployment,
+        Resource.NAMESPACES: Namespace,
+        Resource.INGRESSCLASSES: IngressClass,
+        Resource.INGRESSES: Ingress,
+        Resource.GATEWAYCLASSES: GatewayClass,
+        Resource.GATEWAYS: Gateway,
+        Resource.HTTPROUTES: HTTPRoute,
+        Resource.GRPCROUTES: GRPCRoute,
+        Resource.TLSROUTES: TLSRoute,
+        Resource.TCPROUTES: TCPRoute,
+        Resource.REFERENCEGRANTS: ReferenceGrant,
+        Resource.BACKENDTLSPOLICIES: BackendTLSPolicy,
     }
 )
 
@@ -174,6 +219,17 @@ class Snapshot:
     config_maps: Mapping[Key, ConfigMap] = field(default_factory=_nothing)
     pods: Mapping[Key, Pod] = field(default_factory=_nothing)
     deployments: Mapping[Key, Deployment] = field(default_factory=_nothing)
+    namespaces: Mapping[Key, Namespace] = field(default_factory=_nothing)
+    ingressclasses: Mapping[Key, IngressClass] = field(default_factory=_nothing)
+    ingresses: Mapping[Key, Ingress] = field(default_factory=_nothing)
+    gatewayclasses: Mapping[Key, GatewayClass] = field(default_factory=_nothing)
+    gateways: Mapping[Key, Gateway] = field(default_factory=_nothing)
+    httproutes: Mapping[Key, HTTPRoute] = field(default_factory=_nothing)
+    grpcroutes: Mapping[Key, GRPCRoute] = field(default_factory=_nothing)
+    tlsroutes: Mapping[Key, TLSRoute] = field(default_factory=_nothing)
+    tcproutes: Mapping[Key, TCPRoute] = field(default_factory=_nothing)
+    referencegrants: Mapping[Key, ReferenceGrant] = field(default_factory=_nothing)
+    backendtlspolicies: Mapping[Key, BackendTLSPolicy] = field(default_factory=_nothing)
     host: HostFacts = field(default_factory=HostFacts)
     denied: tuple[Named, ...] = ()
     departures: tuple[Departures, ...] = field(default=(), compare=False, repr=False)

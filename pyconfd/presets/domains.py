@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
-from pyconfd.model.kubernetes import Endpoints, ObjectMeta, ObjectRef, Service
+from pyconfd.model.kubernetes import Endpoints, ObjectRef, Service
 from pyconfd.model.listener import Listener
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import NEVER, NO_OWNERS, Name, Owner, Owners
 from pyconfd.model.snapshot import Key
 from pyconfd.model.versioned import GivenDict, GivenList, VersionedDict, differing, with_values

@@ -15,11 +15,11 @@ from pyconfd.model.kubernetes import (
     EndpointPort,
     Endpoints,
     EndpointSlice,
-    ObjectMeta,
     ObjectRef,
     Service,
     ServicePort,
 )
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
 from pyconfd.presets.policy import AllowedAddresses

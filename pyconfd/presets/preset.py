@@ -10,6 +10,7 @@ from pyconfd.model.claim import Claim
 from pyconfd.model.context import ClusterTemplate, PresetName, Refusal
 from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.listener import NOBODY, Listener, Listeners
+from pyconfd.model.object_status import Statuses
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners, Reservations
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
@@ -129,8 +130,9 @@ class PresetResult:
     where another preset gave one away that overlaps, the older claim keeps it. ``templates`` came from the cluster,
     ``files`` go beside the configuration, ``dns_names`` should point here (None: no object says). ``serves`` has each
     thing that is served by its name, and ``addresses_of`` gives the addresses of what is ready behind one; what did not
-    change there is the same object. ``owners`` says who was given which name. ``memo`` is what the next
-    result of this preset builds on.
+    change there is the same object. ``owners`` says who was given which name. ``statuses`` are
+    for objects of the cluster, as they shall be once all of this is served. ``memo`` is what the next result of this
+    preset builds on.
     """
 
     names: Mapping[str, Any]
@@ -143,6 +145,7 @@ class PresetResult:
     serves: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     addresses_of: Callable[[Any], Iterable[str]] = tuple
     owners: Owners = field(default_factory=lambda: NO_OWNERS)
+    statuses: Statuses = field(default_factory=lambda: MappingProxyType({}))
     memo: object = field(default=None, repr=False, compare=False)
 
 

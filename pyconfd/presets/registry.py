@@ -145,6 +145,7 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
         ),
         everything=Claimed("cluster", read.services, cluster.ready_addresses),
         owners=owners,
+        statuses=tuple(result.statuses for result in results),
     )
 
 

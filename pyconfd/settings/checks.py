@@ -15,7 +15,7 @@ ReadText = Callable[[str], str]
 """Returns the text of a file; raises OSError, or ValueError where it is not UTF-8."""
 
 _NEEDED = MappingProxyType(
-    {"presets.use": "domains", "presets.node_address_types": "InternalIP", "etcd.endpoints": "http://127.0.0.1:2379"}
+    {"presets.use": "auto", "presets.node_address_types": "InternalIP", "etcd.endpoints": "http://127.0.0.1:2379"}
 )
 """Lists that must not be empty, and what is usual in them."""
 _PAIRS = (("etcd.cert", "etcd.key"), ("etcd.user", "etcd.password_file"))
@@ -71,7 +71,7 @@ def contradictions(settings: Settings, given: AbstractSet[str], read: ReadText) 
     if settings.haproxy.reload_method is ReloadMethod.COMMAND and not settings.haproxy.reload_cmd:
         paths = ("haproxy.reload_method", "haproxy.reload_cmd")
         yield Contradiction(paths, "the reload method is command, and there is no command", _set("haproxy.reload_cmd"))
-    if "hosts" in settings.presets.use and not (settings.hosts.master or settings.hosts.selector):
+    if "hosts" in settings.presets.names and not (settings.hosts.master or settings.hosts.selector):
         message = "the preset hosts does not know which pods are its targets"
         remedy = f"{_set('hosts.master')}, or hosts.selector"
         yield Contradiction(("hosts.master", "hosts.selector", "presets.use"), message, remedy)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from pyconfd.model.context import PresetName
+from pyconfd.model.context import AUTO, AUTOMATIC_PRESETS, PresetName
 from pyconfd.presets.kube2lb.names import DEFAULT_SERVER_NAME
 from pyconfd.settings.dns import DnsSettings
 from pyconfd.settings.setting import YEAR_S, TextForm, section, setting
@@ -167,7 +167,7 @@ class TemplateSettings:
     )
 
 
-_Preset = Annotated[str, words(*PresetName, metavar="NAME")]
+_Preset = Annotated[str, words(AUTO, *PresetName, metavar="NAME")]
 _AddressType = Annotated[
     str, words("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS", metavar="TYPE")
 ]
@@ -177,13 +177,23 @@ _AddressType = Annotated[
 class PresetSettings:
     """``[presets]``."""
 
-    use: tuple[_Preset, ...] = setting(("domains",), "presets, the first one owns the plain names", short="--preset")
+    use: tuple[_Preset, ...] = setting(
+        (AUTO,),
+        f"presets, the first one owns the plain names; {AUTO} is {', '.join(AUTOMATIC_PRESETS)}",
+        short="--preset",
+    )
     backend_target: BackendTarget = setting(BackendTarget.POD, "where traffic goes: pod addresses or node ports")
     node_address_types: tuple[_AddressType, ...] = setting(
         ("InternalIP",), "kinds of node addresses to use, best first"
     )
     # Above the privileged ports and below Linux's ephemeral ones (net.ipv4.ip_local_port_range).
     listen_ports: tuple[PortRange, ...] = setting(("1024-32767",), "ports that an annotation may ask to be bound")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the presets in use, each once."""
+        listed = (AUTOMATIC_PRESETS if name == AUTO else (name,) for name in self.use)
+        return tuple(dict.fromkeys(str(name) for names in listed for name in names))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ import pytest
 
 from pyconfd.admission.removal_protection import Moment, RemovalProtection, RemovalRules
 from pyconfd.model.hold import HoldKind
-from pyconfd.model.kubernetes import ConfigMap, ObjectMeta, ServicePort
+from pyconfd.model.kubernetes import ConfigMap, ServicePort
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.preset import HostsOptions, PresetOptions

@@ -433,7 +433,7 @@ class SettingsBed(LoopBed):
             rollout=rollout_port(settings, self.real, self.parts),
             name_register=NameRegisterFile(settings.state_dir, settings.claims.reserve_s),
         )
-        loop = LoopSettings(settings.apply, settings.presets.use, "0", 1, rules or RemovalRules(), settings.history)
+        loop = LoopSettings(settings.apply, settings.presets.names, "0", 1, rules or RemovalRules(), settings.history)
         self.loop = self.daemon = Daemon(world, loop)
         self.daemon.start()
 

@@ -8,7 +8,8 @@ import pytest
 
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate
-from pyconfd.model.kubernetes import ConfigMap, ObjectMeta
+from pyconfd.model.kubernetes import ConfigMap
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.status import Phase

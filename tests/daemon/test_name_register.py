@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.translation import FormerNames, Translator
 from pyconfd.model.context import Context, RefusalReason
-from pyconfd.model.kubernetes import ObjectMeta, Pod, Service, ServicePort, ServiceSpec
+from pyconfd.model.kubernetes import Pod, Service, ServicePort, ServiceSpec
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import NameRegister
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets.origins import ObjectOrigin, owners_among

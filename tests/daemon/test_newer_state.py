@@ -16,7 +16,8 @@ from pyconfd.etcd.publication import KnownGeneration
 from pyconfd.haproxy.history.pins import PinFile
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.hold import Hold, HoldKind
-from pyconfd.model.kubernetes import ConfigMap, ObjectMeta
+from pyconfd.model.kubernetes import ConfigMap
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.status import Paused, Pin
 from pyconfd.system.state_file import StateFile

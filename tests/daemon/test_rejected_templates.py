@@ -8,8 +8,9 @@ from pyconfd.daemon.reconcile import FailedAttempt, Inputs, Reconciled, reconcil
 from pyconfd.daemon.translation import Translator
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate
-from pyconfd.model.kubernetes import ConfigMap, ObjectMeta
+from pyconfd.model.kubernetes import ConfigMap
 from pyconfd.model.outcome import Applied, Rejected, Step, Unchanged
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.preset import PresetOptions

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from pyconfd.errors import RejectedInput
 from pyconfd.model.context import Context
-from pyconfd.model.kubernetes import ObjectMeta, Secret
+from pyconfd.model.kubernetes import Secret
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.preset import PresetOptions

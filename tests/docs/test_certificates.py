@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from pyconfd.model.kubernetes import ObjectMeta, Secret
+from pyconfd.model.kubernetes import Secret
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.preset import PresetOptions

@@ -23,12 +23,12 @@ from pyconfd.model.kubernetes import (
     EndpointPort,
     Endpoints,
     EndpointSlice,
-    ObjectMeta,
     ObjectRef,
     Secret,
     Service,
     ServicePort,
 )
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import registry

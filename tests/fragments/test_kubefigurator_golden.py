@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyconfd.fragments import of_presets
-from pyconfd.model.kubernetes import ObjectMeta, Service, ServicePort, ServiceSpec
+from pyconfd.model.kubernetes import Service, ServicePort, ServiceSpec
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.snapshot import HostFacts, Key, Snapshot
 from pyconfd.presets.kubefigurator.claims import LABEL, PREFIX

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from pyconfd.model.context import Context, RefusalReason
-from pyconfd.model.kubernetes import EndpointPort, ObjectMeta, Service, ServicePort, ServiceSpec
+from pyconfd.model.kubernetes import EndpointPort, Service, ServicePort, ServiceSpec
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import registry

@@ -17,12 +17,12 @@ from pyconfd.model.kubernetes import (
     NodeCondition,
     NodeSpec,
     NodeStatus,
-    ObjectMeta,
     Service,
     ServicePort,
     ServiceSpec,
     TargetRef,
 )
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.preset import PresetOptions

@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from pyconfd.model.context import Context
-from pyconfd.model.kubernetes import ConfigMap, Deployment, ObjectMeta, Pod, Secret, Service
+from pyconfd.model.kubernetes import ConfigMap, Deployment, Pod, Secret, Service
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.preset import PresetOptions

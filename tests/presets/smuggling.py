@@ -22,13 +22,13 @@ from pyconfd.model.kubernetes import (
     NodeCondition,
     NodeSpec,
     NodeStatus,
-    ObjectMeta,
     ObjectRef,
     Service,
     ServicePort,
     ServiceSpec,
     TargetRef,
 )
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry

@@ -8,7 +8,8 @@ import pytest
 
 from pyconfd.haproxy.config.allowed import Boundaries, judge
 from pyconfd.model.context import Context, RefusalReason
-from pyconfd.model.kubernetes import Deployment, DeploymentSpec, ObjectMeta, ObjectRef, PodTemplate, Service
+from pyconfd.model.kubernetes import Deployment, DeploymentSpec, ObjectRef, PodTemplate, Service
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.presets import registry
 from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53

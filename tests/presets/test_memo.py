@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyconfd.model.context import Context, PresetName, RefusalReason
-from pyconfd.model.kubernetes import EndpointPort, ObjectMeta, ObjectRef, Secret, Service, ServicePort, ServiceSpec
+from pyconfd.model.kubernetes import EndpointPort, ObjectRef, Secret, Service, ServicePort, ServiceSpec
 from pyconfd.model.listener import Listener
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import Name, Reservation
 from pyconfd.model.snapshot import HostFacts, Key, Snapshot
 from pyconfd.presets import registry

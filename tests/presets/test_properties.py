@@ -12,7 +12,6 @@ from pyconfd.model.context import Context, PresetName
 from pyconfd.model.kubernetes import (
     SERVICE_NAME_LABEL,
     ConfigMap,
-    ObjectMeta,
     ObjectRef,
     Pod,
     Secret,
@@ -20,6 +19,7 @@ from pyconfd.model.kubernetes import (
     ServicePort,
     ServiceSpec,
 )
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import RECORD_OF, Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53

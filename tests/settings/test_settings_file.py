@@ -180,7 +180,7 @@ def test_a_file_that_is_there_must_be_readable(tmp_path: Path) -> None:
         ("[status]\nlisten = 'localhost:70000'", "[status] listen", "expected HOST:PORT"),
         ("[haproxy]\nconf = ''", "[haproxy] conf", "expected a path"),
         ('[haproxy]\nunit = "a\\u0000b"', "[haproxy] unit", "expected text on one line"),
-        ("[presets]\nuse = ['domain']", "[presets] use", "expected one of domains"),
+        ("[presets]\nuse = ['domain']", "[presets] use", "expected one of auto"),
         ("[kubernetes]\nsecret_namespaces = ['A_b']", "[kubernetes] secret_namespaces", "the name of a namespace"),
     ],
 )  # fmt: skip

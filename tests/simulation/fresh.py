@@ -37,7 +37,7 @@ def fresh_rendering(place: Place) -> Rendering:
         forget_holds=lambda: None,
         publish=lambda _: None,
     )
-    daemon = Daemon(world, LoopSettings(own.apply, own.presets.use, "0", 1))
+    daemon = Daemon(world, LoopSettings(own.apply, own.presets.names, "0", 1))
     daemon.start()
     source.notify()
     for _ in range(20):

@@ -19,12 +19,12 @@ from pyconfd.model.kubernetes import (
     EndpointSlice,
     Node,
     NodeStatus,
-    ObjectMeta,
     Secret,
     Service,
     ServicePort,
     ServiceSpec,
 )
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.sources.file import read_snapshot, write_snapshot
 from tests.presets.pods import pod_json

@@ -108,7 +108,7 @@ def taken(settings: Any, name: str, variables: dict[str, Any]) -> None:
     assert settings.kubernetes.api_servers == tuple(variables["kubernetes"]["api_servers"])
     assert settings.kubernetes.ssl_ca == "/etc/pyconfd/ca.pem"
     assert settings.kubernetes.cluster == variables["kubernetes"].get("cluster", "")
-    assert settings.presets.use == tuple(variables.get("presets", ["domains"]))
+    assert settings.presets.names == tuple(variables.get("presets", ["domains"]))
     assert settings.templates.dir == ("/etc/pyconfd/fragments" if "fragments" in variables else "/etc/pyconfd")
     nodes = {node["name"]: node for node in variables["nodes"]}
     if "vip" in variables:

@@ -295,7 +295,7 @@ def _left_out(refused: tuple[Refusal, ...], what: str, level: Level) -> Iterator
 
 def _own_certificates(settings: Settings) -> Iterator[Finding]:
     """Look at the files that Services may name with the preset kubefigurator."""
-    if PresetName.KUBEFIGURATOR not in settings.presets.use:
+    if PresetName.KUBEFIGURATOR not in settings.presets.names:
         return
     own = settings.kubefigurator
     files = CertificateFiles(own.ssl_dir, (own.ca_file,)).read()

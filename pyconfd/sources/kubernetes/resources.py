@@ -20,9 +20,21 @@ API_VERSION_OF: Mapping[Resource, str] = MappingProxyType(
         Resource.CONFIGMAPS: "v1",
         Resource.PODS: "v1",
         Resource.DEPLOYMENTS: "apps/v1",
+        Resource.NAMESPACES: "v1",
+        Resource.INGRESSCLASSES: "networking.k8s.io/v1",
+        Resource.INGRESSES: "networking.k8s.io/v1",
+        Resource.GATEWAYCLASSES: "gateway.networking.k8s.io/v1",
+        Resource.GATEWAYS: "gateway.networking.k8s.io/v1",
+        Resource.HTTPROUTES: "gateway.networking.k8s.io/v1",
+        Resource.GRPCROUTES: "gateway.networking.k8s.io/v1",
+        Resource.TLSROUTES: "gateway.networking.k8s.io/v1",
+        Resource.TCPROUTES: "gateway.networking.k8s.io/v1",
+        # v1 is served since 1.5 of the CRDs, and v1beta1 by all of them.
+        Resource.REFERENCEGRANTS: "gateway.networking.k8s.io/v1beta1",
+        Resource.BACKENDTLSPOLICIES: "gateway.networking.k8s.io/v1",
     }
 )
-CLUSTER_SCOPED = frozenset({Resource.NODES})
+CLUSTER_SCOPED = frozenset({Resource.NODES, Resource.NAMESPACES, Resource.INGRESSCLASSES, Resource.GATEWAYCLASSES})
 ONLY_BY_NAME = frozenset({Resource.CONFIGMAPS, Resource.DEPLOYMENTS})
 """Never read as a whole: a preset names the few that it needs."""
 _TLS_ONLY: Mapping[str, str] = MappingProxyType({"fieldSelector": "type=kubernetes.io/tls"})
