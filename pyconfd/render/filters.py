@@ -204,23 +204,30 @@ def format_quote(value: object) -> str:
 
 READY = "ready"
 DRAINING = "draining"
+_LARGEST_WEIGHT = 256
+"""Source: HAProxy configuration manual, 5.2 ``weight``."""
 
 
 class Server(NamedTuple):
-    """One server line: ``server NAME TARGET id ID``, with ``weight 0`` where ``draining``."""
+    """One server line: ``server NAME TARGET id ID``, with ``weight 0`` where ``draining``.
+
+    ``weight`` is 0 for these, else that of the endpoint, which is 1 where it has none.
+    """
 
     name: str
     target: str
     id: int
     draining: bool
+    weight: int = 1
 
 
 def servers(endpoints: Iterable[Any]) -> list[Server]:
     """Return the servers of one backend, sorted by name in byte order, without duplicates.
 
-    Endpoints have ``pod``, ``address``, ``port`` and ``state`` ("ready" or "draining"). A draining one keeps its
-    connections and gets no new ones (``weight 0``) while another is ready. If none is, all take traffic: a pod that
-    is about to go still answers, and Kubernetes itself does the same (KEP-1669).
+    Endpoints have ``pod``, ``address``, ``port`` and ``state`` ("ready" or "draining"), and may have ``weight`` (0 to
+    256). A draining one keeps its connections and gets no new ones (``weight 0``) while another is ready and has a
+    weight. If none is, all take traffic: a pod that is about to go still answers, and Kubernetes itself does the same
+    (KEP-1669).
 
     Raises:
         InvalidValueError: an endpoint lacks one of these, or has an address, port or state that is none.
@@ -231,17 +238,22 @@ def servers(endpoints: Iterable[Any]) -> list[Server]:
     for name, state in states.items():
         if state not in (READY, DRAINING):
             raise InvalidValueError(f"endpoint {name} has the state {shown(state)}", f"give {READY!r} or {DRAINING!r}")
-    any_ready = READY in states.values()
+    weights = {name: _weight(name, endpoint) for name, endpoint in by_name.items()}
+    any_ready = any(state == READY and weights[name] for name, state in states.items())
     ids = server_ids(by_name)
-    return [
-        Server(
-            name,
-            hostport(field_of(by_name[name], "address"), field_of(by_name[name], "port")),
-            ids[name],
-            any_ready and states[name] == DRAINING,
-        )
-        for name in sorted(by_name)
-    ]
+    found = []
+    for name in sorted(by_name):
+        target = hostport(field_of(by_name[name], "address"), field_of(by_name[name], "port"))
+        draining = any_ready and states[name] == DRAINING
+        found.append(Server(name, target, ids[name], draining, 0 if draining else weights[name]))
+    return found
+
+
+def _weight(name: str, endpoint: Any) -> int:
+    weight = endpoint.get("weight", 1) if isinstance(endpoint, Mapping) else getattr(endpoint, "weight", 1)
+    if type(weight) is not int or not 0 <= weight <= _LARGEST_WEIGHT:
+        raise InvalidValueError(f"endpoint {name} has the weight {shown(weight)}", "give a number from 0 to 256")
+    return weight
 
 
 # What templates may hold: data and methods of data, never a class, a function, a module or a frame. From any of these

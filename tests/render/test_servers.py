@@ -29,6 +29,16 @@ def test_terminating_pods_serve_when_nothing_else_is_left() -> None:
     assert [server.draining for server in found] == [False, False]
 
 
+def test_weights_go_through_and_what_has_none_keeps_nothing_draining() -> None:
+    weighted = [
+        endpoint("a", "10.0.0.1") | {"weight": 0},
+        endpoint("b", "10.0.0.2", "draining") | {"weight": 64},
+    ]
+    assert [(server.draining, server.weight) for server in servers(weighted)] == [(False, 0), (False, 64)]
+    found = servers([*weighted, endpoint("c", "10.0.0.3")])
+    assert [(server.draining, server.weight) for server in found] == [(False, 0), (True, 0), (False, 1)]
+
+
 @given(st.lists(st.ip_addresses().map(str), max_size=8), st.randoms(use_true_random=False))
 def test_order_and_duplicates_do_not_matter(addresses: list[str], random: Any) -> None:
     shuffled = [*addresses, *addresses]
@@ -40,7 +50,13 @@ def test_order_and_duplicates_do_not_matter(addresses: list[str], random: Any) -
 
 @pytest.mark.parametrize(
     "bad",
-    [endpoint("a", "10.0.0.1", "redy"), endpoint("a", "10.0.0.1 backup"), {"pod": "a", "address": "10.0.0.1"}],
+    [
+        endpoint("a", "10.0.0.1", "redy"),
+        endpoint("a", "10.0.0.1 backup"),
+        endpoint("a", "10.0.0.1") | {"weight": 257},
+        endpoint("a", "10.0.0.1") | {"weight": "1 backup"},
+        {"pod": "a", "address": "10.0.0.1"},
+    ],
 )
 def test_what_is_no_endpoint_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidValueError):

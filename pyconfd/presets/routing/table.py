@@ -1,0 +1,293 @@
+"""Which rule gets which path, and the map entries and groups that lead there.
+
+Of several rules that ask for the same match at the same site the oldest object's has it. The precedence among different
+matches is that of the Gateway API: exact paths, then the longest prefix, then rules with a method, then the number of
+headers, then of query parameters, then the rank of the rule. A regular expression belongs to the prefix of its literal
+elements, and is tried first there.
+
+A table is never changed: :meth:`RoutingTable.updated` returns another one, and looks only at paths whose rules changed.
+"""
+
+import hashlib
+import re
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sized
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from pyconfd.presets.routing.types import (
+    EXACT_PATHS,
+    GROUP,
+    PATH_PREFIXES,
+    PathEntry,
+    PathKind,
+    RouteGroup,
+    RouteMatch,
+    RouteRule,
+)
+
+_LITERAL = re.compile(r"\^?((?:/[A-Za-z0-9_~-]+)*)/(?![?*+{])")
+"""The whole elements that a regular expression begins with."""
+
+
+class Place(NamedTuple):
+    """Where a map of paths leads to rules: ``path`` of a prefix has no final slash, so that of ``/`` is ""."""
+
+    kind: PathKind
+    path: str
+
+
+class SitePath(NamedTuple):
+    """One place at one site."""
+
+    site: str
+    place: Place
+
+
+class Lost(NamedTuple):
+    """A rule that was not given its match: ``winner`` has it, or ``why`` says why nobody may."""
+
+    rule: RouteRule
+    winner: RouteRule | None
+    why: str = ""
+
+
+class _Rules(NamedTuple):
+    """Those that ask for one place, in order of rank; and those that got their match, in order of precedence."""
+
+    claimants: tuple[RouteRule, ...]
+    winners: tuple[RouteRule, ...]
+    lost: tuple[Lost, ...]
+
+
+_NO_RULES = _Rules((), (), ())
+
+Blocked = Callable[[RouteRule], str]
+"""Returns why a rule may not have its match whoever else asks for it, or ""."""
+
+
+def _never(_: RouteRule) -> str:
+    return ""
+
+
+def place_of(match: RouteMatch) -> Place:
+    """Return the place of a match."""
+    if match.kind is PathKind.EXACT:
+        return Place(PathKind.EXACT, match.path)
+    if match.kind is PathKind.PREFIX:
+        return Place(PathKind.PREFIX, match.path.removesuffix("/"))
+    found = _LITERAL.match(match.path) if "|" not in match.path else None
+    return Place(PathKind.PREFIX, found[1] if found else "")
+
+
+def entry_of(site: str, place: Place) -> PathEntry:
+    """Return the map entry of a place."""
+    if place.kind is PathKind.EXACT:
+        return PathEntry(EXACT_PATHS, f"{site}{place.path}")
+    return PathEntry(PATH_PREFIXES, f"{site}{place.path}/")
+
+
+def _contested(match: RouteMatch) -> object:
+    """Return what two matches at one place must differ in; the order of conditions is none."""
+    regex = match.path if match.kind is PathKind.REGEX else ""
+    return regex, match.method, frozenset(match.headers), frozenset(match.query)
+
+
+def _precedence(rule: RouteRule) -> tuple[bool, bool, int, int, tuple[str, str, str, str, int]]:
+    match = rule.match
+    return (
+        match.kind is not PathKind.REGEX, not match.method, -len(match.headers), -len(match.query), rule.rank,
+    )  # fmt: skip
+
+
+def _decide(claimants: tuple[RouteRule, ...], blocked: Blocked) -> _Rules:
+    given: dict[object, RouteRule] = {}
+    lost: list[Lost] = []
+    for rule in claimants:
+        what = _contested(rule.match)
+        if what in given:
+            lost.append(Lost(rule, given[what]))
+        elif why := blocked(rule):
+            lost.append(Lost(rule, None, why))
+        else:
+            given[what] = rule
+    winners = tuple(sorted(given.values(), key=_precedence)) if len(given) > 1 else tuple(given.values())
+    return _Rules(claimants, winners, tuple(lost))
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingTable:
+    """``rules`` has all that is asked for, by object; the rest follows from it.
+
+    ``sites`` has the rules of each path. ``entries`` are, by backend, what leads to it without conditions; ``groups``
+    are those of each site. ``lost`` has the rules without their match.
+    """
+
+    rules: Mapping[Hashable, tuple[RouteRule, ...]] = field(default_factory=dict)
+    sites: Mapping[str, Mapping[Place, _Rules]] = field(default_factory=dict)
+    entries: Mapping[str, tuple[PathEntry, ...]] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[Place, RouteGroup]] = field(default_factory=dict)
+    lost: Mapping[SitePath, tuple[Lost, ...]] = field(default_factory=dict)
+
+    def updated(
+        self,
+        changed: Mapping[Hashable, tuple[RouteRule, ...]],
+        blocked: Blocked = _never,
+        again: Collection[SitePath] = (),
+    ) -> "RoutingTable":
+        """Return the table with other rules of some objects, () for none.
+
+        ``again`` are paths for which ``blocked`` may return something else than before.
+        """
+        gone, come = self._differences(changed)
+        touched: defaultdict[str, set[Place]] = defaultdict(set)
+        for path in (*gone, *come, *again):
+            touched[path.site].add(path.place)
+        if not touched:
+            return self
+        kept = {owner: rules for owner, rules in changed.items() if rules}
+        rules = {**self.rules, **kept}
+        for owner in changed.keys() - kept.keys():
+            rules.pop(owner, None)
+        draft = _Draft(self)
+        for site, places in touched.items():
+            claimants = {}
+            for place in places:
+                path = SitePath(site, place)
+                claimants[place] = self._claimants(path, gone.get(path, ()), come.get(path, ()))
+            draft.update_site(site, claimants, blocked)
+        return RoutingTable(rules, draft.sites, draft.entries, draft.groups, draft.lost)
+
+    def winner(self, rule: RouteRule) -> bool:
+        """Return whether a rule has its match."""
+        rules = self.sites.get(rule.site, {}).get(place_of(rule.match), _NO_RULES)
+        return rule in rules.winners
+
+    def _differences(
+        self, changed: Mapping[Hashable, tuple[RouteRule, ...]]
+    ) -> tuple[dict[SitePath, list[RouteRule]], dict[SitePath, list[RouteRule]]]:
+        """Return the rules that are not asked for any more, and the new ones, by path."""
+        gone: dict[SitePath, list[RouteRule]] = {}
+        come: dict[SitePath, list[RouteRule]] = {}
+        for owner, now in changed.items():
+            before = self.rules.get(owner, ())
+            if now == before:
+                continue
+            old, new = frozenset(before), frozenset(now)
+            for found, rules, others in ((gone, before, new), (come, now, old)):
+                for rule in dict.fromkeys(rules):
+                    if rule not in others:
+                        found.setdefault(SitePath(rule.site, place_of(rule.match)), []).append(rule)
+        return gone, come
+
+    def _claimants(
+        self, path: SitePath, gone: Collection[RouteRule], come: Collection[RouteRule]
+    ) -> tuple[RouteRule, ...]:
+        before = self.sites.get(path.site, {}).get(path.place, _NO_RULES).claimants
+        kept = [rule for rule in before if rule not in gone] if gone else before
+        return tuple(sorted((*kept, *come), key=lambda rule: rule.rank)) if come else tuple(kept)
+
+
+_V = TypeVar("_V", bound=Sized)
+
+
+def _put(mapping: dict[Any, _V], key: Hashable, value: _V) -> None:
+    """Set what is not empty."""
+    if value:
+        mapping[key] = value
+    else:
+        mapping.pop(key, None)
+
+
+class _Draft:
+    """The parts of a table while they are updated."""
+
+    def __init__(self, former: RoutingTable) -> None:
+        self.sites = dict(former.sites)
+        self.entries = dict(former.entries)
+        self.groups = dict(former.groups)
+        self.lost = dict(former.lost)
+
+    def update_site(self, site: str, claimants: Mapping[Place, tuple[RouteRule, ...]], blocked: Blocked) -> None:
+        """Decide who has some places of one site."""
+        before = self.sites.get(site, {})
+        paths = dict(before)
+        for place, asking in claimants.items():
+            if asking:
+                paths[place] = _decide(asking, blocked)
+            else:
+                paths.pop(place, None)
+            _put(self.lost, SitePath(site, place), paths.get(place, _NO_RULES).lost)
+            old, new = (_only_backend(each.get(place, _NO_RULES)) for each in (before, paths))
+            if old != new:
+                self._move_entry(entry_of(site, place), old, new)
+        _put(self.sites, site, paths)
+        self._update_groups(site, paths, claimants)
+
+    def _move_entry(self, entry: PathEntry, old: str, new: str) -> None:
+        if old:
+            left = list(self.entries[old])
+            del left[bisect_left(left, entry)]
+            _put(self.entries, old, tuple(left))
+        if new:
+            now = list(self.entries.get(new, ()))
+            insort(now, entry)
+            self.entries[new] = tuple(now)
+
+    def _update_groups(self, site: str, paths: Mapping[Place, _Rules], touched: Collection[Place]) -> None:
+        before = self.groups.get(site, {})
+        stale = [place for place in touched if place in before or _is_group(paths.get(place, _NO_RULES))]
+        stale += [place for place in before if place not in touched and _falls_to(place, before[place], touched)]
+        if not stale:
+            return
+        groups = dict(before)
+        for place in stale:
+            if _is_group(paths.get(place, _NO_RULES)):
+                made = _group(site, place, paths)
+                groups[place] = before[place] if before.get(place) == made else made
+            else:
+                groups.pop(place, None)
+        _put(self.groups, site, {place: groups[place] for place in sorted(groups)})
+
+
+def _only_backend(rules: _Rules) -> str:
+    """Return the backend that a map entry can lead to, "" where there is none or conditions decide."""
+    winners = rules.winners
+    return winners[0].backend if winners and winners[0].match.is_plain else ""
+
+
+def _is_group(rules: _Rules) -> bool:
+    return bool(rules.winners) and not rules.winners[0].match.is_plain
+
+
+def _less_specific(place: Place) -> Iterator[Place]:
+    """Return the places whose rules come after those of ``place``, in their order."""
+    path = place.path
+    if place.kind is PathKind.EXACT:
+        path = path.removesuffix("/")
+        yield Place(PathKind.PREFIX, path)
+    while path:
+        path = path.rpartition("/")[0]
+        yield Place(PathKind.PREFIX, path)
+
+
+def _falls_to(place: Place, group: RouteGroup, changed: Collection[Place]) -> bool:
+    """Return whether a group holds, or may hold, rules of one of the places."""
+    own = [rule for rule in group.rules if place_of(rule.match) == place]
+    return not (own and own[-1].match.is_plain) and any(each in changed for each in _less_specific(place))
+
+
+def _group(site: str, place: Place, paths: Mapping[Place, _Rules]) -> RouteGroup:
+    rules: list[RouteRule] = []
+    for each in (place, *_less_specific(place)):
+        for rule in paths.get(each, _NO_RULES).winners:
+            rules.append(rule)
+            if rule.match.is_plain:
+                return _made_group(site, place, rules)
+    return _made_group(site, place, rules)
+
+
+def _made_group(site: str, place: Place, rules: list[RouteRule]) -> RouteGroup:
+    digest = hashlib.sha256(f"{site} {place.kind} {place.path}".encode()).hexdigest()[:20]
+    return RouteGroup(f"{GROUP}{digest}", entry_of(site, place), tuple(rules))

@@ -1,0 +1,163 @@
+"""The values of routing: what a route asks for, and what fragments are given of it.
+
+A *site* is one host in one frontend; its id is the host itself in the shared frontends, ``FRONTEND|HOST`` in others. A
+rule gives one match at one site to one backend. The maps of :mod:`pyconfd.presets.routing.table` lead a request to a
+backend, or to a group: backends that are chosen between by conditions on the request.
+"""
+
+import hashlib
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from pyconfd.model.reservation import Owner
+
+EXACT_PATHS = "exact-paths"
+"""Map with keys ``SITE/PATH``, looked up first (``map_str``)."""
+
+PATH_PREFIXES = "path-prefixes"
+"""Map with keys ``SITE/PREFIX/``; the longest one counts (``map_beg``)."""
+
+GROUP = "group:"
+"""What the value of a map entry begins with that leads to a group."""
+
+_LONGEST_SECTION = 120
+
+
+class PathKind(StrEnum):
+    """How a path is compared."""
+
+    EXACT = "exact"
+    PREFIX = "prefix"
+    """Whole elements: ``/foo`` has ``/foo/bar``, and not ``/foobar``."""
+    REGEX = "regex"
+    """The whole path."""
+
+
+class ValueCondition(NamedTuple):
+    """A header or query parameter that a request has to have; ``regex``: ``value`` matches all of its value."""
+
+    name: str
+    value: str
+    regex: bool = False
+
+
+class RouteMatch(NamedTuple):
+    """What a request has to be. ``method`` "" is any; names of headers are in lower case."""
+
+    kind: PathKind = PathKind.PREFIX
+    path: str = "/"
+    method: str = ""
+    headers: tuple[ValueCondition, ...] = ()
+    query: tuple[ValueCondition, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the maps alone decide."""
+        return not (self.method or self.headers or self.query or self.kind is PathKind.REGEX)
+
+
+class RouteRule(NamedTuple):
+    """One match of one object at one site; ``number`` is its place among those of the object."""
+
+    site: str
+    match: RouteMatch
+    backend: str
+    owner: Owner
+    number: int = 0
+
+    @property
+    def rank(self) -> tuple[str, str, str, str, int]:
+        """The older object comes first, then namespace and name decide, then the order in the object."""
+        owner = self.owner
+        return owner.since, owner.namespace, owner.name, owner.kind, self.number
+
+
+class PathEntry(NamedTuple):
+    """One key of one of the two maps of paths."""
+
+    map: str
+    key: str
+
+
+class RouteGroup(NamedTuple):
+    """Rules to be tried one after the other where ``entry`` was found; a rule without conditions is the last one."""
+
+    id: str
+    entry: PathEntry
+    rules: tuple[RouteRule, ...]
+
+
+class HostKind(StrEnum):
+    """Which hosts belong to a site."""
+
+    EXACT = "exact"
+    ONE_LABEL = "one-label"
+    """``*.example.com`` of an Ingress: one label in place of ``*``."""
+    ANY_DEPTH = "any-depth"
+    """``*.example.com`` of a domain or a Gateway: one label or more."""
+    ANY = "any"
+    """Every host that no other site of the frontend has."""
+
+
+class Site(msgspec.Struct, frozen=True, gc=False):
+    """One host in one frontend; ``frontend`` is the name in the names of its maps of hosts."""
+
+    id: str
+    frontend: str
+    host: str
+    kind: HostKind
+    groups: tuple[RouteGroup, ...] = ()
+
+    @property
+    def map(self) -> str:
+        """The map that leads to the site."""
+        prefix = {HostKind.ONE_LABEL: "one-label", HostKind.ANY_DEPTH: "wildcards"}.get(self.kind, "hosts")
+        return f"{prefix}-{self.frontend}"
+
+    @property
+    def map_key(self) -> str:
+        """The key in that map: wildcards are looked up without their first label."""
+        if self.kind is HostKind.ANY:
+            return "*"
+        return self.host.removeprefix("*") if self.kind is HostKind.ANY_DEPTH else self.host.removeprefix("*.")
+
+
+class RouteServer(msgspec.Struct, frozen=True, gc=False):
+    """One endpoint of one of a backend's references; the filter ``servers`` makes a line of it."""
+
+    address: str
+    port: int
+    state: str
+    family: str
+    pod: str = ""
+    node: str = ""
+    zone: str = ""
+    weight: int = 1
+
+
+class RouteBackend(msgspec.Struct, frozen=True, gc=False):
+    """One section ``backend``. ``owner`` is for its comment, ``entries`` lead to it without conditions.
+
+    ``namespace`` and ``service`` are those of the Service where there is only one. ``protocol`` is what its servers
+    speak: ``http/1.1``, ``h2c`` or ``https``.
+    """
+
+    name: str
+    owner: str
+    namespace: str
+    service: str
+    entries: tuple[PathEntry, ...]
+    servers: tuple[RouteServer, ...]
+    mode: str = "http"
+    protocol: str = "http/1.1"
+
+
+def section_name(prefix: str, *parts: str) -> str:
+    """Return the name of a section: no other ``parts`` (names of objects, numbers) have the same."""
+    name = "_".join((prefix, *parts))
+    if len(name) <= _LONGEST_SECTION and not any("_" in part for part in parts):
+        return name
+    digest = hashlib.sha256("/".join(parts).encode()).hexdigest()[:16]
+    return f"{name[: _LONGEST_SECTION - 17]}_{digest}"

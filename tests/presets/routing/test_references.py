@@ -1,0 +1,45 @@
+"""Where a reference leads, and why it leads nowhere."""
+
+import pytest
+
+from pyconfd.model.kubernetes import ServicePort
+from pyconfd.presets import cluster
+from pyconfd.presets.routing.references import Missing, ServiceReference, Unresolved, resolve
+from pyconfd.presets.views import PortView
+from tests.presets.objects import service, snapshot
+
+PORTS = (ServicePort("web", 80, 8080), ServicePort("dns", 53, 53, protocol="UDP"), ServicePort("dns-tcp", 53, 53))
+CLUSTER = cluster.read(snapshot(service("shop", ports=PORTS), service("alias", type_="ExternalName")))
+
+
+def reference(port: str | int | None, name: str = "shop", kind: str = "Service", group: str = "") -> ServiceReference:
+    return ServiceReference("demo", name, port, group, kind)
+
+
+@pytest.mark.parametrize(("port", "found"), [("web", "web"), (80, "web"), (53, "dns-tcp")])
+def test_ports_are_found_by_name_and_number(port: str | int, found: str) -> None:
+    made = resolve(reference(port), CLUSTER)
+    assert isinstance(made, PortView)
+    assert made.name == found
+
+
+@pytest.mark.parametrize(
+    ("given", "permitted", "reason"),
+    [
+        (reference(80, "none"), True, Unresolved.NOT_FOUND),
+        (reference(81), True, Unresolved.NOT_FOUND),
+        (reference("80"), True, Unresolved.NOT_FOUND),
+        (reference(None), True, Unresolved.NOT_FOUND),
+        (reference("dns"), True, Unresolved.UNSUPPORTED_PROTOCOL),
+        (reference(80, "alias"), True, Unresolved.UNSUPPORTED_PROTOCOL),
+        (reference(80, kind="ConfigMap"), True, Unresolved.INVALID_KIND),
+        (reference(80, group="example.com"), True, Unresolved.INVALID_KIND),
+        (reference(80), False, Unresolved.NOT_PERMITTED),
+    ],
+)
+def test_a_reference_that_leads_nowhere_has_a_reason(
+    given: ServiceReference, permitted: bool, reason: Unresolved
+) -> None:
+    made = resolve(given, CLUSTER, permitted=permitted)
+    assert isinstance(made, Missing)
+    assert made.reason is reason

@@ -1,0 +1,199 @@
+"""Which backend a request gets, who loses a match, and that a change touches only its own paths."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyconfd.presets.routing.table import RoutingTable, SitePath, entry_of, place_of
+from pyconfd.presets.routing.types import PathKind, RouteMatch, RouteRule, ValueCondition
+from tests.presets.routing.requests import SITE, Request, by_rules, exact, prefix, rule, table, through_maps
+
+CANARY = (ValueCondition("x-canary", "yes"),)
+VERSION = (ValueCondition("v", "[0-9]+", regex=True),)
+
+PATHS = [
+    rule(exact("/foo"), "exact"),
+    rule(prefix("/foo"), "foo"),
+    rule(prefix("/foo/bar/"), "bar"),
+    rule(prefix("/aaa"), "aaa"),
+    rule(prefix("/aaa/bbb"), "bbb"),
+    rule(exact("/slash/"), "slash"),
+    rule(exact("/"), "root"),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "backend"),
+    [
+        ("/foo", "exact"),
+        ("/foo/", "foo"),
+        ("/foo/x", "foo"),
+        ("/foobar", ""),
+        ("/foo/bar", "bar"),
+        ("/foo/bar/", "bar"),
+        ("/foo/bar/x", "bar"),
+        ("/foo/barx", "foo"),
+        ("/aaa/bb", "aaa"),
+        ("/aaa/bbb", "bbb"),
+        ("/aaaccc", ""),
+        ("/slash/", "slash"),
+        ("/slash", ""),
+        ("/", "root"),
+        ("/x", ""),
+        ("/FOO", ""),
+    ],
+)
+def test_exact_paths_come_first_then_the_longest_prefix_by_elements(path: str, backend: str) -> None:
+    assert through_maps(table(*PATHS), Request(path)) == backend
+
+
+def test_another_site_has_none_of_the_paths() -> None:
+    assert through_maps(table(*PATHS), Request("/foo"), "other.example.com") == ""
+
+
+CONDITIONS = [
+    rule(prefix("/"), "all"),
+    rule(RouteMatch(path="/", method="POST"), "post"),
+    rule(RouteMatch(path="/", headers=CANARY), "canary"),
+    rule(RouteMatch(path="/", headers=(*CANARY, ValueCondition("x-team", "a"))), "team"),
+    rule(RouteMatch(path="/", query=VERSION), "version"),
+    rule(RouteMatch(path="/api", method="GET"), "reading"),
+    rule(RouteMatch(PathKind.EXACT, "/api/x", headers=CANARY), "x"),
+    rule(RouteMatch(PathKind.REGEX, "/img/[a-z]+[.]png"), "png"),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "backend"),
+    [
+        (Request("/"), "all"),
+        (Request("/", "POST", {"x-canary": "yes"}), "post"),
+        (Request("/", headers={"x-canary": "yes"}), "canary"),
+        (Request("/", headers={"x-canary": "yes", "x-team": "a"}), "team"),
+        (Request("/", query={"v": "12"}), "version"),
+        (Request("/", query={"v": "12b"}), "all"),
+        (Request("/api/y"), "reading"),
+        (Request("/api/y", "POST"), "post"),
+        (Request("/api/y", "PUT"), "all"),
+        (Request("/api/x", headers={"x-canary": "yes"}), "x"),
+        (Request("/api/x", "PUT", {"x-canary": "yes"}), "x"),
+        (Request("/api/x"), "reading"),
+        (Request("/img/a.png"), "png"),
+        (Request("/img/a.png/b"), "all"),
+        (Request("/img/9.png", "POST"), "post"),
+    ],
+)
+def test_conditions_that_fail_lead_to_the_next_rule_and_then_to_shorter_paths(request_: Request, backend: str) -> None:
+    assert through_maps(table(*CONDITIONS), request_) == backend
+
+
+@pytest.mark.parametrize(
+    ("regex", "path"),
+    [
+        ("/foo/[0-9]+", "/foo"),
+        ("^/foo/bar/.*$", "/foo/bar"),
+        ("/foo/?x", ""),
+        ("/foo", ""),
+        ("/a/x|/b/y", ""),
+        (".*", ""),
+        ("/a/b*/c", "/a"),
+    ],
+)
+def test_a_regular_expression_stands_at_its_literal_elements(regex: str, path: str) -> None:
+    assert place_of(RouteMatch(PathKind.REGEX, regex)) == (PathKind.PREFIX, path)
+
+
+def test_of_equal_matches_the_oldest_object_has_it_and_the_order_of_conditions_is_none() -> None:
+    both = (*CANARY, ValueCondition("x-team", "a"))
+    old = rule(RouteMatch(path="/a/", headers=both), "old", day=1)
+    young = rule(RouteMatch(path="/a", headers=both[::-1]), "young", day=2)
+    other = rule(RouteMatch(path="/a", headers=CANARY), "other", day=3)
+    made = table(young, other, old)
+    [(_, lost)] = made.lost.items()
+    assert [(each.rule, each.winner) for each in lost] == [(young, old)]
+    assert made.winner(old)
+    assert made.winner(other)
+    assert not made.winner(young)
+
+
+def test_the_next_claimant_gets_what_the_owner_gives_up() -> None:
+    old, young = rule(prefix("/"), "old", day=1), rule(prefix("/"), "young", day=2)
+    made = table(old, young).updated({"old": ()})
+    assert made == table(young)
+    assert (made.entries, made.lost) == ({"young": (entry_of(SITE, place_of(prefix("/"))),)}, {})
+
+
+def test_what_is_blocked_goes_to_nobody_of_its_kind_until_it_is_free() -> None:
+    old, young = rule(prefix("/"), "old", day=1), rule(prefix("/"), "young", day=2)
+    reserved = RoutingTable().updated(
+        {"old": (old,), "young": (young,)}, lambda each: "reserved" if each.backend == "old" else ""
+    )
+    [lost] = next(iter(reserved.lost.values()))
+    assert (lost.rule, lost.winner, lost.why) == (old, None, "reserved")
+    assert through_maps(reserved, Request("/")) == "young"
+    free = reserved.updated({}, again=[SitePath(SITE, place_of(old.match))])
+    assert free == table(old, young)
+
+
+def test_what_did_not_change_is_the_same_object() -> None:
+    made = table(*CONDITIONS, *PATHS[1:3])
+    after = made.updated({"foo": (rule(prefix("/fo"), "foo"),)})
+    assert after.entries["bar"] is made.entries["bar"]
+    assert after.groups[SITE] is made.groups[SITE]
+    assert after.updated({"foo": (rule(prefix("/fo"), "foo"),)}) is after
+
+
+PATH = st.lists(st.sampled_from(["a", "b", "ab"]), max_size=3).map(lambda words: "/" + "/".join(words))
+HEADERS = st.sampled_from([(), (), CANARY, (*CANARY, ValueCondition("x-team", "a"))])
+MATCHES = st.builds(
+    RouteMatch,
+    st.sampled_from([PathKind.EXACT, PathKind.PREFIX]),
+    PATH,
+    st.sampled_from(["", "", "GET", "POST"]),
+    HEADERS,
+    st.sampled_from([(), (), VERSION]),
+)
+OBJECTS = st.lists(st.tuples(st.integers(1, 5), st.lists(MATCHES, max_size=4)), max_size=6)
+REQUESTS = st.builds(
+    Request,
+    PATH,
+    st.sampled_from(["GET", "POST", "PUT"]),
+    st.sampled_from([{}, {"x-canary": "yes"}, {"x-canary": "yes", "x-team": "a"}]),
+    st.sampled_from([{}, {"v": "1"}]),
+)
+
+
+def _objects(
+    given_: Sequence[tuple[int, Sequence[RouteMatch]]], prefix_: str = "o"
+) -> dict[object, tuple[RouteRule, ...]]:
+    return {
+        f"o{number}": tuple(
+            rule(match, f"{prefix_}{number}-{place}", day=day, name=f"o{number}", number=place)
+            for place, match in enumerate(matches)
+        )
+        for number, (day, matches) in enumerate(given_)
+    }
+
+
+@settings(max_examples=300, deadline=None)
+@given(OBJECTS, st.lists(REQUESTS, min_size=1, max_size=8))
+def test_maps_and_groups_find_what_the_rules_say(
+    given_: Sequence[tuple[int, Sequence[RouteMatch]]], requests: Sequence[Request]
+) -> None:
+    objects = _objects(given_)
+    made = RoutingTable().updated(objects)
+    rules = [each for found in objects.values() for each in found]
+    for request in requests:
+        assert through_maps(made, request) == by_rules(rules, request)
+
+
+@settings(max_examples=300, deadline=None)
+@given(OBJECTS, OBJECTS)
+def test_a_changed_table_is_that_of_the_new_objects(
+    before: Sequence[tuple[int, Sequence[RouteMatch]]], after: Sequence[tuple[int, Sequence[RouteMatch]]]
+) -> None:
+    old, new = _objects(before), _objects(after, "n")
+    made = RoutingTable().updated(old).updated({**dict.fromkeys(old, ()), **new})
+    assert made == RoutingTable().updated(new)
