@@ -18,10 +18,13 @@ PACKER_FLAGS ?=
 QEMU_FLAGS := -var seed=$(CURDIR)/dist/bake/seed -var ssh_private_key_file=$(CURDIR)/dist/bake/key $(if $(wildcard /dev/kvm),,-var accelerator=tcg)
 REPS ?= 20
 LONG_S ?= 60
+# Each binary is built again when its module says so; Go fetches the release of itself that go.mod asks for.
+GO := CGO_ENABLED=0 GOTOOLCHAIN=auto go
+CONFORMANCE := $(addprefix .cache/conformance/,controlplane echo node suite.test gateway-api)
 HA_PACKAGES := haproxy=haproxy keepalived=keepalived nft=nftables ip=iproute2 sysctl=procps unshare=util-linux faketime=faketime
 
-.PHONY: help venv packages-demo packages-test packages-ha lock demo test test-matrix size lint docs bench ha-bench reload-test \
-	crash-test vip-test fuzz soak dns-soak wheelhouse deb \
+.PHONY: help venv packages-demo packages-test packages-ha packages-conformance lock demo test test-matrix size lint docs bench ha-bench reload-test \
+	crash-test vip-test conformance fuzz soak dns-soak wheelhouse deb \
 	release release-test appliance image image-test image-bench clean
 
 help: ## list the targets
@@ -44,6 +47,10 @@ packages-demo:
 
 packages-test:
 	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy caddy=caddy nginx=nginx kubectl=kubernetes-client systemd-analyze=systemd ps=procps shellcheck=shellcheck etcd=etcd-server etcdctl=etcd-client cloud-init=cloud-init $(HA_PACKAGES) $(IMAGE_PACKAGES)
+
+packages-conformance:
+	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy kubectl=kubernetes-client etcd=etcd-server etcdctl=etcd-client ip=iproute2 unshare=util-linux
+	@command -v go >/dev/null || { echo "Go is missing: 1.21 or later, which fetches the release that it needs" >&2; exit 1; }
 
 packages-ha:
 	@PYTHON=$(PYTHON) tests/packages.sh $(HA_PACKAGES)
@@ -74,6 +81,24 @@ ha-bench: packages-ha venv ## measure each fault of the floating address; needs 
 
 vip-test: packages-ha venv ## real failovers of the floating address and of the names in network namespaces, once each; needs root
 	PYCONFD_TEST_FAILOVER=1 $(BIN)/python -m pytest -n 2 tests/vip tests/dns/test_failover.py
+
+conformance: packages-conformance venv $(CONFORMANCE) ## the official Gateway API suite on a real control plane; needs root and Go (ONLY=regex KEEP=1)
+	@$(BIN)/python -m tests.conformance $(if $(ONLY),--only='$(ONLY)') $(if $(KEEP),--keep)
+
+.cache/conformance/controlplane: tests/conformance/controlplane/main.go tests/conformance/controlplane/go.sum
+	$(GO) -C $(<D) build -o $(CURDIR)/$@ .
+
+.cache/conformance/echo: tests/conformance/echo/go.sum
+	$(GO) -C $(<D) build -o $(CURDIR)/$@ sigs.k8s.io/gateway-api/conformance/echo-basic
+
+.cache/conformance/node: $(wildcard tests/conformance/node/*.go) tests/conformance/go.sum
+	$(GO) -C tests/conformance build -o $(CURDIR)/$@ ./node
+
+.cache/conformance/suite.test: tests/conformance/suite_test.go tests/conformance/go.sum
+	$(GO) -C tests/conformance test -c -o $(CURDIR)/$@ .
+
+.cache/conformance/gateway-api: tests/conformance/go.sum
+	ln -sfn $$($(GO) -C $(<D) list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api) $@
 
 reload-test: packages-demo venv ## a hundred reloads under load
 	PYCONFD_TEST_RELOADS=100 $(BIN)/python -m pytest -q tests/haproxy/test_reloads_under_load.py
