@@ -2,11 +2,12 @@
 
 import http.client
 import json
+import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 TRANSCRIPTS = Path(__file__).parent.parent / "data" / "kubernetes-transcripts"
@@ -61,3 +62,66 @@ def fetch(
         return Exchange(request, 200, shown, None, tuple(json.loads(line) for line in text.splitlines()))
     is_json = shown.get("Content-Type") == "application/json"
     return Exchange(request, response.status, shown, json.loads(text) if is_json else text)
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """A conversation: requests in order, and what the real API server answered to each.
+
+    A request is ``{"request": "METHOD /path", "type": content type, "sent": body}``; the last two where there is a
+    body. ``{3.metadata.resourceVersion}`` in it is a value of the third answer.
+    """
+
+    requests: tuple[Mapping[str, Any], ...]
+    answers: tuple[Exchange, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a file; answers that were never recorded are missing."""
+        steps = json.loads(path.read_text(encoding="utf-8"))
+        requests = tuple({key: step[key] for key in ("request", "type", "sent") if key in step} for step in steps)
+        answers = tuple(
+            Exchange(each["request"], each["status"], each["headers"], each.get("body"), tuple(each.get("stream", ())))
+            for each in steps
+            if "status" in each
+        )
+        return cls(requests, answers)
+
+    def hold(
+        self, url: str, *, context: ssl.SSLContext | None = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[Exchange, ...]:
+        """Send the requests to a server, one after the other; return what it answers."""
+        answers: list[Exchange] = []
+        for step in self.requests:
+            asked = json.loads(_VALUE.sub(lambda found: _value(answers, found[1]), json.dumps(step)))
+            own = {"Content-Type": asked["type"]} if "type" in asked else {}
+            answers.append(
+                fetch(
+                    url, asked["request"], headers={**(headers or {}), **own}, body=asked.get("sent"), context=context
+                )
+            )
+        return tuple(answers)
+
+    def document(self, answers: Sequence[Exchange]) -> list[dict[str, Any]]:
+        """Return the conversation with these answers, as :meth:`read` reads it."""
+        steps = []
+        for request, answer in zip(self.requests, answers, strict=True):
+            step = {
+                **request,
+                "status": answer.status,
+                "headers": {k: answer.headers[k] for k in _KEPT & answer.headers.keys()},
+            }
+            steps.append(step | ({"stream": list(answer.stream)} if answer.body is None else {"body": answer.body}))
+        return steps
+
+
+_VALUE = re.compile(r"\{(\d+(?:\.\w+)+)\}")
+_KEPT = {"Content-Type", "Warning"}
+
+
+def _value(answers: Sequence[Exchange], path: str) -> str:
+    number, *names = path.split(".")
+    found: Any = answers[int(number) - 1].body
+    for name in names:
+        found = found[name]
+    return str(found)
