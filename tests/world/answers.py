@@ -9,10 +9,10 @@ import yaml
 
 from tests.world import requests, selectors
 from tests.world.cluster import Cluster
-from tests.world.event_rules import validate_event
+from tests.world.object_rules import validate_event, validate_lease
 from tests.world.requests import Target
 from tests.world.statuses import CONTINUE_EXPIRED, ApiError
-from tests.world.store import Obj, Page, PatchType
+from tests.world.store import Obj, Page, Part, PatchType
 
 JSON = "application/json"
 
@@ -76,7 +76,7 @@ def listing(
         if not query.get("labelSelector") and not query.get("fieldSelector"):
             metadata["remainingItemCount"] = page.remaining
     warning = {"Warning": target.resource.warning} if target.resource.warning else {}
-    head: Obj = {"kind": f"{target.resource.kind}List", "apiVersion": target.resource.api_version, "metadata": metadata}
+    head: Obj = {"kind": f"{target.resource.kind}List", "apiVersion": target.api_version, "metadata": metadata}
     items = b",".join([stored.item for stored in page.items])
     body = msgspec.json.encode(head)[:-1] + b',"items":[' + items + b"]}\n"
     return Answer(body, headers=warning, chunked=True)
@@ -86,7 +86,8 @@ def single(cluster: Cluster, target: Target) -> Answer:
     """One object; a resource that is deprecated warns of it even where the object is absent."""
     warning = {"Warning": target.resource.warning} if target.resource.warning else {}
     try:
-        return Answer(cluster.stored(target.resource.plural, target.namespace, target.name).full, headers=warning)
+        found = cluster.stored(target.resource.plural, target.namespace, target.name)
+        return Answer(found.full_as(target.api_version), headers=warning)
     except ApiError as error:
         return of_error(error, warning)
 
@@ -101,21 +102,49 @@ def write(
     content_type = headers.get("content-type", JSON).split(";")[0]
     obj = _decoded(body, content_type)
     if target.verb == "patch":
-        return _patch(cluster, target, obj, content_type)
+        return _patch(cluster, target, obj, content_type, headers, query)
+    named = _named(target, obj)
+    dry_run = query.get("dryRun") == "All"
+    if target.verb == "create":
+        if resource == "events":
+            validate_event(named)
+        return _answer(target, cluster.create(resource, named, part=_part(target), dry_run=dry_run), 201)
+    if not target.resource.unconditional and "resourceVersion" not in named["metadata"]:
+        why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+        raise ApiError(422, f'{target.resource.qualified} "{target.name}" is invalid: {why}')
+    manager = _manager(headers, query)
+    return _answer(target, cluster.update(resource, named, part=_part(target), manager=manager, dry_run=dry_run), 200)
+
+
+def _named(target: Target, obj: Any) -> Obj:
+    """Return an object with the namespace of its path. Raises: ApiError: 400 where it says something else."""
     if not isinstance(obj, dict):
         raise ApiError(400, "the object provided is not an object")
     metadata = {"namespace": target.namespace} | (obj.get("metadata") or {})
     if metadata["namespace"] != target.namespace:
         message = "the namespace of the provided object does not match the namespace sent on the request"
         raise ApiError(400, message)
-    named = obj | {"metadata": metadata}
-    if target.verb == "create":
-        if resource == "events":
-            validate_event(named)
-        if query.get("dryRun") == "All":
-            return Answer(msgspec.json.encode(named), 201)
-        return Answer(msgspec.json.encode(cluster.create(resource, named)), 201)
-    return Answer(msgspec.json.encode(cluster.update(resource, named)))
+    if target.name and metadata.setdefault("name", target.name) != target.name:
+        why = f"the name of the object ({metadata['name']}) does not match the name on the URL ({target.name})"
+        raise ApiError(400, why)
+    if target.resource.plural == "leases":
+        validate_lease(obj.get("spec") or {})
+    return obj | {"metadata": metadata}
+
+
+def _part(target: Target) -> Part:
+    if target.subresource:
+        return Part.STATUS
+    return Part.MAIN if target.resource.status else Part.WHOLE
+
+
+def _manager(headers: Mapping[str, str], query: Mapping[str, str]) -> str:
+    """Return who writes: what the request says, or what its client calls itself before the first slash."""
+    return query.get("fieldManager") or headers.get("user-agent", "").partition("/")[0] or "unknown"
+
+
+def _answer(target: Target, obj: Obj, code: int) -> Answer:
+    return Answer(msgspec.json.encode(obj | {"apiVersion": target.api_version}), code)
 
 
 def _decoded(body: bytes, content_type: str) -> Any:
@@ -125,13 +154,60 @@ def _decoded(body: bytes, content_type: str) -> Any:
         raise ApiError(400, f"the object provided is unrecognized: {error}") from error
 
 
-def _patch(cluster: Cluster, target: Target, patch: Any, content_type: str) -> Answer:
+def _patch(
+    cluster: Cluster,
+    target: Target,
+    patch: Any,
+    content_type: str,
+    headers: Mapping[str, str],
+    query: Mapping[str, str],
+) -> Answer:
     try:
         patch_type = PatchType(content_type)
     except ValueError as error:
         raise ApiError(415, f"the body of the request was in an unknown format - {content_type}") from error
-    changed = cluster.patch(target.resource.plural, target.namespace, target.name, patch, patch_type)
-    return Answer(msgspec.json.encode(changed))
+    resource, part, dry_run = target.resource, _part(target), query.get("dryRun") == "All"
+    if patch_type is PatchType.STRATEGIC and resource.crd:
+        known = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+        raise ApiError(415, f"the body of the request was in an unknown format - accepted media types include: {known}")
+    if patch_type is not PatchType.APPLY:
+        manager = _manager(headers, query)
+        changed = cluster.patch(
+            resource.plural,
+            target.namespace,
+            target.name,
+            patch,
+            patch_type,
+            part=part,
+            manager=manager,
+            dry_run=dry_run,
+        )
+        return _answer(target, changed, 200)
+    _check_applied(target, patch, query)
+    exists = cluster.exists(resource.plural, target.namespace, target.name)
+    applied = cluster.apply(
+        resource.plural,
+        _named(target, patch),
+        manager=query["fieldManager"],
+        force=query.get("force") in {"true", "1"},
+        part=part,
+        dry_run=dry_run,
+    )
+    return _answer(target, applied, 200 if exists else 201)
+
+
+def _check_applied(target: Target, config: Any, query: Mapping[str, str]) -> None:
+    """Raises: ApiError: 400 or 422 for a request of server-side apply that the API server does not accept."""
+    if not query.get("fieldManager"):
+        why = "fieldManager: Required value: is required for apply patch"
+        raise ApiError(422, f'PatchOptions.meta.k8s.io "" is invalid: {why}')
+    if not isinstance(config, dict):
+        raise ApiError(400, "the object provided is not an object")
+    if (config.get("apiVersion"), config.get("kind")) != (target.api_version, target.resource.kind):
+        said = f"{config.get('apiVersion', '')}, Kind={config.get('kind', '')}"
+        raise ApiError(400, f"the object provided ({said}) is no {target.api_version}, Kind={target.resource.kind}")
+    if (config.get("metadata") or {}).get("managedFields") is not None:
+        raise ApiError(400, "metadata.managedFields must be nil")
 
 
 def _delete(cluster: Cluster, target: Target, query: Mapping[str, str]) -> Answer:

@@ -12,7 +12,7 @@ from tests.world.objects import EndpointSpec, PortSpec, SlicePort
 from tests.world.patches import clone
 from tests.world.resources import KINDS, RESOURCES
 from tests.world.statuses import ApiError
-from tests.world.store import Obj, Store
+from tests.world.store import Obj, Part, Store
 
 
 class Cluster(Store):
@@ -33,9 +33,12 @@ class Cluster(Store):
             return False
         return True
 
-    def create(self, resource: str, obj: Mapping[str, Any]) -> Obj:
+    def create(self, resource: str, obj: Mapping[str, Any], *, part: Part = Part.WHOLE, dry_run: bool = False) -> Obj:
         """As Store.create; a Service gets the defaults of the API server."""
-        return super().create(resource, objects.with_service_defaults(obj) if resource == "services" else obj)
+        if resource == "services":
+            written = {name: each for name, each in obj.items() if name != "status" or part is Part.WHOLE}
+            obj, part = objects.with_service_defaults(written), Part.WHOLE
+        return super().create(resource, obj, part=part, dry_run=dry_run)
 
     def delete(self, resource: str, namespace: str, name: str) -> Obj:
         """As Store.delete; with a Service go its Endpoints and EndpointSlices."""

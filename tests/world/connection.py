@@ -16,7 +16,7 @@ from tests.world import answers, requests
 from tests.world.answers import Answer
 from tests.world.faults import Fault, FaultKind
 from tests.world.requests import RecordedRequest, Target
-from tests.world.resources import DISCOVERY
+from tests.world.resources import discovery
 from tests.world.statuses import ApiError, forbidden, no_such_path, unauthorized
 from tests.world.watching import Watch
 
@@ -95,10 +95,11 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(length) if length else b""
         target: Target | None = None
         try:
-            if path not in DISCOVERY and path not in _HEALTH and path != "/openapi/v2":
-                target = requests.route(self.command, path, query)
+            absent = self._api.cluster.absent
+            if path not in discovery(absent) and path not in _HEALTH and path != "/openapi/v2":
+                target = requests.route(self.command, path, query, absent)
         finally:
-            resource, verb = (target.resource.plural, target.verb) if target else ("", "")
+            resource, verb = (target.full_resource, target.verb) if target else ("", "")
             seen = RecordedRequest(self.command, path, query, headers, self._link.client_cn, resource, verb)
             self._api.record(seen)
         self._respond(seen, target, body)
@@ -155,8 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
         if code == 401:
             return unauthorized()
         if code == 403 and target:
-            kind, user = target.resource, seen.client_cn or self._api.user
-            return forbidden(user, target.verb, kind.plural, kind.group, target.namespace, target.name)
+            return forbidden(seen.client_cn or self._api.user, target)
         return ApiError(code, _WORDS.get(code, "the server is unable to handle the request"))
 
     def _authenticate(self, seen: RecordedRequest) -> None:
@@ -177,8 +177,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._write(
                 Answer(_EMPTY_SCHEMA, content_type="application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
             )
-        elif path in DISCOVERY:
-            self._write(Answer(msgspec.json.encode(DISCOVERY[path])))
+        elif document := discovery(self._api.cluster.absent).get(path):
+            self._write(Answer(msgspec.json.encode(document)))
         else:
             raise no_such_path()
 

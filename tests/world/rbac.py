@@ -25,7 +25,7 @@ class _Rule:
         return (
             self.namespace in {"", target.namespace}
             and bool({kind.group, _ANY} & set(self.groups))
-            and bool({kind.plural, _ANY} & set(self.resources))
+            and bool({target.full_resource, _ANY} & set(self.resources))
             and bool({target.verb, _ANY} & set(self.verbs))
             and (not self.names or name in self.names)
         )

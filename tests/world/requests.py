@@ -23,11 +23,22 @@ class Target:
     verb: str
     namespace: str = ""
     name: str = ""
+    api_version: str = "v1"
+    subresource: str = ""
+    """"status", or "" for the object itself."""
+
+    @property
+    def full_resource(self) -> str:
+        """The plural with its subresource, as RBAC and the recorded requests name it: ``gateways/status``."""
+        return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """``headers`` have lower-case names; ``resource`` and ``verb`` are "" for a path that names no resource."""
+    """``headers`` have lower-case names; ``resource`` and ``verb`` are "" for a path that names no resource.
+
+    ``resource`` is that of RBAC: ``gateways/status`` for the subresource.
+    """
 
     method: str
     path: str
@@ -44,25 +55,33 @@ def split(url: str) -> tuple[str, dict[str, str]]:
     return parts.path.rstrip("/") or "/", dict(parse_qsl(parts.query, keep_blank_values=True))
 
 
-def route(method: str, path: str, query: Mapping[str, str]) -> Target:
-    """Raises: ApiError: 404 for a path, 405 for a method, that the server does not know."""
+def route(method: str, path: str, query: Mapping[str, str], absent: frozenset[str] = frozenset()) -> Target:
+    """``absent`` are the resources that are not installed.
+
+    Raises:
+        ApiError: 404 for a path, 405 for a method, that the server does not know.
+    """
     steps = path.strip("/").split("/")
     head = 2 if steps[0] == "api" else 3
-    prefix, rest = "/" + "/".join(steps[:head]), steps[head:]
+    api_version, rest = "/".join(steps[1:head]), steps[head:]
     namespace = ""
     if len(rest) > 2 and rest[0] == "namespaces":
         namespace, rest = rest[1], rest[2:]
-    found = next((each for each in TABLE if each.prefix == prefix and rest and each.plural == rest[0]), None)
-    if found is None or (namespace and not found.namespaced) or rest[2:] not in ([], ["status"]):
+    found = next((each for each in TABLE if api_version in each.api_versions and rest and each.plural == rest[0]), None)
+    if found is None or found.plural in absent or (namespace and not found.namespaced):
         raise no_such_path()
-    name = rest[1] if len(rest) > 1 else ""
+    if rest[2:] not in ([], ["status"] if found.status else []):
+        raise no_such_path()
+    name, subresource = (rest[1] if len(rest) > 1 else ""), "".join(rest[2:])
     if method in {"GET", "HEAD"}:
         verb = "get" if name else "watch" if query.get("watch") in _TRUE else "list"
     elif method in _WRITE_VERBS:
         verb = _WRITE_VERBS[method]
     else:
         raise ApiError(405, "the server does not allow this method on the requested resource")
-    return Target(found, verb, namespace, name)
+    if subresource and verb not in {"get", "update", "patch"}:
+        raise ApiError(405, "the server does not allow this method on the requested resource")
+    return Target(found, verb, namespace, name, api_version, subresource)
 
 
 def encode_continue(rv: int, start: str) -> str:

@@ -1,9 +1,12 @@
 """Errors of the API as the API writes them: Status objects."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from tests.world.requests import Target
 
 Obj = dict[str, Any]
 
@@ -86,15 +89,14 @@ def unauthorized() -> ApiError:
     return ApiError(401, "Unauthorized")
 
 
-def forbidden(user: str, verb: str, resource: str, group: str, namespace: str, name: str) -> ApiError:
+def forbidden(user: str, target: "Target") -> ApiError:
     """403 as RBAC words it."""
-    scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
-    subject = f'{resource} "{name}"' if name else resource
-    message = (
-        f'{subject} is forbidden: User "{user}" cannot {verb} resource "{resource}" in API group "{group}" {scope}'
-    )
-    details = ({"name": name} if name else {}) | ({"group": group} if group else {}) | {"kind": resource}
-    return ApiError(403, message, details=details)
+    kind, name = target.resource, target.name
+    scope = f'in the namespace "{target.namespace}"' if target.namespace else "at the cluster scope"
+    subject = f'{kind.qualified} "{name}"' if name else kind.qualified
+    what = f'cannot {target.verb} resource "{target.full_resource}" in API group "{kind.group}" {scope}'
+    details = ({"name": name} if name else {}) | ({"group": kind.group} if kind.group else {}) | {"kind": kind.plural}
+    return ApiError(403, f'{subject} is forbidden: User "{user}" {what}', details=details)
 
 
 def too_old(rv: int, oldest: int) -> ApiError:

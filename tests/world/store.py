@@ -11,10 +11,12 @@ from typing import Any
 
 import msgspec
 
-from tests.world import patches
+from tests.world import ownership, patches
+from tests.world.ownership import Manager, Owners
 from tests.world.resources import RESOURCES, Resource
 from tests.world.selectors import Match
-from tests.world.statuses import ApiError, not_found, too_old
+from tests.world.status_rules import validate_status
+from tests.world.statuses import ApiError, no_such_path, not_found, too_old
 
 Obj = dict[str, Any]
 Key = tuple[str, str]
@@ -34,6 +36,18 @@ class PatchType(StrEnum):
 
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Part(StrEnum):
+    """Which part of an object a write may change; the rest of what it says is ignored."""
+
+    WHOLE = "whole"
+    """As test code writes, and the API a resource without the subresource."""
+    MAIN = "main"
+    """All but the status."""
+    STATUS = "status"
+    """Only the status."""
 
 
 class Stored:
@@ -62,9 +76,12 @@ class Stored:
     def full(self) -> bytes:
         """The JSON as it stands alone and in watch events, with kind and apiVersion."""
         if not self._full:
-            head = f'{{"kind":"{self.resource.kind}","apiVersion":"{self.resource.api_version}",'
-            self._full = head.encode() + self.item[1:]
+            self._full = self.full_as(self.resource.api_version)
         return self._full
+
+    def full_as(self, api_version: str) -> bytes:
+        """The same for one of the versions that are served."""
+        return f'{{"kind":"{self.resource.kind}","apiVersion":"{api_version}",'.encode() + self.item[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +145,8 @@ class Store:
         self.changed = threading.Condition(threading.RLock())
         self._rv = 100
         self._shelves = {plural: _Shelf(resource) for plural, resource in RESOURCES.items()}
+        self.absent: frozenset[str] = frozenset()
+        """The resources whose CustomResourceDefinitions are not installed."""
 
     @property
     def rv(self) -> int:
@@ -150,6 +169,25 @@ class Store:
         with self.changed:
             for shelf in self._shelves.values():
                 shelf.compact(self._rv if rv is None else rv)
+
+    def uninstall(self, name: str) -> None:
+        """Delete CustomResourceDefinitions: one by its plural, or all of a group.
+
+        As in a real cluster their objects are deleted first, so watches see that; then the watches end, and every
+        path of theirs is unknown.
+        """
+        with self.changed:
+            for resource in _definitions(name):
+                for namespace, each in list(self._shelves[resource].objects):
+                    self.delete(resource, namespace, each)
+                self.absent |= {resource}
+            self.changed.notify_all()
+
+    def install(self, name: str) -> None:
+        """Bring back what ``uninstall`` deleted, without its objects."""
+        with self.changed:
+            self.absent -= set(_definitions(name))
+            self.changed.notify_all()
 
     # Reading
 
@@ -265,43 +303,54 @@ class Store:
         rest = {name: value for name, value in source.items() if name not in {"kind", "apiVersion"}}
         return (namespace, head["name"]), {"metadata": head | metadata} | rest
 
-    def create(self, resource: str, obj: Mapping[str, Any]) -> Obj:
-        """Raises: ApiError: 409 where it exists, 422 without a name."""
+    def create(self, resource: str, obj: Mapping[str, Any], *, part: Part = Part.WHOLE, dry_run: bool = False) -> Obj:
+        """Raises: ApiError: 404 where it is not installed, 409 where it exists, 422 without a name."""
         with self.changed:
+            if resource in self.absent:
+                raise no_such_path()
             shelf = self._shelves[resource]
             key, new = self._prepared(resource, obj)
             if key in shelf.objects:
                 message = f'{shelf.resource.qualified} "{key[1]}" already exists'
                 raise ApiError(409, message, reason="AlreadyExists", details={"name": key[1], "kind": resource})
+            if part is Part.MAIN:
+                new.pop("status", None)
             metadata = new["metadata"]
             metadata.setdefault("uid", str(uuid.uuid5(uuid.NAMESPACE_URL, f"{resource}/{key}/{self._rv}")))
             metadata["resourceVersion"] = ""
             metadata.setdefault("creationTimestamp", self.now())
-            self._commit(shelf, key, new)
-            return self.get(resource, *key)
+            if shelf.resource.generation:
+                metadata["generation"] = 1
+            return self._finish(shelf, key, new, dry_run=dry_run)
 
-    def update(self, resource: str, obj: Mapping[str, Any]) -> Obj:
-        """Replace an object; nothing happens where nothing differs.
+    def update(
+        self,
+        resource: str,
+        obj: Mapping[str, Any],
+        *,
+        part: Part = Part.WHOLE,
+        manager: str = "",
+        dry_run: bool = False,
+    ) -> Obj:
+        """Replace an object, or a part of it; nothing happens where nothing differs.
 
         Raises:
-            ApiError: 404, or 409 where ``obj`` names an older resourceVersion.
+            ApiError: 404, or 409 where ``obj`` names an older resourceVersion or another uid; 422 for a bad status.
         """
         with self.changed:
             key, new = self._prepared(resource, obj)
-            old = self.stored(resource, *key)
-            metadata, former = new["metadata"], old.obj["metadata"]
-            if metadata.get("resourceVersion", former["resourceVersion"]) != former["resourceVersion"]:
-                message = (
-                    f'Operation cannot be fulfilled on {resource} "{key[1]}": the object has been modified; '
-                    "please apply your changes to the latest version and try again"
-                )
-                raise ApiError(409, message, details={"name": key[1], "kind": resource})
-            for name in ("uid", "resourceVersion", "creationTimestamp", "generateName"):
-                if name in former:
-                    metadata[name] = former[name]
-            if new != old.obj:
-                self._commit(self._shelves[resource], key, new)
-            return self.get(resource, *key)
+            old = self.stored(resource, *key).obj
+            self._check_version(resource, old, new)
+            kind = RESOURCES[resource]
+            writer = Manager(
+                manager or "unknown", kind.api_version, subresource="status" if part is Part.STATUS else ""
+            )
+            new = self._limited(old, new, part)
+            owners = Owners.of(old)
+            if owners.fields:
+                lists = dict(kind.lists)
+                ownership.track(_ownable(old), _ownable(new), owners, writer, lists, now=self.now())
+            return self._replace(resource, key, old, new, owners, dry_run=dry_run)
 
     def put(self, resource: str, obj: Mapping[str, Any]) -> Obj:
         """Create or replace."""
@@ -311,7 +360,16 @@ class Store:
             return self.update(resource, obj) if exists else self.create(resource, obj)
 
     def patch(
-        self, resource: str, namespace: str, name: str, patch: Any, patch_type: PatchType = PatchType.MERGE
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        patch: Any,
+        patch_type: PatchType = PatchType.MERGE,
+        *,
+        part: Part = Part.WHOLE,
+        manager: str = "",
+        dry_run: bool = False,
     ) -> Obj:
         """Raises: ApiError: 404 or 409."""
         with self.changed:
@@ -323,7 +381,96 @@ class Store:
             for empty in ("annotations", "labels"):
                 if new["metadata"].get(empty) == {}:
                     del new["metadata"][empty]
-            return self.update(resource, new)
+            return self.update(resource, new, part=part, manager=manager, dry_run=dry_run)
+
+    def apply(
+        self,
+        resource: str,
+        config: Mapping[str, Any],
+        *,
+        manager: str,
+        force: bool = False,
+        part: Part = Part.MAIN,
+        dry_run: bool = False,
+    ) -> Obj:
+        """Server-side apply: set the fields of ``config``, and drop those that this manager applied before.
+
+        An object that does not exist is created, but not for the sake of its status.
+
+        Raises:
+            ApiError: 404, or 409 for an older resourceVersion, another uid, or fields of others without ``force``.
+        """
+        with self.changed:
+            key, wanted = self._prepared(resource, config)
+            kind, shelf = RESOURCES[resource], self._shelves[resource]
+            fields = _ownable(wanted)
+            if part is not Part.WHOLE:
+                fields = {name: each for name, each in fields.items() if (name == "status") is (part is Part.STATUS)}
+            writer = Manager(manager, kind.api_version, True, "status" if part is Part.STATUS else "")
+            lists = dict(kind.lists)
+            if key not in shelf.objects and part is not Part.STATUS:
+                owners = Owners()
+                applied = ownership.apply({}, fields, owners, writer, lists, force=force, now=self.now())
+                metadata = wanted["metadata"] | {"managedFields": owners.entries()}
+                return self.create(resource, applied | {"metadata": metadata}, part=part, dry_run=dry_run)
+            old = self.stored(resource, *key).obj
+            self._check_version(resource, old, wanted)
+            owners, live = Owners.of(old), _ownable(old)
+            if not owners.fields:
+                before = Manager(ownership.BEFORE, kind.api_version)
+                owners.take_over(before, ownership.paths(live, lists), now=self.now())
+            applied = ownership.apply(live, fields, owners, writer, lists, force=force, now=self.now())
+            identity = {name: each for name, each in old["metadata"].items() if name in ownership.IDENTITY}
+            new = applied | {"metadata": identity | applied.get("metadata", {})}
+            return self._replace(resource, key, old, new, owners, dry_run=dry_run)
+
+    @staticmethod
+    def _limited(old: Obj, new: Obj, part: Part) -> Obj:
+        """Return ``new`` with what it may not change as it was."""
+        if part is Part.STATUS:
+            status = {"status": new["status"]} if "status" in new else {}
+            return {name: each for name, each in old.items() if name != "status"} | status
+        if part is Part.MAIN:
+            status = {"status": old["status"]} if "status" in old else {}
+            return {name: each for name, each in new.items() if name != "status"} | status
+        return new
+
+    def _check_version(self, resource: str, old: Obj, new: Obj) -> None:
+        """Raises: ApiError: 409 where ``new`` was made of another version, or is about another object of that name."""
+        former = old["metadata"]
+        wrong = [name for name in ("uid", "resourceVersion") if new["metadata"].get(name, former[name]) != former[name]]
+        if wrong:
+            name = former["name"]
+            why = "the object has been modified; please apply your changes to the latest version and try again"
+            if wrong[0] == "uid":
+                why = f"Precondition failed: UID in precondition: {new['metadata']['uid']}, UID in object meta: "
+                why += former["uid"]
+            message = f'Operation cannot be fulfilled on {RESOURCES[resource].qualified} "{name}": {why}'
+            raise ApiError(409, message, details={"name": name, "kind": resource})
+
+    def _replace(self, resource: str, key: Key, old: Obj, new: Obj, owners: Owners, *, dry_run: bool) -> Obj:
+        shelf = self._shelves[resource]
+        metadata, former = dict(new["metadata"]), old["metadata"]
+        metadata.pop("managedFields", None)
+        for name in ("uid", "resourceVersion", "creationTimestamp", "generateName"):
+            if name in former:
+                metadata[name] = former[name]
+        if owners.fields:
+            metadata["managedFields"] = owners.entries()
+        if shelf.resource.generation:
+            metadata["generation"] = former["generation"] + (_desired(new) != _desired(old))
+        new = new | {"metadata": metadata}
+        if shelf.resource.crd:
+            validate_status(shelf.resource, new)
+        if new == old:
+            return self.get(resource, *key)
+        return self._finish(shelf, key, new, dry_run=dry_run)
+
+    def _finish(self, shelf: _Shelf, key: Key, new: Obj, *, dry_run: bool) -> Obj:
+        if dry_run:
+            return {"kind": shelf.resource.kind, "apiVersion": shelf.resource.api_version} | patches.clone(new)
+        self._commit(shelf, key, new)
+        return self.get(shelf.resource.plural, *key)
 
     def delete(self, resource: str, namespace: str, name: str) -> Obj:
         """The last state. Raises: ApiError: 404."""
@@ -331,6 +478,29 @@ class Store:
             last = self.get(resource, namespace, name)
             self._commit(self._shelves[resource], (namespace, name), None)
             return last
+
+
+def _definitions(name: str) -> list[str]:
+    found = [each.plural for each in RESOURCES.values() if each.crd and name in {each.plural, each.group}]
+    assert found, f"no CustomResourceDefinition of the fake is {name}"
+    return found
+
+
+def _desired(obj: Obj) -> Obj:
+    """What ``metadata.generation`` counts the changes of."""
+    return {name: each for name, each in obj.items() if name not in {"metadata", "status"}}
+
+
+def _ownable(obj: Obj) -> Obj:
+    """Return an object without the fields that no manager owns."""
+    metadata = {
+        name: each
+        for name, each in obj["metadata"].items()
+        if name not in ownership.IDENTITY | {"generateName", "managedFields"}
+    }
+    return {name: each for name, each in obj.items() if name != "metadata"} | (
+        {"metadata": metadata} if metadata else {}
+    )
 
 
 def suffix(seed: str) -> str:

@@ -81,7 +81,8 @@ class Watch:
                 except ApiError as error:
                     events, failure = [], error
             asked = self._server.bookmarks_asked
-            over = time.monotonic() >= self._deadline
+            # Once its definition is deleted a resource's watches end, after the events of its objects' deletion.
+            over = time.monotonic() >= self._deadline or self._plural in self._cluster.absent
             if not (events or failure or over or asked != self._bookmarks_seen):
                 left = self._deadline - time.monotonic()
                 self._cluster.changed.wait(max(0.0, min(_LOOK_AROUND_S, left)))
@@ -122,11 +123,15 @@ class Watch:
         return self._line(event_type, event.stored)
 
     def _line(self, event_type: EventType, stored: Stored) -> bytes:
-        return b'{"type":"' + event_type.encode() + b'","object":' + stored.full + b"}\n"
+        return b'{"type":"' + event_type.encode() + b'","object":' + self._object(stored) + b"}\n"
+
+    def _object(self, stored: Stored) -> bytes:
+        newest = self._target.api_version == stored.resource.api_version
+        return stored.full if newest else stored.full_as(self._target.api_version)
 
     def _bookmark(self, rv: int) -> bytes:
         resource = self._target.resource
-        head: Obj = {"kind": resource.kind, "apiVersion": resource.api_version}
+        head: Obj = {"kind": resource.kind, "apiVersion": self._target.api_version}
         empty: Obj = head | {"metadata": {"resourceVersion": str(rv)}} | dict(resource.empty_fields)
         return msgspec.json.encode({"type": "BOOKMARK", "object": empty}) + b"\n"
 

@@ -24,8 +24,8 @@ from pyconfd.sources.kubernetes.resources import manifest
 from pyconfd.system.clock import SystemClock
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
-from tests.world.event_rules import validate_event
 from tests.world.faults import Fault, FaultKind
+from tests.world.object_rules import validate_event
 from tests.world.rbac import Rules
 
 HOUR = 3600.0

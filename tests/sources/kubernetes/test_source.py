@@ -86,7 +86,7 @@ def test_events_without_news_do_not_wake_anybody(cluster: Cluster, server: ApiSe
         synced(source)
         server.wait_for_watches("nodes")
         before, snapshot = len(calls), source.snapshot()
-        cluster.patch("nodes", "", "node-1", {"metadata": {"managedFields": [{"manager": "kubelet"}]}})
+        cluster.patch("nodes", "", "node-1", {"status": {"nodeInfo": {"bootID": "6f1c"}}})
         cluster.annotate("nodes", "", "node-1", {"kubectl.kubernetes.io/last-applied-configuration": "{}"})
         eventually(lambda: source.events_total == 2)
         assert len(calls) == before

@@ -1,4 +1,4 @@
-"""What the API server demands of a core/v1 Event.
+"""What the API server demands of a core/v1 Event, and of a Lease.
 
 Source: ``legacyValidateEvent`` in Kubernetes' pkg/apis/core/validation/events.go: with an ``eventTime`` the fields of
 events.k8s.io/v1 are required too.
@@ -27,6 +27,19 @@ def validate_event(event: dict[str, Any]) -> None:
     if faults:
         name = event["metadata"].get("name", "")
         raise ApiError(422, f'Event "{name}" is invalid: {"; ".join(faults)}')
+
+
+def validate_lease(spec: dict[str, Any]) -> None:
+    """Raises: ApiError: 400 for a time that does not decode, 422 for numbers out of range.
+
+    Source: ``ValidateLeaseSpec`` in Kubernetes' pkg/apis/coordination/validation.
+    """
+    for name in ("acquireTime", "renewTime"):
+        if spec.get(name) is not None and not _MICRO_TIME.fullmatch(spec[name]):
+            raise ApiError(400, f'Lease in version "v1" cannot be handled as a Lease: parsing time "{spec[name]}"')
+    for name, least in (("leaseDurationSeconds", 1), ("leaseTransitions", 0)):
+        if spec.get(name, least) < least:
+            raise ApiError(422, f"Lease is invalid: spec.{name}: Invalid value: {spec[name]}: must be at least {least}")
 
 
 def _faults(event: dict[str, Any]) -> Iterator[str]:
