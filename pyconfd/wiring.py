@@ -22,9 +22,10 @@ from pyconfd.haproxy.process.preflight import idle_close_note
 from pyconfd.model.context import ClusterTemplate, Context, PresetName, Refusal
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import NOBODY, Listener, Listeners
-from pyconfd.model.rendering import FileKind, FragmentSet, Rendering, order_differs
+from pyconfd.model.rendering import SECRETS_FOLDER, FileKind, FragmentSet, Rendering, order_differs
 from pyconfd.model.snapshot import HostFacts, Named, Resource, Snapshot
 from pyconfd.presets import registry
+from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions, Rule, network
 from pyconfd.presets.preset import ConfigmapOptions, HostsOptions, KubefiguratorOptions, PresetOptions
@@ -287,8 +288,8 @@ def snapshot_once(
     from pyconfd.sources.kubernetes.source import read_once  # noqa: PLC0415 - files are read without its library
 
     snapshot, refused = read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S, named=named(settings))
-    snapshot = InstalledCertificates(settings.state_dir).restored(snapshot)
-    return replace(snapshot, host=HostReader(settings).read()) if for_this_host else snapshot, refused
+    snapshot = replace(snapshot, host=HostReader(settings).read()) if for_this_host else snapshot
+    return InstalledCertificates(settings.state_dir).restored(snapshot), refused
 
 
 def render_targets(settings: Settings, context: Context) -> tuple[tuple[Target, str], ...]:
@@ -329,6 +330,10 @@ def base_options(settings: Settings) -> PresetOptions:
         ),
         configmap=_configmap_options(settings, os.environ),
         hosts=_hosts_options(settings),
+        tls=TlsOptions(
+            directory=f"{files_dir_of(settings.haproxy)}/{SECRETS_FOLDER}",
+            namespaces=settings.kubernetes.secret_namespaces,
+        ),
         claims=_claim_options(settings),
         cluster_templates=settings.cluster_templates.allow_configuration_from_cluster,
     )
@@ -399,4 +404,5 @@ class HostReader:
 
     def read(self) -> HostFacts:
         """Return the facts as they are now."""
-        return replace(gather_addresses(), certificates=self._certificates.read() if self._certificates else None)
+        certificates = self._certificates.read() if self._certificates else None
+        return replace(gather_addresses(), certificates=certificates, hour=int(SystemClock().now()) // 3600)

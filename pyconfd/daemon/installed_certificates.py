@@ -1,12 +1,13 @@
-"""Which installed certificate came from which Secret, for as long as the right to read that Secret is missing.
+"""Earlier states of TLS Secrets, for as long as the present ones may not be read or cannot be used.
 
-A restarted daemon that may not read a namespace's Secrets goes on with the certificates that it installed before. Only
-names and paths are kept: the keys stay in the installed files, and nowhere else.
+A restarted daemon that may not read a namespace's Secrets goes on with the certificates that it installed before, and a
+Secret whose new state is broken (half renewed, expired, no PEM) keeps the former one in use. Only names and paths are
+stored: the keys stay in the installed files, and nowhere else.
 """
 
 import base64
 import os
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +19,14 @@ from pyconfd.model.kubernetes import Secret
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.model.snapshot import Key, Resource, Snapshot
+from pyconfd.model.versioned import differing
+from pyconfd.presets.certificates import TLS, read_secret
 from pyconfd.system.state_file import StateFile
 
 log = structlog.get_logger(__name__)
 
 FILE = "certificates.json"
 _MOST_BYTES = 1 << 20
-_TLS = "kubernetes.io/tls"
 
 
 class _Entry(msgspec.Struct, frozen=True, order=True):
@@ -41,18 +43,23 @@ class InstalledCertificates:
         path = Path(state_dir) / FILE
         self._file = StateFile(path, list[_Entry], mode=0o600, effect=effect) if state_dir else None
         self._written: list[_Entry] | None = None
-        self._seen: tuple[Snapshot, Snapshot] | None = None
+        self._kept: tuple[object, object] = (None, None)
+        self._seen = self._result = Snapshot()
+        self._former: Mapping[Key, Secret | None] = {}
+        """The last usable state of each Secret that cannot be used now, None where there is none."""
 
     def keep(self, context: Context, rendering: Rendering | None) -> None:
         """Remember the certificates of this context that the applied rendering installed; None changes nothing."""
         if rendering is None or self._file is None:
             return
-        installed = {file.content: file.path for file in rendering.files if file.kind is FileKind.CERTIFICATE}
         view = context.names.get("cluster")
+        certificates = view.certificates if view is not None else ()
+        if self._kept[0] is rendering.files and self._kept[1] is certificates:
+            return
+        self._kept = rendering.files, certificates
+        installed = {file.content: file.path for file in rendering.files if file.kind is FileKind.CERTIFICATE}
         entries = sorted(
-            _Entry(each.namespace, each.name, installed[each.pem])
-            for each in (view.certificates if installed and view is not None else ())
-            if each.pem in installed
+            _Entry(each.namespace, each.name, installed[each.pem]) for each in certificates if each.pem in installed
         )
         if self._written is None:
             self._written = self._file.load() or []
@@ -60,18 +67,41 @@ class InstalledCertificates:
             self._written = entries
 
     def restored(self, snapshot: Snapshot) -> Snapshot:
-        """Return a Snapshot with the installed certificates in place of Secrets that are denied; itself without any."""
+        """Return a Snapshot with earlier states of Secrets that are denied or cannot be used; itself without any."""
+        if snapshot is self._seen:
+            return self._result
+        self._former = self._unusable(snapshot)
         denied = {each.namespace for each in snapshot.denied if each.resource is Resource.SECRETS and not each.name}
-        if not denied:
-            return snapshot
-        if self._seen is None or self._seen[0] is not snapshot:
-            found = dict(self._secrets(denied))
-            self._seen = snapshot, replace(snapshot, secrets={**snapshot.secrets, **found}) if found else snapshot
-        return self._seen[1]
+        found = {key: secret for key, secret in self._former.items() if secret is not None}
+        found |= self._installed(denied, set()) if denied else {}
+        self._seen, former = snapshot, self._result.former_secrets
+        same = former.keys() == found.keys() and all(former[key] is found[key] for key in found)
+        self._result = replace(snapshot, former_secrets=former if same else found) if found else snapshot
+        return self._result
 
-    def _secrets(self, namespaces: set[str]) -> Iterator[tuple[Key, Secret]]:
+    def _unusable(self, snapshot: Snapshot) -> Mapping[Key, Secret | None]:
+        """Return the Secrets that cannot be used as they are, each with its last usable state where that was seen."""
+        before, now, hour = self._seen.secrets, snapshot.secrets, snapshot.host.hour
+        changed = differing(before, now) if hour == self._seen.host.hour else now.keys() | before.keys()
+        if not changed:
+            return self._former
+        former, unknown = dict(self._former), set()
+        for key in changed:
+            secret, old = now.get(key), before.get(key)
+            if secret is None or secret.type != TLS or not read_secret(secret, hour).fault:
+                former.pop(key, None)
+            elif key not in former:
+                # What expires where it is stays in use as well.
+                former[key] = old
+                if old is None:
+                    unknown.add(key)
+        return former | self._installed(set(), unknown) if unknown else former
+
+    def _installed(self, namespaces: set[str], keys: set[Key]) -> dict[Key, Secret]:
+        found = {}
         for entry in (self._file.load() if self._file else None) or ():
-            if entry.namespace not in namespaces:
+            key = Key(entry.namespace, entry.name)
+            if not ({entry.namespace, ""} & namespaces or key in keys):
                 continue
             try:
                 pem = _read(entry.path)
@@ -81,7 +111,8 @@ class InstalledCertificates:
             # Key and chain are in one file; each is found by its label.
             encoded = base64.b64encode(pem).decode()
             meta = ObjectMeta(name=entry.name, namespace=entry.namespace)
-            yield Key(entry.namespace, entry.name), Secret(meta, _TLS, {"tls.key": encoded, "tls.crt": encoded})
+            found[key] = Secret(meta, TLS, {"tls.key": encoded, "tls.crt": encoded})
+        return found
 
 
 def _read(path: str) -> bytes:

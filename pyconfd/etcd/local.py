@@ -15,7 +15,7 @@ import structlog
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.etcd.publication import Published, PublishedFile, public_part
 from pyconfd.model.outcome import Step
-from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering, noted_certificate
+from pyconfd.model.rendering import FOLDERS, FileKind, OutputFile, Piece, Rendering, noted_certificate
 
 log = structlog.get_logger(__name__)
 
@@ -73,9 +73,7 @@ def localise(
     """
     own = files_dir.rstrip("/")
     paths = {file.path: _moved(file.path, published.pointer.files_dir, own) for file in published.pointer.files}
-    directories = {
-        f"{published.pointer.files_dir.rstrip('/')}/{kind.value}": f"{own}/{kind.value}" for kind in FileKind
-    }
+    directories = {f"{published.pointer.files_dir.rstrip('/')}/{folder}": f"{own}/{folder}" for folder in FOLDERS}
     move = _mover({**paths, **directories})
     # A list of certificates holds paths, too.
     lists = {path for piece in published.pieces for path in _LISTS.findall(piece.text)}

@@ -87,6 +87,13 @@ class FileKind(StrEnum):
     MAP = "maps"
 
 
+SECRETS_FOLDER = "secrets"
+"""Holds the certificates of tenants: a bind that loads all of ``certs`` has none of them."""
+
+FOLDERS = (*(kind.value for kind in FileKind), SECRETS_FOLDER)
+"""All folders below ``haproxy.files_dir``."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class OutputFile:
     """A file that the rendered text refers to by ``path`` (absolute); installed before the configuration.

@@ -59,7 +59,8 @@ class HostFacts:
     range of ``net.ipv4.ip_local_port_range``; the ``nonlocal_bind`` flags are the sysctls of that name;
     ``unprivileged_port_start`` is the first port that needs no capability. ``certificates`` has the path of each file
     below the directories of certificates that the settings name, with "" or what is wrong with it; it is None where
-    that is not known (nobody asked, or it may not be read): then nothing can be said to be missing.
+    that is not known (nobody asked, or it may not be read): then nothing can be said to be missing. ``hour`` is the
+    time in hours since the epoch, by which certificates have expired; 0 where the time does not count.
     """
 
     addresses: frozenset[str] = frozenset()
@@ -69,6 +70,7 @@ class HostFacts:
     ephemeral_ports: tuple[int, int] = (32768, 60999)
     unprivileged_port_start: int = 1024
     certificates: Mapping[str, str] | None = None
+    hour: int = 0
 
     @property
     def known(self) -> bool:
@@ -207,7 +209,8 @@ class Snapshot:
 
     ``cluster`` is the name given in the settings ("" for the only one). The order of the mappings is an accident
     of the API: their readers sort. ``host`` are the facts of this machine that presets judge by; ``departures``
-    go on while the Snapshot is looked at. Of what is ``denied`` nothing is known.
+    go on while the Snapshot is looked at. Of what is ``denied`` nothing is known. ``former_secrets`` are earlier
+    states of TLS Secrets that are denied, or that cannot be used as they are.
     """
 
     cluster: str = ""
@@ -232,4 +235,10 @@ class Snapshot:
     backendtlspolicies: Mapping[Key, BackendTLSPolicy] = field(default_factory=_nothing)
     host: HostFacts = field(default_factory=HostFacts)
     denied: tuple[Named, ...] = ()
+    former_secrets: Mapping[Key, Secret] = field(default_factory=_nothing)
     departures: tuple[Departures, ...] = field(default=(), compare=False, repr=False)
+
+    def denies_secrets_of(self, namespace: str) -> bool:
+        """Return whether the Secrets of a namespace may not be listed."""
+        all_of = (Named(Resource.SECRETS, namespace, ""), Named(Resource.SECRETS, "", ""))
+        return any(each in self.denied for each in all_of)

@@ -1,40 +1,197 @@
-"""A private key and its certificate chain in the form that HAProxy loads."""
+"""Certificates: a private key and its chain in the form that HAProxy loads, and what of TLS Secrets can be served.
+
+A preset whose objects name TLS Secrets calls :func:`certificate_for` for each reference. It gives the file to load
+(into ``PresetResult.files``), the fields of its line in a list of certificates (a fragment prints them with
+``map_entry``), and why the reference is not resolved, if it is not.
+"""
 
 import base64
 import binascii
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
+from pyconfd.model.kubernetes import Secret
+from pyconfd.model.rendering import FileKind, OutputFile
+from pyconfd.model.snapshot import Key
+from pyconfd.presets import values
+from pyconfd.presets.views import CertificateView
+
+if TYPE_CHECKING:
+    from pyconfd.presets.cluster import Cluster
+
+TLS = "kubernetes.io/tls"
+"""The type of Secrets with a key and a certificate. Source: Kubernetes' ``core/v1`` API."""
+
+ALL_NAMESPACES = "*"
+
 _PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]+)-----END \1-----")
-_UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion)
+_UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion, x509.UnsupportedGeneralNameType)
 _PEM_LINE = 64
+_MOST_BYTES = 1 << 20
 _SHORTEST_RSA = 2048
 _SHORTEST_EC = 224
 """What OpenSSL takes at security level 2, Debian's. Source: ``SSL_CTX_set_security_level(3)``."""
+_LONGEST_RSA = 8192
+"""A handshake with a key of 16,384 bits takes a processor for 0.1 s."""
+_WEAK_HASHES = (hashes.MD5, hashes.SHA1)
+_HOUR_S = 3600
+
+
+class KeyPair(NamedTuple):
+    """What is known of a key with its chain. ``not_after`` is in seconds since the epoch, ``names`` are in lower case.
+
+    ``pem`` is the key, then the chain, as HAProxy loads them. ``issuer`` is text of any kind.
+    """
+
+    pem: str
+    names: tuple[str, ...]
+    not_after: int
+    issuer: str
+
+
+class ReadSecret(msgspec.Struct, frozen=True, gc=False):
+    """What was read of one TLS Secret.
+
+    ``view`` is the certificate to use, that of an earlier state of the Secret where the present one has a ``fault``;
+    None where there is none to use. ``fault`` says what is wrong with the Secret, and holds nothing of it.
+    """
+
+    view: CertificateView | None
+    fault: str = ""
+    issuer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """The settings that decide about certificates.
+
+    ``directory`` (absolute) is where the certificates of Secrets are installed. ``namespaces`` are those whose Secrets
+    are read, ``*`` for all. ``default`` is the Secret that clients get who name no host, or an unknown one; None: they
+    get none.
+    """
+
+    directory: str = "/etc/haproxy/generated/files/secrets"
+    namespaces: tuple[str, ...] = ()
+    default: Key | None = None
+
+
+NO_SECRETS = TlsOptions()
+"""No Secret is read."""
+
+
+class ServedCertificate(msgspec.Struct, frozen=True, gc=False):
+    """What a reference to a TLS Secret leads to; equal for equal Secrets, names and settings.
+
+    ``file`` goes to ``PresetResult.files``; None: there is no certificate to serve. ``path`` and ``names`` are the line
+    in a list of certificates, as ``map_entry('LIST', path, names)`` with ``map_file('LIST', repeated=true)``: the
+    certificate is presented to clients that ask for one of these names and to nobody else. ``fault`` is "", or why the
+    reference is not resolved, for a Refusal with the reason NO_CERTIFICATE; both ``file`` and ``fault`` are there while
+    an earlier state of the Secret stays in use.
+    """
+
+    file: OutputFile | None = None
+    names: str = ""
+    fault: str = ""
+    certificate: CertificateView | None = None
+
+    @property
+    def path(self) -> str:
+        """Where the certificate is installed, "" for none."""
+        return self.file.path if self.file is not None else ""
+
+
+def certificate_for(
+    cluster: "Cluster", options: TlsOptions, namespace: str, name: str, hosts: Sequence[str]
+) -> ServedCertificate:
+    """Return the certificate of the TLS Secret ``namespace/name`` for ``hosts``, or why there is none. Never raises.
+
+    ``hosts`` are names that the referring object was given, wildcards (``*.example.com``) included; without any, the
+    certificate answers for the names that it holds. Whether ``namespace`` may be referred to is for the caller to know.
+    The result changes only with ``cluster.secrets[Key(namespace, name)]``, ``cluster.snapshot.denied`` and the
+    arguments: a preset keeps it for as long as these are the same objects.
+    """
+    read = cluster.secrets.get(Key(namespace, name))
+    if read is None:
+        return ServedCertificate(fault=_missing(cluster, options, namespace, name))
+    # HAProxy takes a line without names as one for all names of the certificate; a map entry needs a value, and [] is
+    # a list without options.
+    names = " ".join(hosts) or "[]"
+    subject = f"Secret {namespace}/{name}"
+    if read.view is None:
+        return ServedCertificate(names=names, fault=f"{subject}: {read.fault}")
+    fault = f"{subject}: {read.fault}; its former certificate stays in use" if read.fault else ""
+    path = f"{options.directory}/{namespace}.{name}.pem"
+    return ServedCertificate(OutputFile(FileKind.CERTIFICATE, path, read.view.pem), names, fault, read.view)
+
+
+def _missing(cluster: "Cluster", options: TlsOptions, namespace: str, name: str) -> str:
+    shown = f"{values.shown(namespace)}/{values.shown(name)}"
+    if namespace not in options.namespaces and ALL_NAMESPACES not in options.namespaces:
+        return f"Secrets of namespace {values.shown(namespace)} are not read: add it to kubernetes.secret_namespaces"
+    if cluster.snapshot.denies_secrets_of(namespace):
+        return f"Secrets of namespace {values.shown(namespace)} may not be read: apply the output of `pyconfd rbac`"
+    return f"there is no Secret {shown} of type {TLS}"
+
+
+def read_secret(secret: Secret, hour: int) -> ReadSecret:
+    """Return the certificate of a TLS Secret, or what is wrong with it; ``hour`` is the time in hours since the epoch.
+
+    Without a time (0) nothing has expired.
+    """
+    try:
+        key, chain = (from_base64((secret.data or {}).get(each, ""), each) for each in ("tls.key", "tls.crt"))
+        pair = read_pair(key, chain, key_name="tls.key", chain_name="tls.crt")
+    except ValueError as error:
+        return ReadSecret(None, str(error))
+    if hour and pair.not_after <= hour * _HOUR_S:
+        return ReadSecret(None, "tls.crt has expired: renew it")
+    meta = secret.metadata
+    return ReadSecret(CertificateView(meta.namespace, meta.name, pair.pem, pair.names, pair.not_after), "", pair.issuer)
+
+
+def covers(names: Sequence[str], host: str) -> bool:
+    """Return whether a certificate for ``names`` is one for ``host``: as it is, or by a wildcard of one label."""
+    return host in names or f"*.{host.partition('.')[2]}" in names
 
 
 def from_base64(value: str, name: str) -> str:
     """Return the text of a Secret's value.
 
     Raises:
-        ValueError: it is no base64 of ASCII text; the message names it and holds nothing of it.
+        ValueError: it is no base64 of ASCII text, or too long; the message names it and holds nothing of it.
     """
+    if len(value) * 3 // 4 > _MOST_BYTES:
+        raise ValueError(f"{name} is larger than 1 MB")
     try:
         return base64.b64decode(value, validate=True).decode("ascii")
     except (binascii.Error, ValueError):
         raise ValueError(f"{name} is not base64 of a PEM file") from None
 
 
-# Reading an RSA key takes milliseconds, and certificates change rarely.
-@lru_cache(maxsize=1024)
 def pair(key_text: str, chain_text: str, *, key_name: str, chain_name: str) -> str:
     """Return the key, then the chain, each block on lines of its own without blank lines between them.
+
+    Raises:
+        ValueError: as :func:`read_pair`.
+    """
+    return read_pair(key_text, chain_text, key_name=key_name, chain_name=chain_name).pem
+
+
+# A Secret is read by the source, to know whether its former state is needed, and by the presets.
+@lru_cache(maxsize=16_384)
+def read_pair(key_text: str, chain_text: str, *, key_name: str, chain_name: str) -> KeyPair:
+    """Return a key and its chain as far as HAProxy can load them.
 
     Raises:
         ValueError: The pair is missing, unreadable, or its halves do not belong together. The message holds no secret.
@@ -42,21 +199,23 @@ def pair(key_text: str, chain_text: str, *, key_name: str, chain_name: str) -> s
     key = _blocks(key_text, key_name, "PRIVATE KEY")
     chain = _blocks(chain_text, chain_name, "CERTIFICATE")
     try:
-        certificate, *_intermediates = [x509.load_pem_x509_certificate(block.encode()) for block in chain]
-        public = load_pem_private_key(key[0].encode(), password=None).public_key()
-        same = certificate.public_key().public_bytes(
-            Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-        ) == public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-        short = _too_short(certificate.public_key())
+        certificates = [x509.load_pem_x509_certificate(block.encode()) for block in chain]
+        # To check an RSA key takes 30 ms; HAProxy does not do it either.
+        private = load_pem_private_key(key[0].encode(), password=None, unsafe_skip_rsa_key_validation=True)
+        own = certificates[0]
+        same = _public_bytes(own.public_key()) == _public_bytes(private.public_key())
+        wrong = next(filter(None, map(_unfit, certificates)), "")
+        names = _names(own)
+        not_after, issuer = int(own.not_valid_after_utc.timestamp()), own.issuer.rfc4514_string()
     except _UNREADABLE:
         raise ValueError(
             f"{key_name} or {chain_name} cannot be read: it must be an unencrypted PEM key and certificate chain"
         ) from None
     if not same:
         raise ValueError(f"{key_name} does not belong to {chain_name}: put a matching pair there")
-    if short:
-        raise ValueError(f"{key_name} is {short}: OpenSSL refuses it; put a longer one there")
-    return "".join(f"{block}\n" for block in key[:1] + chain)
+    if wrong:
+        raise ValueError(f"{chain_name} has {wrong}: OpenSSL refuses it; put another one there")
+    return KeyPair("".join(f"{block}\n" for block in key[:1] + chain), names, not_after, issuer)
 
 
 def key_body(text: str) -> str:
@@ -68,13 +227,43 @@ def key_body(text: str) -> str:
     return _blocks(text, "the value", "PRIVATE KEY")[0]
 
 
-def _too_short(public: CertificatePublicKeyTypes) -> str:
-    """Return how short a key is that HAProxy would not load, and with it nothing else; "" where it is long enough."""
-    if isinstance(public, rsa.RSAPublicKey) and public.key_size < _SHORTEST_RSA:
-        return f"an RSA key of {public.key_size} bits"
-    if isinstance(public, ec.EllipticCurvePublicKey) and public.key_size < _SHORTEST_EC:
-        return f"an EC key of {public.key_size} bits"
+def _public_bytes(key: PublicKeyTypes) -> bytes:
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _unfit(certificate: x509.Certificate) -> str:
+    """Return what of a certificate HAProxy would not load, and with it nothing else; "" where it would."""
+    public = certificate.public_key()
+    if isinstance(public, rsa.RSAPublicKey):
+        if not _SHORTEST_RSA <= public.key_size <= _LONGEST_RSA:
+            return f"an RSA key of {public.key_size} bits"
+    elif isinstance(public, ec.EllipticCurvePublicKey):
+        if public.key_size < _SHORTEST_EC:
+            return f"an EC key of {public.key_size} bits"
+    elif not isinstance(public, ed25519.Ed25519PublicKey):
+        return "a key that is none of RSA, EC and Ed25519"
+    # Nobody relies on the signature of a root.
+    if certificate.issuer != certificate.subject and isinstance(certificate.signature_hash_algorithm, _WEAK_HASHES):
+        return f"a signature with {certificate.signature_hash_algorithm.name.upper()}"
     return ""
+
+
+def _names(certificate: x509.Certificate) -> tuple[str, ...]:
+    """Return the DNS names, of which a template may print each; the common name only where there is no other."""
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        found = extension.value.get_values_for_type(x509.DNSName)
+    except x509.ExtensionNotFound:
+        common = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+        found = [str(each.value) for each in common]
+    return tuple(dict.fromkeys(name for each in found if (name := _host_name(each))))
+
+
+def _host_name(value: str) -> str:
+    try:
+        return values.host_name(value)
+    except ValueError:
+        return ""
 
 
 def _blocks(text: str, name: str, kind: str) -> list[str]:

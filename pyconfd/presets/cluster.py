@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 import msgspec
 
 from pyconfd.model.context import Refusal, RefusalReason
-from pyconfd.model.kubernetes import EndpointSlice, Node, ObjectRef, Secret, Service
+from pyconfd.model.kubernetes import EndpointSlice, Node, ObjectRef, Service
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.versioned import VersionedDict, differing, with_values
 from pyconfd.presets import values
-from pyconfd.presets.certificates import from_base64, pair
+from pyconfd.presets.certificates import TLS, ReadSecret, read_secret
 from pyconfd.presets.conflicts import reuse_if_same, updated
 from pyconfd.presets.endpoints import join, owner_of, slices_of_endpoints
 from pyconfd.presets.policy import ANYTHING, AllowedAddresses, ClaimOptions
-from pyconfd.presets.views import CertificateView, ClusterView, NodeView, PortView, ServiceView
+from pyconfd.presets.views import ClusterView, NodeView, PortView, ServiceView
 
 EXCLUDE_NODE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 """Source: Kubernetes' list of well-known labels."""
@@ -57,7 +57,7 @@ class Cluster:
     places: AllowedAddresses
     slices: Mapping[Key, _Slices] = field(repr=False, compare=False)
     nodes: Mapping[Key, "_NodePart"] = field(repr=False, compare=False)
-    secrets: Mapping[Key, CertificateView | Refusal] = field(repr=False, compare=False)
+    secrets: Mapping[Key, ReadSecret] = field(repr=False, compare=False)
 
     def service(self, key: Key) -> ServiceView | None:
         """Return the view of one service, None where there is none."""
@@ -100,23 +100,21 @@ def read(snapshot: Snapshot, former: Cluster | None = None, claims: ClaimOptions
         former.services, changed, lambda key: _service(snapshot, key, slices.get(key, ()), places, former)
     )
     nodes = updated(former.nodes, changed_nodes, lambda key: _node_part(key, snapshot, places.of_nodes))
-    secrets = updated(
-        former.secrets, differing(seen.secrets, snapshot.secrets), lambda key: _certificate(key, snapshot)
-    )
+    secrets = updated(former.secrets, _changed_secrets(seen, snapshot), lambda key: _secret(key, snapshot))
     ready, refused, same_refused = former.ready, former.refused, secrets is former.secrets and nodes is former.nodes
     for key in changed:
         now, before = services.get(key, _NOTHING), former.services.get(key, _NOTHING)
         ready += now.ready - before.ready
         same_refused = same_refused and now.refused == before.refused
     if not same_refused:
-        of_secrets = (each for each in secrets.values() if isinstance(each, Refusal))
+        of_secrets = (_refused(key, each.fault, snapshot) for key, each in secrets.items() if each.fault)
         of_nodes = (each for part in nodes.values() for each in part.refused)
         refused = (*(each for part in services.values() for each in part.refused), *of_nodes, *of_secrets)
     views, certificates = former.view.nodes, former.view.certificates
     if nodes is not former.nodes:
         views = reuse_if_same(views, tuple(part.view for part in nodes.values() if part.view))
     if secrets is not former.secrets:
-        found = tuple(each for each in secrets.values() if isinstance(each, CertificateView))
+        found = tuple(each.view for each in secrets.values() if each.view is not None)
         certificates = reuse_if_same(certificates, found)
     view = ClusterView(snapshot.cluster, services, views, certificates)
     return Cluster(snapshot, view, services, refused, ready, places, slices, nodes, secrets)
@@ -239,22 +237,25 @@ def _node_view(node: Node) -> NodeView:
     )
 
 
-def _certificate(key: Key, snapshot: Snapshot) -> CertificateView | Refusal | None:
-    secret = snapshot.secrets.get(key)
-    if secret is None or secret.type != "kubernetes.io/tls":
+def _changed_secrets(seen: Snapshot, snapshot: Snapshot) -> Collection[Key]:
+    changed = {*differing(seen.secrets, snapshot.secrets), *differing(seen.former_secrets, snapshot.former_secrets)}
+    return changed if seen.host.hour == snapshot.host.hour else {*changed, *snapshot.secrets, *snapshot.former_secrets}
+
+
+def _secret(key: Key, snapshot: Snapshot) -> ReadSecret | None:
+    secret, former = snapshot.secrets.get(key), snapshot.former_secrets.get(key)
+    if secret is not None and secret.type != TLS:
         return None
     if not values.is_object_name(key.name) or not values.is_object_name(key.namespace):
-        ref = ObjectRef("Secret", values.shown(key.namespace), values.shown(key.name), snapshot.cluster)
-        detail = "not a name that can stand in a configuration"
-        return Refusal(ref, "metadata.name", values.shown(key.name), RefusalReason.INVALID_VALUE, detail)
-    try:
-        return CertificateView(key.namespace, key.name, _pem(secret))
-    except ValueError as error:
-        ref = ObjectRef("Secret", key.namespace, key.name, snapshot.cluster)
-        return Refusal(ref, "data", "", RefusalReason.INVALID_VALUE, str(error))
+        return ReadSecret(None, "not a name that can stand in a configuration")
+    # An earlier certificate is used even when it has expired: it is what clients were given all along.
+    before = read_secret(former, 0) if former is not None else None
+    if secret is None:
+        return before
+    read = read_secret(secret, snapshot.host.hour)
+    return ReadSecret(before.view, read.fault, before.issuer) if read.fault and before is not None else read
 
 
-def _pem(secret: Secret) -> str:
-    """Return the key, then the chain; raises ValueError, whose message holds no secret."""
-    key, chain = (from_base64((secret.data or {}).get(name, ""), name) for name in ("tls.key", "tls.crt"))
-    return pair(key, chain, key_name="tls.key", chain_name="tls.crt")
+def _refused(key: Key, fault: str, snapshot: Snapshot) -> Refusal:
+    ref = ObjectRef("Secret", values.shown(key.namespace), values.shown(key.name), snapshot.cluster)
+    return Refusal(ref, "data", "", RefusalReason.INVALID_VALUE, fault)

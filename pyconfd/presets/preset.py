@@ -14,6 +14,7 @@ from pyconfd.model.object_status import Statuses
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners, Reservations
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
+from pyconfd.presets.certificates import NO_SECRETS, TlsOptions
 from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, PortRanges
 
@@ -87,9 +88,9 @@ class PresetOptions:
     bind these, ``*`` or an IP address, "" if it may be any. ``reserved``: where the operator's fragments listen, or
     pyconfd's own status page: whatever overlaps one of these cannot be had. ``taken_listeners``: those of an
     earlier translation that could not be bound, or are an older claim's of another preset, and who listens there.
-    ``kubefigurator`` and ``kube2lb`` are for the presets of those names. ``claims`` says who may claim what;
-    ``reservations`` are names that stay with a namespace, by preset. ``cluster_templates``: render what the cluster
-    supplies as configuration.
+    ``kubefigurator`` and ``kube2lb`` are for the presets of those names; ``tls`` is for certificates of Secrets.
+    ``claims`` says who may claim what; ``reservations`` are names that stay with a namespace, by preset.
+    ``cluster_templates``: render what the cluster supplies as configuration.
     """
 
     node_ports: bool = False
@@ -102,6 +103,7 @@ class PresetOptions:
     kubefigurator: KubefiguratorOptions = KubefiguratorOptions()
     configmap: ConfigmapOptions = ConfigmapOptions()
     hosts: HostsOptions = HostsOptions()
+    tls: TlsOptions = NO_SECRETS
     claims: ClaimOptions = ANYTHING
     reservations: Mapping[str, Reservations] = field(default_factory=lambda: MappingProxyType({}))
     cluster_templates: bool = False

@@ -80,11 +80,17 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
 
 
 class CertificateView(msgspec.Struct, frozen=True, gc=False):
-    """A TLS Secret: ``pem`` is the key and the chain in the form HAProxy loads; give it to ``certificate_file``."""
+    """A TLS Secret: ``pem`` is the key and the chain in the form HAProxy loads; give it to ``certificate_file``.
+
+    ``names`` are the host names that it is for, wildcards included; ``not_after`` is when it expires, in seconds since
+    the epoch.
+    """
 
     namespace: str
     name: str
     pem: str
+    names: tuple[str, ...] = ()
+    not_after: int = 0
 
     def __repr__(self) -> str:
         """Leave out the key."""

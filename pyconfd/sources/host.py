@@ -87,7 +87,7 @@ class WrappedSource:
 class HostAwareSource(WrappedSource):
     """A source whose Snapshots hold the facts about the host, which are read every ``every_s``.
 
-    ``restored`` replaces what the cluster denies by what this host has stored.
+    ``restored`` adds what this host has stored of what the cluster denies.
     """
 
     def __init__(
@@ -118,8 +118,9 @@ class HostAwareSource(WrappedSource):
             facts = self._gather()
             if facts != self._facts:
                 gone, new = self._facts.addresses - facts.addresses, facts.addresses - self._facts.addresses
+                if replace(facts, hour=self._facts.hour) != self._facts:
+                    log.info("host.changed", addresses_gone=sorted(gone), addresses_new=sorted(new))
                 self._facts = facts
-                log.info("host.changed", addresses_gone=sorted(gone), addresses_new=sorted(new))
                 notify()
 
     def snapshot(self) -> Snapshot | None:
@@ -128,7 +129,7 @@ class HostAwareSource(WrappedSource):
         if snapshot is None:
             return None
         if seen is None or seen[0] is not snapshot or seen[1] is not facts:
-            seen = (snapshot, facts, replace(self._restored(snapshot), host=facts))
+            seen = (snapshot, facts, self._restored(replace(snapshot, host=facts)))
             self._seen = seen
         return seen[2]
 

@@ -1,11 +1,15 @@
 """Certificates that are installed go on where the Secrets that they came from may not be read."""
 
+from base64 import b64encode
+from dataclasses import replace
 from pathlib import Path
 
 from pyconfd.daemon.installed_certificates import FILE, InstalledCertificates
 from pyconfd.model.context import Context
+from pyconfd.model.kubernetes import Secret
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
-from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
+from pyconfd.model.snapshot import HostFacts, Key, Named, Resource, Snapshot
 from pyconfd.presets import cluster
 from pyconfd.presets.views import CertificateView, ClusterView
 from tests.presets.pods import certificate
@@ -29,7 +33,8 @@ def test_the_installed_certificate_stands_for_its_secret(tmp_path: Path) -> None
     pem = _kept(tmp_path)
     known = InstalledCertificates(str(tmp_path))
     restored = known.restored(DENIED)
-    assert cluster.read(restored).view.certificates == (CertificateView("shop", "cert", pem),)
+    (view,) = cluster.read(restored).view.certificates
+    assert (view.namespace, view.name, view.pem) == ("shop", "cert", pem)
     assert known.restored(DENIED) is restored
     assert restored.denied == DENIED.denied
 
@@ -38,7 +43,7 @@ def test_only_secrets_of_denied_namespaces_are_restored(tmp_path: Path) -> None:
     _kept(tmp_path)
     known = InstalledCertificates(str(tmp_path))
     for denied in ((), (Named(Resource.SECRETS, "other", ""),), (Named(Resource.SECRETS, "shop", "keys"),)):
-        assert known.restored(Snapshot(denied=denied)).secrets == {}
+        assert known.restored(Snapshot(denied=denied)).former_secrets == {}
 
 
 def test_a_file_that_is_gone_or_a_link_is_not_restored(tmp_path: Path) -> None:
@@ -55,7 +60,59 @@ def test_no_key_is_kept_and_what_is_served_no_more_is_forgotten(tmp_path: Path) 
     assert kept.stat().st_mode & 0o777 == 0o600
     assert not any(line in kept.read_text(encoding="utf-8") for line in pem.splitlines())
     _kept(tmp_path, named=False)
-    assert Key("shop", "cert") not in InstalledCertificates(str(tmp_path)).restored(DENIED).secrets
+    assert Key("shop", "cert") not in InstalledCertificates(str(tmp_path)).restored(DENIED).former_secrets
+
+
+def _secret(key: str, chain: str) -> Secret:
+    data = {"tls.key": b64encode(key.encode()).decode(), "tls.crt": b64encode(chain.encode()).decode()}
+    return Secret(ObjectMeta(name="cert", namespace="shop"), "kubernetes.io/tls", data)
+
+
+KEY = Key("shop", "cert")
+GOOD = _secret(*certificate("shop"))
+OTHER = _secret(*certificate("other"))
+HALF = _secret(certificate("shop")[0], certificate("other")[1])
+
+
+def test_a_half_renewed_secret_keeps_its_former_certificate() -> None:
+    known = InstalledCertificates()
+    known.restored(Snapshot(secrets={KEY: GOOD}))
+    broken = known.restored(Snapshot(secrets={KEY: HALF}))
+    assert broken.former_secrets == {KEY: GOOD}
+    again = known.restored(replace(broken, former_secrets={}, services={}))
+    assert again.former_secrets is broken.former_secrets
+    assert known.restored(Snapshot(secrets={KEY: OTHER})).former_secrets == {}
+    assert known.restored(Snapshot(secrets={})).former_secrets == {}
+
+
+def test_a_restarted_daemon_finds_the_former_certificate_of_a_broken_secret(tmp_path: Path) -> None:
+    pem = _kept(tmp_path)
+    read = cluster.read(InstalledCertificates(str(tmp_path)).restored(Snapshot(secrets={KEY: HALF})))
+    view = read.secrets[KEY].view
+    assert view is not None
+    assert view.pem == pem
+    assert "does not belong" in read.secrets[KEY].fault
+
+
+def test_a_certificate_that_expires_stays_in_use(tmp_path: Path) -> None:
+    known = InstalledCertificates(str(tmp_path))
+    expires = cluster.read(Snapshot(secrets={KEY: GOOD})).view.certificates[0].not_after
+    valid, over = (HostFacts(hour=expires // 3600 + hours) for hours in (-1, 1))
+    assert known.restored(Snapshot(secrets={KEY: GOOD}, host=valid)).former_secrets == {}
+    late = known.restored(Snapshot(secrets={KEY: GOOD}, host=over))
+    assert cluster.read(late).secrets[KEY].view is not None
+    assert "expired" in cluster.read(late).secrets[KEY].fault
+
+
+def test_a_certificate_that_had_expired_when_it_came_is_not_used() -> None:
+    expires = cluster.read(Snapshot(secrets={KEY: GOOD})).view.certificates[0].not_after
+    seen = InstalledCertificates().restored(Snapshot(secrets={KEY: GOOD}, host=HostFacts(hour=expires // 3600 + 1)))
+    assert cluster.read(seen).secrets[KEY].view is None
+
+
+def test_a_secret_that_was_never_usable_has_no_former_state(tmp_path: Path) -> None:
+    seen = Snapshot(secrets={KEY: HALF})
+    assert InstalledCertificates(str(tmp_path)).restored(seen) is seen
 
 
 def test_a_broken_memory_counts_as_nothing(tmp_path: Path) -> None:

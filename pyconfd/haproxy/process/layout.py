@@ -13,7 +13,7 @@ from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.check import usable_files
 from pyconfd.haproxy.process.unit import UnitFacts
-from pyconfd.model.rendering import FileKind, OutputFile, Rendering
+from pyconfd.model.rendering import FOLDERS, FileKind, OutputFile, Rendering
 from pyconfd.settings import HaproxySettings
 from pyconfd.system.files import (
     READ_ONLY_REMEDY,
@@ -70,8 +70,8 @@ class Layout:
 
     def directories(self) -> tuple[str, ...]:
         """Return every directory that temporary files of pyconfd can be in."""
-        kinds = [str(Path(self.files_dir) / kind.value) for kind in FileKind]
-        return (str(Path(os.path.realpath(self.conf)).parent), self.files_dir, *kinds)
+        folders = [str(Path(self.files_dir) / folder) for folder in FOLDERS]
+        return (str(Path(os.path.realpath(self.conf)).parent), self.files_dir, *folders)
 
     def problems(self) -> tuple[Problem, ...]:
         """Return what would fail at the first change."""
@@ -139,7 +139,7 @@ class Layout:
 
     def prune(self, declared_before: Iterable[str], rendering: Rendering) -> None:
         """Remove files that a former generation declared and this one does not; only below ``files_dir``."""
-        folders = {os.path.realpath(Path(self.files_dir) / kind.value) for kind in FileKind}
+        folders = {os.path.realpath(Path(self.files_dir) / folder) for folder in FOLDERS}
         for path in sorted(set(declared_before) - {file.path for file in rendering.files}):
             target = Path(path)
             if os.path.realpath(target.parent) in folders and target.is_file() and not target.is_symlink():
