@@ -1,0 +1,1 @@
+"""Preset ``gateway``: GatewayClasses, Gateways, routes, ReferenceGrants and BackendTLSPolicies of the Gateway API."""

@@ -1,0 +1,100 @@
+"""What the fragment of the Gateway API is given of Gateways: one frontend for each of their ports.
+
+A port with TLS has two steps. The first frontend reads the name in the hello (SNI) and sends the connection through to
+servers, or over a socket to the second frontend, which ends TLS. There each listener has a bind of its own with its own
+certificates, so that none of them presents those of another.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple
+
+import msgspec
+
+from pyconfd.presets.routing.types import Site
+
+
+class FrontendKind(StrEnum):
+    """What a port of a Gateway is for: what its listeners have in common."""
+
+    HTTP = "http"
+    TLS = "tls"
+    """Listeners with the protocols HTTPS and TLS."""
+    TCP = "tcp"
+
+
+class Choice(NamedTuple):
+    """Where ``route`` was found for a request and ``condition`` holds, it goes on to ``to``.
+
+    ``to`` is a section or the ``route`` of later choices. ``condition`` is as HAProxy reads it, "" for none.
+    """
+
+    route: str
+    condition: str
+    to: str
+
+
+class NameRoute(NamedTuple):
+    """Where connections go that ask for a host: ``*.example.com`` has any depth, "" is any host and none.
+
+    One of ``listener``, which ends TLS, and ``backend``, which it goes through to; with neither of them it is closed.
+    """
+
+    host: str
+    listener: str = ""
+    backend: str = ""
+
+
+class EndingListener(NamedTuple):
+    """A listener that ends TLS, by its name; ``certificates`` are paths, at least one, and the first is the default.
+
+    ``http``: its protocol is HTTPS, so that requests are routed; else connections are.
+    """
+
+    name: str
+    certificates: tuple[str, ...]
+    http: bool = True
+
+
+class ClientVerification(NamedTuple):
+    """Clients show certificates of the CAs in ``ca_file``; without ``required`` they may show another one, or none."""
+
+    ca_file: str
+    required: bool = True
+
+
+class GatewayFrontend(msgspec.Struct, frozen=True, gc=False):
+    """One port of one Gateway. ``name`` is that of its section and in those of its maps; ``owner`` is for a comment.
+
+    For requests (``kind`` is HTTP, or listeners with HTTPS):
+
+    - ``sites`` has one for each host of a route and for each host of a listener (one without routes, too, so that its
+      requests do not fall to a less specific listener). The id of each is ``NAME|HOST``.
+    - ``listener_of`` says by id of a site which listener it belongs to: that with the most specific host. It is needed
+      only where ``listeners`` are.
+    - ``choices`` are tried in this order after the maps: :func:`pyconfd.presets.gateway.conditions.choices_of`.
+
+    For connections with TLS:
+
+    - ``listeners`` are those that end it. One without a certificate that can be served is left out, and its names lead
+      nowhere.
+    - ``names`` lead from the hello to a listener or backend, one entry for each host of a listener and for each of a
+      route that goes through; ``ended_names`` lead from there to backends, for listeners of TLS that end it.
+
+    ``backend`` is where all connections go where ``kind`` is TCP; "" closes them.
+    """
+
+    name: str
+    owner: str
+    kind: FrontendKind
+    addresses: tuple[str, ...]
+    port: int
+    sites: tuple[Site, ...] = ()
+    listener_of: Mapping[str, str] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    choices: tuple[Choice, ...] = ()
+    listeners: tuple[EndingListener, ...] = ()
+    names: tuple[NameRoute, ...] = ()
+    ended_names: tuple[NameRoute, ...] = ()
+    verification: ClientVerification | None = None
+    backend: str = ""
