@@ -1,0 +1,182 @@
+"""Routes at listeners: which listeners of its Gateways a route attaches to, for which hosts, and why to no other."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from pyconfd.model.gateway_api import GROUP, NamespacesFrom, ParentReference
+from pyconfd.model.records import LabelRequirement, LabelSelector
+from pyconfd.model.snapshot import Key
+from pyconfd.presets import values
+from pyconfd.presets.gateway.listeners import ListenerDecision, Protocol, covers
+from pyconfd.presets.gateway.status import Fault
+
+Labels = Mapping[str, str]
+
+
+class HostAt(NamedTuple):
+    """One host of a route at one listener: what both have in common ("" is any).
+
+    ``asked_for`` is the route's own host: the more of it a request matches, the sooner the route's rules come.
+    """
+
+    host: str
+    asked_for: str
+
+
+class Attachment(NamedTuple):
+    """A route at one listener of a Gateway; ``hosts`` are () where the protocol has none."""
+
+    gateway: Key
+    listener: str
+    port: int
+    hosts: tuple[HostAt, ...] = ()
+
+
+class ParentDecision(NamedTuple):
+    """What became of one parentRef of a route; ``fault`` is None where at least one listener accepted the route."""
+
+    parent: ParentReference
+    gateway: Key
+    attachments: tuple[Attachment, ...]
+    fault: Fault | None = None
+
+
+class RouteHead(NamedTuple):
+    """What of a route decides about its parents; ``hostnames`` None is a kind of route without."""
+
+    kind: str
+    namespace: str
+    parents: tuple[ParentReference, ...]
+    hostnames: tuple[str, ...] | None
+
+
+def selects(selector: LabelSelector | None, labels: Labels) -> bool:
+    """Return whether an object with these labels is meant; None selects nothing, as in the API."""
+    if selector is None:
+        return False
+    return all(labels.get(key) == value for key, value in (selector.match_labels or {}).items()) and all(
+        _meets(requirement, labels) for requirement in selector.match_expressions
+    )
+
+
+def _meets(requirement: LabelRequirement, labels: Labels) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    return False
+
+
+def valid_hosts(hostnames: Iterable[str]) -> tuple[tuple[str, ...], tuple[Fault, ...]]:
+    """Return the hosts of a route as they are compared, and what is wrong with the others."""
+    hosts: dict[str, None] = {}
+    faults = []
+    for hostname in hostnames:
+        try:
+            hosts[values.host_name(hostname)] = None
+        except ValueError as error:
+            faults.append(Fault("UnsupportedValue", "hostnames", hostname, str(error)))
+    return tuple(hosts), tuple(faults)
+
+
+def in_common(listener: str, route: str) -> str | None:
+    """Return the hosts of both, None where there are none; "" is any host."""
+    if covers(listener, route):
+        return route
+    return listener if covers(route, listener) else None
+
+
+def hosts_at(listener: str, hostnames: Sequence[str]) -> tuple[HostAt, ...]:
+    """Return the hosts of a route at a listener; without ``hostnames`` it is for all of them."""
+    if not hostnames:
+        return (HostAt(listener, ""),)
+    found = []
+    for each in hostnames:
+        host = in_common(listener, each)
+        if host is not None:
+            found.append(HostAt(host, each))
+    return tuple(found)
+
+
+def attach(
+    route: RouteHead,
+    gateways: Mapping[Key, Sequence[ListenerDecision]],
+    labels_of: Callable[[str], Labels],
+) -> tuple[ParentDecision, ...]:
+    """Return what becomes of the parentRefs that name one of ``gateways``; the others are for other controllers."""
+    found = []
+    for parent in route.parents:
+        key = Key(route.namespace if parent.namespace is None else parent.namespace, parent.name)
+        if (parent.group, parent.kind) == (GROUP, "Gateway") and key in gateways:
+            found.append(_attach_to(route, parent, key, gateways[key], labels_of))
+    return tuple(found)
+
+
+def _attach_to(
+    route: RouteHead,
+    parent: ParentReference,
+    key: Key,
+    listeners: Sequence[ListenerDecision],
+    labels_of: Callable[[str], Labels],
+) -> ParentDecision:
+    meant = [
+        each for each in listeners if parent.section_name in {None, "", each.name} and parent.port in {None, each.port}
+    ]
+    if not meant:
+        where = " ".join(filter(None, (parent.section_name, f"port {parent.port}" if parent.port is not None else "")))
+        detail = f"the Gateway {key.namespace}/{key.name} has no such listener"
+        return ParentDecision(parent, key, (), Fault("NoMatchingParent", "parentRefs", where, detail))
+    allowing = [
+        each
+        for each in meant
+        if route.kind in each.kinds and _is_from(each.namespaces, key.namespace, route.namespace, labels_of)
+    ]
+    if not allowing:
+        detail = f"no listener of the Gateway {key.namespace}/{key.name} allows a {route.kind} of this namespace"
+        return ParentDecision(
+            parent, key, (), Fault("NotAllowedByListeners", "parentRefs", parent.section_name or key.name, detail)
+        )
+    attachments = []
+    hosts, faults = valid_hosts(route.hostnames or ())
+    for each in allowing:
+        if route.hostnames is None or each.protocol == Protocol.TCP:
+            attachments.append(Attachment(key, each.name, each.port))
+        elif found := () if faults and not hosts else hosts_at(each.hostname, hosts):
+            attachments.append(Attachment(key, each.name, each.port, found))
+    if attachments:
+        return ParentDecision(parent, key, tuple(attachments))
+    if faults:
+        return ParentDecision(parent, key, (), faults[0])
+    detail = f"no listener of the Gateway {key.namespace}/{key.name} has one of these hosts"
+    shown = ", ".join(hosts)
+    return ParentDecision(parent, key, (), Fault("NoMatchingListenerHostname", "hostnames", shown, detail))
+
+
+def _is_from(wanted: NamespacesFrom, gateway: str, route: str, labels_of: Callable[[str], Labels]) -> bool:
+    match wanted.where:
+        case "All":
+            return True
+        case "Same":
+            return gateway == route
+        case "Selector":
+            return selects(wanted.selector, labels_of(route))
+    return False
+
+
+def isolated(listeners: Iterable[ListenerDecision], host: str) -> str:
+    """Return the name of the listener that requests for ``host`` belong to: the one with the most specific host."""
+    found = [each for each in listeners if covers(each.hostname, host)]
+    return max(found, key=lambda each: specificity(each.hostname)).name if found else ""
+
+
+def specificity(host: str) -> tuple[int, int]:
+    """Return what grows with how few hosts are meant: an exact one, then the longest wildcard, then any."""
+    if not host:
+        return 0, 0
+    return (1, len(host)) if host.startswith("*.") else (2, len(host))

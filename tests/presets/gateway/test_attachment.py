@@ -1,0 +1,171 @@
+"""A Gateway's listeners and a route in; what the route attaches to, or why it does not."""
+
+from typing import NamedTuple
+
+import msgspec
+import pytest
+import yaml
+
+from pyconfd.model.gateway_api import ParentReference
+from pyconfd.model.records import LabelSelector
+from pyconfd.model.snapshot import Key
+from pyconfd.presets.gateway.attachment import RouteHead, attach, hosts_at, isolated, selects
+from pyconfd.presets.gateway.grants import Grants
+from pyconfd.presets.gateway.listeners import Found, Lookup, decide_listeners
+from tests.presets.gateway.objects import gateway
+
+LOOKUP = Lookup(lambda _: Found((), "PEM"), lambda _: Found((), "CA"), Grants())
+GATEWAY = Key("shop", "web")
+LABELS = {"shop": {"team": "shop"}, "blue": {"team": "blue"}, "red": {"team": "red"}}
+CERT = "tls: {certificateRefs: [{name: cert}]}"
+
+
+class Row(NamedTuple):
+    """``expected`` is what the first parentRef attaches to, as LISTENER HOST..., or the reason why it does not."""
+
+    name: str
+    expected: list[str] | str
+    listeners: str = "[{name: http, port: 80, protocol: HTTP}]"
+    parents: str = "[{name: web}]"
+    kind: str = "HTTPRoute"
+    namespace: str = "shop"
+    hosts: tuple[str, ...] | None = ()
+
+
+TWO = "[{name: a, port: 80, protocol: HTTP}, {name: b, port: 8080, protocol: HTTP}]"
+FROM = "[{{name: http, port: 80, protocol: HTTP, allowedRoutes: {{namespaces: {0}}}}}]"
+PASSTHROUGH = "[{name: tls, port: 443, protocol: TLS, hostname: '*.example.com', tls: {mode: Passthrough}}]"
+EXACT = "[{name: http, port: 80, protocol: HTTP, hostname: a.example.com}]"
+WILDCARD = "[{name: http, port: 80, protocol: HTTP, hostname: '*.example.com'}]"
+BLUE_OR_RED = "{from: Selector, selector: {matchExpressions: [{key: team, operator: In, values: [blue, red]}]}}"
+HTTP_ONLY = "[{name: http, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute}]}}]"
+
+ROWS = [
+    Row("the only listener", ["http "]),
+    Row("all listeners without a name", ["a ", "b "], TWO),
+    Row("one listener by name", ["b "], TWO, "[{name: web, sectionName: b}]"),
+    Row("one listener by port", ["a "], TWO, "[{name: web, port: 80}]"),
+    Row("name and port have to match", "NoMatchingParent", TWO, "[{name: web, port: 80, sectionName: b}]"),
+    Row("no listener of this name", "NoMatchingParent", TWO, "[{name: web, sectionName: c}]"),
+    Row("no listener with this port", "NoMatchingParent", TWO, "[{name: web, port: 81}]"),
+    Row(
+        "own namespace by default", "NotAllowedByListeners", parents="[{name: web, namespace: shop}]", namespace="blue"
+    ),
+    Row("all namespaces", ["http "], FROM.format("{from: All}"), "[{name: web, namespace: shop}]", namespace="blue"),
+    Row("no namespace", "NotAllowedByListeners", FROM.format("{from: None}")),
+    Row(
+        "a namespace with the label",
+        ["http "],
+        FROM.format("{from: Selector, selector: {matchLabels: {team: blue}}}"),
+        "[{name: web, namespace: shop}]",
+        namespace="blue",
+    ),
+    Row(
+        "a namespace without the label",
+        "NotAllowedByListeners",
+        FROM.format("{from: Selector, selector: {matchLabels: {team: blue}}}"),
+    ),
+    Row("one of two labels", ["http "], FROM.format(BLUE_OR_RED), "[{name: web, namespace: shop}]", namespace="red"),
+    Row("none of two labels", "NotAllowedByListeners", FROM.format(BLUE_OR_RED)),
+    Row("a selector without a selector", "NotAllowedByListeners", FROM.format("{from: Selector}")),
+    Row("a kind that the protocol does not have", "NotAllowedByListeners", kind="TLSRoute", hosts=("a.com",)),
+    Row("a kind that the listener does not list", "NotAllowedByListeners", HTTP_ONLY, kind="GRPCRoute"),
+    Row("TCPRoute at a listener of HTTP", "NotAllowedByListeners", kind="TCPRoute", hosts=None),
+    Row(
+        "TCPRoute at each listener of TCP",
+        ["a", "c"],
+        "[{name: a, port: 1, protocol: TCP}, {name: b, port: 80, protocol: HTTP}, {name: c, port: 2, protocol: TCP}]",
+        kind="TCPRoute",
+        hosts=None,
+    ),
+    Row("host of the route at a listener for any", ["http a.com b.com"], hosts=("a.com", "B.com")),
+    Row("host of the listener for a route without", ["http a.example.com"], EXACT),
+    Row("equal hosts", ["http a.example.com"], EXACT, hosts=("a.example.com", "b.example.com")),
+    Row("a wildcard has the listener's host", ["http a.example.com"], EXACT, hosts=("*.example.com",)),
+    Row("the listener's wildcard has the host", ["http a.b.example.com"], WILDCARD, hosts=("a.b.example.com",)),
+    Row("the longer wildcard counts", ["http *.b.example.com"], WILDCARD, hosts=("*.b.example.com",)),
+    Row("the listener's wildcard is the longer one", ["http *.example.com"], WILDCARD, hosts=("*.com",)),
+    Row("a wildcard is not for its own domain", "NoMatchingListenerHostname", WILDCARD, hosts=("example.com",)),
+    Row("no host in common", "NoMatchingListenerHostname", EXACT, hosts=("b.example.com",)),
+    Row(
+        "no host in common with TLS",
+        "NoMatchingListenerHostname",
+        PASSTHROUGH,
+        "[{name: web}]",
+        "TLSRoute",
+        hosts=("a.org",),
+    ),
+    Row("a host with a line break among others", ["http a.com"], hosts=("x\ny", "a.com")),
+    Row("only a host with a line break", "UnsupportedValue", hosts=("x\ny",)),
+    Row("a route attaches to a listener without certificate", ["s "], "[{name: s, port: 443, protocol: HTTPS}]"),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_routes_attach(row: Row) -> None:
+    listeners = decide_listeners(gateway(f"listeners: {row.listeners.strip()}"), LOOKUP)
+    parents = msgspec.convert(yaml.safe_load(row.parents), tuple[ParentReference, ...])
+    (found,) = attach(
+        RouteHead(row.kind, row.namespace, parents, row.hosts), {GATEWAY: listeners}, lambda name: LABELS.get(name, {})
+    )
+
+    if found.fault is not None:
+        assert (found.fault.reason, found.attachments) == (row.expected, ())
+    else:
+        assert [
+            f"{each.listener} {' '.join(at.host for at in each.hosts)}" if each.hosts else each.listener
+            for each in found.attachments
+        ] == row.expected
+
+
+@pytest.mark.parametrize(
+    "parent",
+    [
+        "{name: other}",
+        "{name: web, namespace: other}",
+        "{name: web, kind: Service, group: ''}",
+        "{name: web, group: a.io}",
+    ],
+)
+def test_parents_of_others_are_left_alone(parent: str) -> None:
+    parents = (msgspec.convert(yaml.safe_load(parent), ParentReference),)
+
+    assert attach(RouteHead("HTTPRoute", "shop", parents, ()), {GATEWAY: ()}, lambda _: {}) == ()
+
+
+@pytest.mark.parametrize(
+    ("host", "listener"),
+    [
+        ("a.com", "any"),
+        ("a.example.com", "wildcard"),
+        ("a.foo.example.com", "longer"),
+        ("abc.foo.example.com", "exact"),
+        ("*.foo.example.com", "longer"),
+        ("*.example.com", "wildcard"),
+        ("*.com", "any"),
+        ("", "any"),
+    ],
+)
+def test_most_specific_listener_has_a_host(host: str, listener: str) -> None:
+    hosts = {"any": "", "wildcard": "'*.example.com'", "longer": "'*.foo.example.com'", "exact": "abc.foo.example.com"}
+    spec = ", ".join(
+        f"{{name: {name}, port: 80, protocol: HTTP, hostname: {each or None}}}" for name, each in hosts.items()
+    )
+
+    assert isolated(decide_listeners(gateway(f"listeners: [{spec}]".replace("None", "null")), LOOKUP), host) == listener
+
+
+def test_a_route_keeps_the_host_that_it_asked_for() -> None:
+    assert hosts_at("a.example.com", ("*.example.com", "a.example.com")) == (
+        ("a.example.com", "*.example.com"),
+        ("a.example.com", "a.example.com"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("operator", "expected"), [("Exists", True), ("DoesNotExist", False), ("NotIn", False), ("Unknown", False)]
+)
+def test_operators_of_selectors(operator: str, expected: bool) -> None:
+    text = {"matchExpressions": [{"key": "team", "operator": operator, "values": ["blue"]}]}
+
+    assert selects(msgspec.convert(text, LabelSelector), {"team": "blue"}) is expected
