@@ -166,13 +166,17 @@ class CredentialState:
 
 @dataclass(frozen=True, slots=True)
 class ResourceState:
-    """One list+watch; ``last_sync_at`` is when the server last confirmed the cache (by list, event or bookmark)."""
+    """One list+watch; ``last_sync_at`` is when the server last confirmed the cache (by list, event or bookmark).
+
+    ``served`` is False where the cluster does not serve this optional API, which counts as having no such objects.
+    """
 
     resource: Resource
     synced: bool = False
     objects: int = 0
     last_sync_at: float = 0.0
     problem: str = ""
+    served: bool = True
 
 
 @dataclass(frozen=True, slots=True)

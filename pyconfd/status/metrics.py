@@ -173,7 +173,7 @@ def _source(status: Status) -> Iterator[Metric]:
     unusable = [(each.name, bool(each.problem)) for each in credentials]
     text = "1 if the credential cannot be used as it is."
     yield _gauges("pyconfd_credential_problem", text, "credential", unusable)
-    resources = [(each.resource.value, each) for each in status.source.resources]
+    resources = [(each.resource.value, each) for each in status.source.resources if each.served]
     text = "1 once the resource has been listed."
     yield _gauges("pyconfd_resource_synced", text, "resource", [(name, each.synced) for name, each in resources])
     counts = [(name, each.objects) for name, each in resources]

@@ -264,8 +264,9 @@ def _source(report: StatusReport, status: Status, pen: Pen) -> Iterator[str]:
     credentials = [_credential(credential, now, pen) for credential in status.source.credentials]
     yield from _section("Credentials", _aligned(credentials), pen)
     reachable = any(server.healthy for server in status.source.api_servers)
-    resources = [_resource(resource, now, pen, say_problem=reachable) for resource in status.source.resources]
-    lines = _aligned(resources)
+    served = [resource for resource in status.source.resources if resource.served]
+    lines = _aligned([_resource(resource, now, pen, say_problem=reachable) for resource in served])
+    lines += _not_served(status.source.resources)
     if reachable:
         # What helps one resource mostly helps all: each remedy once, below them.
         lines += dict.fromkeys(line for each in status.source.resources for line in _remedy(each.problem))
@@ -306,6 +307,15 @@ def _resource(resource: ResourceState, now: float, pen: Pen, *, say_problem: boo
         confirmed,
         pen(_BAD, problem),
     ]
+
+
+def _not_served(resources: Sequence[ResourceState]) -> Iterator[str]:
+    absent = [each for each in resources if not each.served]
+    if names := ", ".join(each.resource.value for each in absent if not each.objects):
+        yield f"not served by this cluster, and looked for: {names}"
+    for each in absent:
+        if each.objects:
+            yield f"{each.resource.value}: no longer served; {each.objects:,} read before stay until a restart"
 
 
 def _in_quarantine(status: Status, now: float, pen: Pen) -> list[str]:

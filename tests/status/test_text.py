@@ -102,6 +102,16 @@ def test_one_object_is_not_objects(make_status: Callable[..., Status]) -> None:
     assert "1 objects" not in text
 
 
+def test_what_the_cluster_does_not_serve_is_one_line(make_status: Callable[..., Status]) -> None:
+    states = [ResourceState(each, served=False) for each in (Resource.GATEWAYS, Resource.HTTPROUTES)]
+    gone = ResourceState(Resource.TCPROUTES, synced=True, objects=2, served=False)
+    servers = (ApiServerState("https://a", in_use=True, healthy=True, last_ok_at=1.0),)
+    text = shown(make_status(source=SourceHealth(resources=(*states, gone), api_servers=servers)))
+    assert "not served by this cluster, and looked for: gateways, httproutes\n" in text
+    assert "tcproutes: no longer served; 2 read before stay until a restart\n" in text
+    assert "not listed yet" not in text
+
+
 def test_a_spare_api_server_that_was_not_asked_yet_is_not_down(make_status: Callable[..., Status]) -> None:
     servers = (ApiServerState("https://a", in_use=True, healthy=True, last_ok_at=1.0), ApiServerState("https://b"))
     text = shown(make_status(source=SourceHealth(api_servers=servers)))

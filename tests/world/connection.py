@@ -95,9 +95,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(length) if length else b""
         target: Target | None = None
         try:
-            absent = self._api.cluster.absent
-            if path not in discovery(absent) and path not in _HEALTH and path != "/openapi/v2":
-                target = requests.route(self.command, path, query, absent)
+            if path not in discovery(self._api.cluster.absent) and path not in _HEALTH and path != "/openapi/v2":
+                target = requests.route(self.command, path, query)
         finally:
             resource, verb = (target.full_resource, target.verb) if target else ("", "")
             seen = RecordedRequest(self.command, path, query, headers, self._link.client_cn, resource, verb)
@@ -123,6 +122,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._authenticate(seen)
         self._authorize(seen, target)
+        if target and target.resource.plural in self._api.cluster.absent:
+            raise no_such_path()
         if target is None:
             self._document(seen.path)
         elif target.verb == "watch":

@@ -55,12 +55,8 @@ def split(url: str) -> tuple[str, dict[str, str]]:
     return parts.path.rstrip("/") or "/", dict(parse_qsl(parts.query, keep_blank_values=True))
 
 
-def route(method: str, path: str, query: Mapping[str, str], absent: frozenset[str] = frozenset()) -> Target:
-    """``absent`` are the resources that are not installed.
-
-    Raises:
-        ApiError: 404 for a path, 405 for a method, that the server does not know.
-    """
+def route(method: str, path: str, query: Mapping[str, str]) -> Target:
+    """Raises: ApiError: 404 for a path, 405 for a method, that the server does not know."""
     steps = path.strip("/").split("/")
     head = 2 if steps[0] == "api" else 3
     api_version, rest = "/".join(steps[1:head]), steps[head:]
@@ -68,7 +64,7 @@ def route(method: str, path: str, query: Mapping[str, str], absent: frozenset[st
     if len(rest) > 2 and rest[0] == "namespaces":
         namespace, rest = rest[1], rest[2:]
     found = next((each for each in TABLE if api_version in each.api_versions and rest and each.plural == rest[0]), None)
-    if found is None or found.plural in absent or (namespace and not found.namespaced):
+    if found is None or (namespace and not found.namespaced):
         raise no_such_path()
     if rest[2:] not in ([], ["status"] if found.status else []):
         raise no_such_path()

@@ -59,7 +59,7 @@ class Verb(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Followup:
-    """A request after a pause; with ``until_back`` the pause ends when an API server answers another reflector."""
+    """A request after a pause; with ``until_back`` it ends when an API server answers another reflector again."""
 
     verb: Verb
     delay_s: float = 0.0
@@ -91,6 +91,8 @@ class ListWatchPolicy:
         delay_s = self._list_backoff.delay_s()
         if moved and self._list_failures % self._servers:
             return Followup(Verb.LIST)  # each server once before the first pause
+        if failure.kind is Failure.NOT_FOUND:
+            return Followup(Verb.LIST, delay_s, until_back=True)
         if failure.kind is Failure.CREDENTIALS:
             delay_s = min(delay_s, CREDENTIALS_MAX_S)
         return _after_pause(Verb.LIST, delay_s, failure)
@@ -166,7 +168,7 @@ class Reflector:
     """The list and watch of one :class:`Read`; :meth:`run` is the body of a thread.
 
     ``on_change`` is called when the cache, or what is known of it, has changed; ``on_recovered`` when the API server
-    answers again after a failure of the server.
+    answers again after a failure of the server, or serves an API that it did not.
     """
 
     def __init__(
@@ -185,6 +187,8 @@ class Reflector:
         """Whether the whole list has come at least once."""
         self.denied: Failure | None = None
         """Why it cannot be read (FORBIDDEN or NOT_FOUND) until an operator changes something; None where it can."""
+        self.absent = False
+        """Whether the cluster does not serve this optional API; objects that were read before stay."""
         self.last_sync_at = 0.0
         """When a server last confirmed the cache, in seconds since the epoch."""
         self.events_total = 0
@@ -213,8 +217,8 @@ class Reflector:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing more is to be waited for: all of it is known, or it is denied and others go on without it."""
-        return self.synced or (self.denied is not None and not self.read.essential)
+        """Whether nothing more is to be waited for: all of it is known, or others go on without it."""
+        return self.synced or self.absent or (self.denied is not None and not self.read.essential)
 
     @property
     def problem_kind(self) -> Failure | None:
@@ -229,6 +233,8 @@ class Reflector:
     @property
     def relisted(self) -> bool:
         """Whether a whole list that began after the last :meth:`relist` has come, or none can come that matters."""
+        if self.absent:
+            return True
         others_go_on = self.denied is not None and not self.read.essential
         if others_go_on and (self.synced or self.read.scope.resource is Resource.SECRETS):
             return True
@@ -248,7 +254,14 @@ class Reflector:
         """Return what the status shows."""
         problem = self._problem.message if self._problem is not None else ""
         with self._lock:
-            return ResourceState(self.read.scope.resource, self.synced, len(self._cache), self.last_sync_at, problem)
+            return ResourceState(
+                self.read.scope.resource,
+                self.synced,
+                len(self._cache),
+                self.last_sync_at,
+                problem,
+                served=not self.absent,
+            )
 
     def stop(self) -> None:
         """End :meth:`run`; requests in flight are cut off by closing the API servers."""
@@ -261,7 +274,7 @@ class Reflector:
         self._wake.set()
 
     def server_is_back(self) -> None:
-        """Try again at once, where this one waits for a server that failed: it has answered another reflector."""
+        """Try again at once, where this one waits for a server or an API: it has answered another reflector."""
         self._server_back = True
         self._wake.set()
 
@@ -313,16 +326,18 @@ class Reflector:
                 (item for page in pages for item in page.items),
                 (refusal for page in pages for refusal in page.refusals),
             )
-            first, was_denied = not self.synced, self.denied is not None
-            self.synced, self.denied = True, None
+            first, was_denied, was_absent = not self.synced, self.denied is not None, self.absent
+            self.synced, self.denied, self.absent = True, None, False
             self.last_sync_at = self._clock.now()
             objects = len(self._cache)
         self._relists_done = self._relists_begun
         self._succeeded(_Reached.LIST)
-        if first:
+        if first or was_absent:
             log.info("resource.synced", resource=self.read.scope.resource.value, path=self.read.path, objects=objects)
         if first or changed or was_denied:
             self._on_change()
+        if was_absent:
+            self._on_recovered()  # a group of definitions is installed at once: look for the others too
         return self._policy.listed()
 
     def _pages(self, connection: Connection, limit: int) -> list[ListPage]:
@@ -398,7 +413,9 @@ class Reflector:
             return Followup(Verb.WATCH if is_watch and not relist else Verb.LIST)
         moved = self._servers.failed(connection.index, failure) if connection is not None else False
         lasted_s = self._watched_s
-        if failure.kind is not Failure.EXPIRED:  # the server compacted its history: no problem, but a reason to list
+        if failure.kind is Failure.NOT_FOUND and self.read.optional:
+            self._record_absence(is_watch=is_watch)
+        elif failure.kind is not Failure.EXPIRED:  # the server compacted its history: no problem, but a reason to list
             broken = isinstance(failure, BrokenWatchError)
             self._record_problem(
                 failure, (_Reached.STREAM if broken else _Reached.WATCH) if is_watch else _Reached.LIST
@@ -406,6 +423,14 @@ class Reflector:
         if is_watch:
             return self._policy.watch_failed(failure, moved=moved, lasted_s=lasted_s)
         return self._policy.list_failed(failure, moved=moved, unpaged=verb is Verb.LIST_UNPAGED)
+
+    def _record_absence(self, *, is_watch: bool) -> None:
+        # A watch that is not found is followed by a list: what that says counts.
+        if is_watch or self.absent:
+            return
+        self._problem = self.denied = None
+        self.absent = True
+        self._on_change()
 
     def _record_problem(self, failure: ApiError, stage: _Reached) -> None:
         message = first_line(failure.problems)
@@ -415,7 +440,7 @@ class Reflector:
         is_news = failure.kind is not self.problem_kind
         self._problem = _Problem(failure.kind, stage, message)
         if stage is _Reached.LIST and failure.kind in NOT_READABLE and failure.kind is not self.denied:
-            self.denied = failure.kind
+            self.denied, self.absent = failure.kind, False
             if not self.read.essential:
                 self._on_change()
         if is_news:

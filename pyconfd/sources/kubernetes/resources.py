@@ -40,6 +40,22 @@ ONLY_BY_NAME = frozenset({Resource.CONFIGMAPS, Resource.DEPLOYMENTS})
 _TLS_ONLY: Mapping[str, str] = MappingProxyType({"fieldSelector": "type=kubernetes.io/tls"})
 """Secrets of other types hold tokens and passwords that pyconfd does not need."""
 _ESSENTIAL = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES})
+OPTIONAL = frozenset(
+    {
+        Resource.INGRESSCLASSES,
+        Resource.INGRESSES,
+        Resource.GATEWAYCLASSES,
+        Resource.GATEWAYS,
+        Resource.HTTPROUTES,
+        Resource.GRPCROUTES,
+        Resource.TLSROUTES,
+        Resource.TCPROUTES,
+        Resource.REFERENCEGRANTS,
+        Resource.BACKENDTLSPOLICIES,
+    }
+)
+"""APIs that a cluster need not serve: those of CustomResourceDefinitions, which can be installed later, and of presets
+that are in use by default. Without one nothing is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +68,11 @@ class Read:
     scope: Named
     params: Mapping[str, str]
     essential: bool = True
+
+    @property
+    def optional(self) -> bool:
+        """Whether a cluster that does not serve it has simply no such objects."""
+        return self.scope.resource in OPTIONAL
 
     @property
     def path(self) -> str:
@@ -100,6 +121,8 @@ def reads(settings: KubernetesSettings, resources: Collection[Resource], named: 
 
 
 def _is_essential(scope: Named, resources: Collection[Resource]) -> bool:
+    if scope.resource in OPTIONAL:
+        return False
     if needed := _ESSENTIAL.intersection(resources):
         return scope.resource in needed
     # Nothing but what is named or asked for: only certificates can come later.

@@ -74,6 +74,7 @@ class KubernetesSource:
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
         self._versions: tuple[tuple[Named, ...], tuple[int, ...]] = (), ()
+        self._absent: tuple[str, ...] = ()
 
     def start(self, notify: Callable[[], None]) -> None:
         """Start to read; the first snapshot comes when every resource was listed, or is denied and not essential."""
@@ -94,7 +95,9 @@ class KubernetesSource:
         if not all(reflector.settled for reflector in self._reflectors):
             return None
         with self._lock:
-            denied = tuple(reflector.read.scope for reflector in self._reflectors if not reflector.synced)
+            self._log_absent(tuple(str(reflector.read) for reflector in self._reflectors if reflector.absent))
+            unknown = (reflector for reflector in self._reflectors if not (reflector.synced or reflector.absent))
+            denied = tuple(reflector.read.scope for reflector in unknown)
             views = [reflector.view() for reflector in self._reflectors]
             versions = denied, tuple(version for version, _ in views)
             if self._snapshot is None or versions != self._versions:
@@ -104,10 +107,10 @@ class KubernetesSource:
 
     def health(self) -> SourceHealth:
         """Return the state of servers, resources and credentials; never waits for the network."""
-        confirmed = [r.last_sync_at for r in self._reflectors if not r.denied or r.read.essential]
+        waited_for = [r for r in self._reflectors if not r.absent and (not r.denied or r.read.essential)]
         return SourceHealth(
             synced=all(reflector.settled for reflector in self._reflectors),
-            last_sync_at=min(confirmed, default=0.0),
+            last_sync_at=min((reflector.last_sync_at for reflector in waited_for), default=0.0),
             api_servers=self._servers.states(),
             resources=self._resource_states(),
             credentials=self._servers.credential_states(),
@@ -174,12 +177,18 @@ class KubernetesSource:
             return (Problem("API server", message, "look at the token or client certificate of the settings"),)
         return tuple(_missing_right(reflector) for reflector in self._reflectors if reflector.denied)
 
+    def _log_absent(self, absent: tuple[str, ...]) -> None:
+        if news := [name for name in absent if name not in self._absent]:
+            log.info("resource.not_served", resources=news, note="counts as empty, and is looked for again and again")
+        self._absent = absent
+
     def _changed(self) -> None:
         if self._notify is not None:
             self._notify()
 
     def _recovered(self) -> None:
-        # Each reflector's own pause may be half a minute, and a Snapshot takes all of them.
+        # Each reflector's own pause may be half a minute, and a Snapshot takes all of them; so does what is served
+        # with definitions that were installed together.
         for reflector in self._reflectors:
             reflector.server_is_back()
 
@@ -289,4 +298,5 @@ def _merged(states: list[ResourceState]) -> ResourceState:
         objects=sum(state.objects for state in states),
         last_sync_at=min(state.last_sync_at for state in states),
         problem=next((state.problem for state in states if state.problem), ""),
+        served=all(state.served for state in states),
     )
