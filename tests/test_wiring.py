@@ -129,7 +129,9 @@ def test_to_allow_something_follows_no_link_that_another_of_the_group_planted(tm
 
 def shipped(*presets: str) -> Renderer:
     found = tuple(Fragment(name, path.read_text()) for name, path in of_presets(presets).items())
-    return Renderer(FragmentSet(found), RenderOptions("/files"))
+    included = tuple(each for each in found if each.name.endswith(".j2"))
+    rendered = tuple(each for each in found if each not in included)
+    return Renderer(FragmentSet(rendered, included), RenderOptions("/files"))
 
 
 class TestHostFacts:

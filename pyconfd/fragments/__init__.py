@@ -1,17 +1,18 @@
 """The fragments that pyconfd ships: a set to start from for each preset, and the default of the demo.
 
-The directory itself is the set of the preset ``domains``. Another preset has the fragments in the folder of its name,
-beside those that every set has.
+The directory itself is the set of the presets that are in use by default, which share frontends. Another preset has the
+fragments in the folder of its name, beside those that every set has.
 """
 
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from pyconfd.model.context import AUTOMATIC_PRESETS
+
 SHARED = ("00-runtime.tmpl", "01-defaults.conf", "05-stats.tmpl", "06-peers.tmpl")
 """In every set."""
 
-_OWN = "domains"
 _CODE = {".py", ".pyc"}
 _TESTS = "tests"
 
@@ -26,9 +27,9 @@ def of_presets(presets: Sequence[str]) -> dict[str, Path]:
     root = Path(directory())
     found = {name: root / name for name in SHARED}
     for preset in presets:
-        folder = root if preset == _OWN else root / preset
+        folder = root if preset in AUTOMATIC_PRESETS else root / preset
         if folder.is_dir():
-            inside = folder.iterdir() if preset == _OWN else folder.rglob("*")
+            inside = folder.iterdir() if folder == root else folder.rglob("*")
             kept = [path for path in inside if path.is_file() and path.suffix not in _CODE]
             names = {path.relative_to(folder): path for path in kept}
             found |= {str(name): path for name, path in names.items() if name.parts[0] != _TESTS}
@@ -38,7 +39,7 @@ def of_presets(presets: Sequence[str]) -> dict[str, Path]:
 def tests_of(presets: Sequence[str]) -> dict[str, Path]:
     """Return the tests of the fragments of these presets and their fixtures, by their names beside those, sorted."""
     root = Path(directory())
-    folders = [root if preset == _OWN else root / preset for preset in presets]
+    folders = {root if preset in AUTOMATIC_PRESETS else root / preset: None for preset in presets}
     found = {
         str(path.relative_to(folder)): path
         for folder in folders

@@ -272,7 +272,7 @@ def test_an_object_that_spoils_the_configuration_is_left_out_by_name(tmp_path: P
     own = tmp_path / "own"
     own.mkdir()
     for source in Path(directory()).iterdir():
-        if source.suffix in {".conf", ".tmpl"}:
+        if source.suffix in {".conf", ".tmpl", ".j2"}:
             (own / source.name).write_text(source.read_text())
     fragment = (own / "02-http.tmpl").read_text()
     (own / "02-http.tmpl").write_text(

@@ -46,7 +46,7 @@ def requests(stage: Stage) -> None:
     line(f"unknown.example.com  {unknown}, with a page that says what to annotate")
     wait_until(lambda: ping_redis(stage.redis) == "+PONG", "redis answers through the balancer")
     line("redis PING           +PONG")
-    require((blog, unknown) == ("blog-1", "503"), "blog and the landing page answer")
+    require((blog, unknown) == ("blog-1", "404"), "blog and the landing page answer")
     good("routing by host name in any case, with or without a port, and by port for redis")
 
 

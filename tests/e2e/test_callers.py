@@ -111,7 +111,7 @@ def test_it_takes_the_environment_of_python_confd(appliance: Appliance) -> None:
 def test_kubectl_annotate_makes_a_service_appear(appliance: Appliance) -> None:
     appliance.serve("quiet", {})
     serving(appliance)
-    assert appliance.ask("quiet") == "503"
+    assert appliance.ask("quiet") == "404"
     (server,) = appliance.servers
     annotate = ["kubectl", "--server", server.url, "-n", NAMESPACE, "annotate", "service", "quiet"]
     done = subprocess.run(

@@ -342,7 +342,7 @@ def test_class_18_ipv6_and_dual_stack(appliance: Appliance) -> None:
     with socket.create_connection(("::1", appliance.http), timeout=10) as connection:
         connection.sendall(b"GET / HTTP/1.0\r\nHost: shop.example.com\r\n\r\n")
         assert connection.recv(4096).startswith(b"HTTP/1.1 200")
-    assert ask(appliance.http, "[::1]") == "503"
+    assert ask(appliance.http, "[::1]") == "404"
     checked = subprocess.run([BINARY, "-c", "-q", "-f", str(appliance.haproxy.conf)], check=False)
     assert checked.returncode == 0
 

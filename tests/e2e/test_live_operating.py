@@ -105,7 +105,7 @@ def test_reloads_wait_for_workers_of_the_past_whose_sessions_nobody_kills(applia
         appliance.serve("third")
         new_pod_answers(appliance)
         beats(appliance, 3.0)
-        assert (appliance.haproxy.worker(), appliance.ask("third")) == (worker, "503")
+        assert (appliance.haproxy.worker(), appliance.ask("third")) == (worker, "404")
         assert "1 former worker" in appliance.command("status").stdout
         assert "pyconfd_old_workers 1" in appliance.get("/metrics")[1]
         assert appliance.status()["pending_since"] > 0

@@ -64,7 +64,7 @@ def test_an_object_that_haproxy_refuses_is_left_out_until_it_changes(appliance: 
         assert "balance only supports" in found["detail"]
         assert "06-raw.tmpl rendered line" in found["detail"]
         assert found["since"] > 0
-        assert appliance.ask("bad") == "503"
+        assert appliance.ask("bad") == "404"
         assert "raw-bad" not in installed(appliance)
         shown = appliance.command("status")
         assert shown.returncode == 0, "others' mistakes are no problem of the balancer"

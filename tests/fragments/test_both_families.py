@@ -99,7 +99,7 @@ def test_clients_of_both_families_are_served(tmp_path: Path) -> None:
     rendering = render_shipped({"shop.example.com": shop}, {"runtime_socket": ""}, str(tmp_path))
     conf = tmp_path / "haproxy.cfg"
     write_rendering(rendering, conf)
-    map_file = next(Path(file.path) for file in rendering.files if "http-hosts" in file.path)
+    map_file = next(Path(file.path) for file in rendering.files if "path-prefixes" in file.path)
     map_file.write_text(map_file.read_text().replace("be-shop", "be-echo"))
     conf.write_text(conf.read_text() + ECHO)
     with namespace() as inside:

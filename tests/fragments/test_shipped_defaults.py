@@ -46,11 +46,9 @@ Effective = tuple[Mapping[tuple[str, ...], tuple[str, ...]], tuple[tuple[str, ..
 def render(defaults: str, case: str, files_dir: str, own: str = OWN) -> Rendering:
     """Render the shipped fragments with ``defaults`` in the place of theirs."""
     domains, variables = read_context(GOLDEN / case / "context.json")
-    fragments = [
-        Fragment(each.name, defaults if each.name == DEFAULTS else each.text)
-        for each in read_fragments(directory()).fragments
-    ]
-    everything = FragmentSet((*fragments, Fragment("10-own.conf", own)))
+    shipped = read_fragments(directory())
+    fragments = [Fragment(each.name, defaults if each.name == DEFAULTS else each.text) for each in shipped.fragments]
+    everything = FragmentSet((*fragments, Fragment("10-own.conf", own)), shipped.includable)
     renderer = Renderer(everything, RenderOptions(files_dir, variables=variables))
     return renderer.render(Context({"domains": domains}), curdate="").rendering
 

@@ -200,7 +200,7 @@ def test_hosts_reach_their_services_and_only_them(tmp_path: Path) -> None:
             expected = f"{domain} Proto=http Port={ports['http']} For=127.0.0.1"
             assert (status, body) == (200, expected), host
         else:
-            assert status == 503, host
+            assert status == 404, host
             assert "No such service" in body, host
 
 
@@ -256,4 +256,4 @@ def test_statistics_for_people_and_for_prometheus(tmp_path: Path) -> None:
         assert "Statistics Report" in get(ports["stats"], "")[1]
         if "+PROMEX" in subprocess.run([HAPROXY, "-vv"], capture_output=True, check=True, text=True).stdout:
             assert "haproxy_process_uptime_seconds" in get(ports["stats"], "", "/metrics")[1]
-        assert get(ports["http"], "")[0] == 503
+        assert get(ports["http"], "")[0] == 404

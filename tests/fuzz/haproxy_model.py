@@ -212,15 +212,14 @@ def _chosen(config: Config, section: Section, request: Request) -> str:
     """Return the name of the backend that a frontend chooses; "" for none."""
     bare = re.sub(r":\d+$", "", request.host).rstrip(".").lower()
     values = {"hdr(host)": request.host, "var(txn.host)": bare, "var(txn.name)": bare, "var(sess.sni)": bare}
+    values |= {"var(txn.path)": "/", "str(*)": "*"}
     for line in section.lines:
         text = " ".join(line)
         if re.match(r"http-request set-var\(txn\.host\) req\.hdr\(host\),lower$", text):
             values["var(txn.host)"] = request.host.lower()
-        found = re.match(
-            r"(?:http-request|tcp-request content) set-var\((\w+\.backend)\) (\S+?),map_(str|end)\((\S+?)\)", text
-        )
-        if found and values.get(f"var({found[1]})", "") == "":
-            values[f"var({found[1]})"] = _looked_up(config, found[4], values.get(found[2], ""), found[3])
+        found = _LOOKUP.match(text)
+        if found and values.get(f"var({found[1]})", "") == "" and (value := values.get(found[2], "")):
+            values[f"var({found[1]})"] = _looked_up(config, found[5], _converted(value, found[3], values), found[4])
     default = ""
     for line in section.lines:
         if line[0] == "use_backend" and _holds(line[2:], values):
@@ -234,11 +233,32 @@ def _chosen(config: Config, section: Section, request: Request) -> str:
     return default
 
 
+_LOOKUP = re.compile(
+    r"(?:http-request|tcp-request content) set-var\((\w+\.(?:backend|site|route))\) (\w+\(\S+?\))"
+    r"(,(?:field|concat)\(\S*?\))?,map_(str|end|beg)\((\S+?)\)"
+)
+"""A map that is looked up with a value, which a converter may have changed."""
+
+
+def _converted(value: str, converter: str | None, values: Mapping[str, str]) -> str:
+    name, _, arguments = (converter or "").strip(",)").partition("(")
+    if name == "field":
+        assert arguments == "2,.,0"
+        return value.partition(".")[2]
+    if name == "concat":
+        start, variable, *end = arguments.split(",")
+        return "".join((value, start, values[f"var({variable})"], *end))
+    return value
+
+
 def _looked_up(config: Config, path: str, value: str, kind: str) -> str:
+    found = ""
     for key, result in config.entries(path):
-        if value == key if kind == "str" else value.endswith(key):
-            return result
-    return ""
+        if value == key if kind == "str" else value.endswith(key) if kind == "end" else value.startswith(key):
+            if kind != "beg":
+                return result
+            found = max(found, key, key=len)  # from a tree: the longest, wherever it stands
+    return dict(config.entries(path)).get(found, "")
 
 
 def _holds(words: tuple[str, ...], values: Mapping[str, str]) -> bool:

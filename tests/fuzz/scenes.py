@@ -333,14 +333,14 @@ def _snapshot(objects: Sequence[Object]) -> Snapshot:
 @cache
 def _renderer(scene: str) -> tuple[str, Renderer, Listeners]:
     if scene == "domains":
-        fragments = read_fragments(directory()).fragments
+        fragments = read_fragments(directory())
     elif scene == "kubefigurator":
         shipped = of_presets(["kubefigurator"])
-        fragments = tuple(Fragment(name, path.read_text()) for name, path in sorted(shipped.items()))
+        fragments = FragmentSet(tuple(Fragment(name, path.read_text()) for name, path in sorted(shipped.items())))
     else:
         example = Path(examples).parent / "kube2lb" / "haproxy" / "haproxy.cfg.tmpl"
-        fragments = (Fragment("haproxy.cfg.tmpl", example.read_text()),)
-    renderer = Renderer(FragmentSet(tuple(fragments)), RenderOptions(FILES))
+        fragments = FragmentSet((Fragment("haproxy.cfg.tmpl", example.read_text()),))
+    renderer = Renderer(fragments, RenderOptions(FILES))
     # As the daemon does it: where the fragments listen for an empty cluster, no object may.
     empty = parse(
         renderer.render(registry.translate(Snapshot(), (scene,), PresetOptions()), curdate="").rendering.text, {}

@@ -255,9 +255,9 @@ frontend raw
 _BIND = "frontend always\n    mode http\n    bind 127.0.0.1:82\n"
 
 
-def _fragments(*more: Fragment) -> Renderer:
+def _fragments(*more: Fragment, files: tuple[Fragment, ...] = ()) -> Renderer:
     variables = {"http_bind": "127.0.0.1:80", "https_bind": "127.0.0.1:443", "stats_bind": "127.0.0.1:8404"}
-    return Renderer(FragmentSet(more), RenderOptions(FILES, variables=variables))
+    return Renderer(FragmentSet(more, files), RenderOptions(FILES, variables=variables))
 
 
 @cache
@@ -266,9 +266,10 @@ def _renderers() -> Mapping[str, tuple[str, Renderer]]:
         Fragment(name, path.read_text()) for name, path in sorted(of_presets(["kubefigurator"]).items())
     )
     example = Path(examples).parent / "kube2lb" / "haproxy" / "haproxy.cfg.tmpl"
+    shipped = read_fragments(directory())
     defaults = Fragment("01-defaults.conf", (Path(directory()) / "01-defaults.conf").read_text())
     return {
-        "shipped": ("domains", _fragments(*read_fragments(directory()).fragments)),
+        "shipped": ("domains", _fragments(*shipped.fragments, files=shipped.includable)),
         "python-confd": ("domains", _fragments(*python_confd.fragments())),
         "kubefigurator": ("kubefigurator", _fragments(*kubefigurator)),
         "kube2lb": ("kube2lb", _fragments(Fragment("haproxy.cfg.tmpl", example.read_text()))),

@@ -189,7 +189,8 @@ class Place:
     def _fragments(self) -> Path:
         templates = self.folder / "templates"
         templates.mkdir()
-        for each in read_fragments(fragments.directory()).fragments:
+        shipped = read_fragments(fragments.directory())
+        for each in (*shipped.fragments, *(each for each in shipped.includable if each.name.endswith(".j2"))):
             # Checks by HAProxy run on its own clock.
             (templates / each.name).write_text(each.text.replace("default-server check", "default-server"))
         (templates / "06-raw.tmpl").write_text(RAW)

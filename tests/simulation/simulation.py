@@ -328,7 +328,7 @@ class Simulation:
             return not _is_none(answers[-1])
 
         wait_until(answered, "haproxy answers", limit_s=_PATIENCE_S)
-        assert answers[-1] == "503", f"evil.example.com is served: {answers[-1]}"
+        assert answers[-1] == "404", f"evil.example.com is served: {answers[-1]}"
 
 
 def _is_none(answer: str) -> bool:

@@ -127,7 +127,7 @@ class Appliance:
         directory = self.folder / "templates"
         directory.mkdir()
         for source in Path(fragments.directory()).iterdir():
-            if source.suffix in {".conf", ".tmpl"}:
+            if source.suffix in {".conf", ".tmpl", ".j2"}:
                 (directory / source.name).write_bytes(source.read_bytes())
         self.values["templates"]["dir"] = str(directory)
         return directory

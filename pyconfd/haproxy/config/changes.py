@@ -312,8 +312,13 @@ def spliced(old: Section, new: Section, old_text: str) -> str:
     return "\n".join(lines)
 
 
-EXACT_CONVERTERS = frozenset({"map", "map_str", "map_str_int", "map_str_ip", "map_str_str", "map_ip", "map_ip_int"})
-"""Converters to which the order of the entries means nothing. Source: configuration manual, 7.3.1 ``map``."""
+EXACT_CONVERTERS = frozenset(
+    {"map", "map_str", "map_str_int", "map_str_ip", "map_str_str", "map_ip", "map_ip_int", "map_beg", "map_beg_str"}
+)
+"""Converters to which the order of the entries means nothing; ``map_beg`` takes the longest, from a tree.
+
+Source: configuration manual, 7.3.1 ``map``; ``pat_match_beg`` in pattern.c of HAProxy.
+"""
 
 MAX_CERTIFICATE_BYTES = 15_000
 """Longest certificate for the socket: the whole command has to fit a buffer of 16 KiB (``tune.bufsize``)."""
