@@ -29,8 +29,9 @@ class Answer:
 
 
 def of_error(error: ApiError, headers: Mapping[str, str] | None = None) -> Answer:
-    """The answer that carries a Status."""
-    return Answer(error.body(), error.code, headers=headers or {})
+    """The answer that carries a Status or a text."""
+    content_type = "text/plain; charset=utf-8" if error.plain else JSON
+    return Answer(error.body(), error.code, content_type, headers=headers or {})
 
 
 def _page(cluster: Cluster, target: Target, query: Mapping[str, str], frozen: int | None) -> Page:
@@ -112,6 +113,8 @@ def write(
     if not target.resource.unconditional and "resourceVersion" not in named["metadata"]:
         why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
         raise ApiError(422, f'{target.resource.qualified} "{target.name}" is invalid: {why}')
+    if resource == "leases" and not cluster.exists(resource, target.namespace, target.name):
+        return _answer(target, cluster.create(resource, named, dry_run=dry_run), 201)
     manager = _manager(headers, query)
     return _answer(target, cluster.update(resource, named, part=_part(target), manager=manager, dry_run=dry_run), 200)
 

@@ -240,17 +240,26 @@ def _decoded(node: Obj, prefix: Path = ()) -> Iterator[Path]:
 
 
 def _conflict(conflicts: Iterable[tuple[Manager, Path]]) -> ApiError:
-    causes = []
+    found: dict[str, list[str]] = {}
     for other, path in sorted(conflicts, key=lambda each: (each[0].name, each[1])):
         through = f' with subresource "{other.subresource}"' if other.subresource else ""
-        message = f'conflict with "{other.name}"{through} using {other.api_version}'
-        name = "".join(f".{step[2:]}" if step.startswith("f:") else f"[{_in_words(step)}]" for step in path)
-        causes.append({"reason": "FieldManagerConflict", "message": message, "field": name})
-    listed = "\n".join(f"- {cause['message']}: {cause['field']}" for cause in causes)
-    one = len(causes) == 1
-    found = f"{causes[0]['message']}: {causes[0]['field']}" if one else f"conflicts\n{listed}"
-    message = f"Apply failed with {len(causes)} conflict{'' if one else 's'}: {found}"
-    return ApiError(409, message, details={"causes": causes})
+        since = "" if other.apply else f" using {other.api_version}"
+        field = "".join(f".{step[2:]}" if step.startswith("f:") else f"[{_in_words(step)}]" for step in path)
+        found.setdefault(f'"{other.name}"{through}{since}', []).append(field)
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {owner}", "field": field}
+        for owner, fields in found.items()
+        for field in fields
+    ]
+    if len(causes) == 1:
+        said = f"1 conflict: {causes[0]['message']}: {causes[0]['field']}"
+    else:
+        groups = (
+            "\n".join((f"conflicts with {owner}:", *(f"- {each}" for each in fields)))
+            for owner, fields in found.items()
+        )
+        said = f"{len(causes)} conflicts: " + "\n".join(groups)
+    return ApiError(409, f"Apply failed with {said}", details={"causes": causes})
 
 
 def _in_words(step: str) -> str:

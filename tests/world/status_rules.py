@@ -72,3 +72,11 @@ def _condition_faults(condition: Obj, at: str) -> Iterator[str]:
         yield f'{at}.lastTransitionTime: Invalid value: "{time}": must be of type date-time'
     if len(condition.get("message", "")) > _LONGEST_MESSAGE:
         yield f"{at}.message: Too long: may not be more than {_LONGEST_MESSAGE} bytes"
+
+
+def set_ip_modes(service: Obj) -> None:
+    """Set what the API server sets by default in a Service's status."""
+    ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress", ())
+    if any("ip" in each and "ipMode" not in each for each in ingress):
+        given = [{"ipMode": "VIP"} | each if "ip" in each else each for each in ingress]
+        service["status"] = service["status"] | {"loadBalancer": {"ingress": given}}

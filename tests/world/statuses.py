@@ -35,7 +35,7 @@ CONTINUE_EXPIRED = (
 
 
 class ApiError(Exception):
-    """An answer that is a Status object with ``status: Failure``."""
+    """An answer that is a Status object with ``status: Failure``, or plain text."""
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class ApiError(Exception):
         reason: str = "",
         details: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
+        plain: bool = False,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -52,6 +53,7 @@ class ApiError(Exception):
         self.reason = reason or REASONS.get(code, "")
         self.details = details
         self.metadata = metadata or {}
+        self.plain = plain
 
     def status(self) -> Obj:
         """The Status object, its keys in the order of the real server."""
@@ -68,8 +70,8 @@ class ApiError(Exception):
         return body | {"code": self.code}
 
     def body(self) -> bytes:
-        """The Status as JSON."""
-        return msgspec.json.encode(self.status())
+        """The Status as JSON, or the text."""
+        return f"{self.message}\n".encode() if self.plain else msgspec.json.encode(self.status())
 
 
 def not_found(resource: str, name: str, group: str = "") -> ApiError:
@@ -81,7 +83,7 @@ def not_found(resource: str, name: str, group: str = "") -> ApiError:
 
 def no_such_path() -> ApiError:
     """404 for a path the server does not know."""
-    return ApiError(404, "the server could not find the requested resource")
+    return ApiError(404, "404 page not found", plain=True)
 
 
 def unauthorized() -> ApiError:

@@ -15,7 +15,7 @@ from tests.world import ownership, patches
 from tests.world.ownership import Manager, Owners
 from tests.world.resources import RESOURCES, Resource
 from tests.world.selectors import Match
-from tests.world.status_rules import validate_status
+from tests.world.status_rules import set_ip_modes, validate_status
 from tests.world.statuses import ApiError, no_such_path, not_found, too_old
 
 Obj = dict[str, Any]
@@ -462,6 +462,8 @@ class Store:
         new = new | {"metadata": metadata}
         if shelf.resource.crd:
             validate_status(shelf.resource, new)
+        elif resource == "services":
+            set_ip_modes(new)
         if new == old:
             return self.get(resource, *key)
         return self._finish(shelf, key, new, dry_run=dry_run)
