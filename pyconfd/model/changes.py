@@ -13,6 +13,7 @@ from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Reje
 from pyconfd.model.plan import (
     AddBackend,
     AddCertificate,
+    AddListLines,
     AddMapEntries,
     AddServer,
     ChangeMapEntries,
@@ -20,6 +21,7 @@ from pyconfd.model.plan import (
     Reload,
     RemoveBackend,
     RemoveCertificate,
+    RemoveListLines,
     RemoveMapEntries,
     RemoveServer,
     ReplaceMap,
@@ -158,10 +160,14 @@ def _done(command: Command) -> Iterator[tuple[str, str, int]]:  # noqa: C901, PL
             yield _name(path), " reloaded entry", len(entries)
         case UpdateCertificate(path):
             yield _name(path), "renewed", 0
-        case AddCertificate(_, path):
+        case AddCertificate(path):
             yield _name(path), "added", 0
-        case RemoveCertificate(_, path):
+        case RemoveCertificate(path):
             yield _name(path), "removed", 0
+        case AddListLines(path, lines):
+            yield _name(path), "+ line", len(lines)
+        case RemoveListLines(path, lines):
+            yield _name(path), "- line", len(lines)
         case _:
             assert_never(command)
 

@@ -160,19 +160,36 @@ class UpdateCertificate:
 
 @dataclass(frozen=True, slots=True)
 class AddCertificate:
-    """Load a certificate and enter it into ``crt_list``, a list or a directory that a bind names."""
+    """Load a certificate that no bind names yet."""
 
-    crt_list: str
     path: str
     pem: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveCertificate:
-    """Remove a certificate from ``crt_list`` and from memory."""
+    """Remove a certificate that no bind names any more from memory."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddListLines:
+    """Add lines to ``crt_list``, a list of certificates or a directory that a bind names.
+
+    A line is the path of a loaded certificate, and the names that it answers for; none: those that it holds.
+    """
 
     crt_list: str
-    path: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveListLines:
+    """Remove lines from ``crt_list``, as they are there."""
+
+    crt_list: str
+    lines: tuple[str, ...]
 
 
 Command = (
@@ -189,6 +206,8 @@ Command = (
     | UpdateCertificate
     | AddCertificate
     | RemoveCertificate
+    | AddListLines
+    | RemoveListLines
 )
 """One change of the running process. Their order in a plan is the order in which they are safe."""
 

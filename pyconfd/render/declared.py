@@ -21,10 +21,14 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The order of a map's lines: by key, by the length of the key, or as given."""
+    """The order of a map's lines: by key, by the length of the key, or as given.
+
+    In a ``repeated`` map a key may stand several times, with other values.
+    """
 
     ordered: bool = False
     longest_first: bool = False
+    repeated: bool = False
 
 
 class Declared(NamedTuple):
@@ -58,13 +62,24 @@ def content_of(pairs: Mapping[str, str], order: Order) -> str:
     return "".join([f"{key} {pairs[key]}\n" for key in keys])
 
 
-def first_of_each_key(recorded: tuple[Recorded, ...]) -> tuple[dict[str, dict[str, str]], dict[str, Declared]]:
-    """Return the entries of each map, the first value of a key counts; and the first declaration of each."""
-    maps: dict[str, dict[str, str]] = {}
+def _lines_of(entries: Iterable[Entry], order: Order) -> str:
+    """Return the lines of a map that is made of entries: the first value of a key counts, unless it is repeated."""
+    if order.repeated:
+        lines = dict.fromkeys(f"{each.key} {each.value}\n" for each in entries)
+        return "".join(lines if order.ordered else sorted(lines))
+    pairs: dict[str, str] = {}
+    for each in entries:
+        pairs.setdefault(each.key, each.value)
+    return content_of(pairs, order)
+
+
+def _by_map(recorded: tuple[Recorded, ...]) -> tuple[dict[str, list[Entry]], dict[str, Declared]]:
+    """Return the entries of each map, and the first declaration of each."""
+    maps: dict[str, list[Entry]] = {}
     declared: dict[str, Declared] = {}
     for each in _each(recorded):
         if isinstance(each, Entry):
-            maps.setdefault(each.map, {}).setdefault(each.key, each.value)
+            maps.setdefault(each.map, []).append(each)
         else:
             declared.setdefault(each.map, each)
     return maps, declared
@@ -131,10 +146,10 @@ class Declarations:
 
     @staticmethod
     def _collect(recorded: tuple[Recorded, ...], former: MapMemory) -> tuple[MapMemory, tuple[Problem, ...]]:
-        maps, declared = first_of_each_key(recorded)
+        maps, declared = _by_map(recorded)
         files: dict[str, OutputFile] = {}
         for name, (_map, path, order) in declared.items():
-            file = OutputFile(FileKind.MAP, path, content_of(maps.pop(name, {}), order))
+            file = OutputFile(FileKind.MAP, path, _lines_of(maps.pop(name, ()), order))
             known = former.files.get(path)
             files[path] = known if known is not None and known == file else file
         unused = tuple(
@@ -159,21 +174,28 @@ class Declarations:
         return ""
 
     def map_file(
-        self, name: object, entries: Any = _COLLECTED, *, ordered: bool = False, longest_first: bool = False
+        self,
+        name: object,
+        entries: Any = _COLLECTED,
+        *,
+        ordered: bool = False,
+        longest_first: bool = False,
+        repeated: bool = False,
     ) -> str:
         """Declare the map ``name`` and give its path, for ``map(...)`` and its relatives.
 
         ``entries`` is a mapping or a list of pairs; they are sorted by key in byte order. Where the first match counts
         (``map_beg``, ``map_end``, ``map_sub``, ``map_reg``), ``longest_first`` puts longer keys before shorter ones and
         ``ordered`` keeps the order given. A map may be empty. Declaring the same content twice declares it once.
-        Without ``entries`` it holds what :meth:`map_entry` gives, before this call or after it.
+        Without ``entries`` it holds what :meth:`map_entry` gives, before this call or after it; with ``repeated`` one
+        key may then have several values, each on a line of its own, as a list of certificates may name one twice.
 
         Raises:
             InvalidValueError: a key is empty, has a space or begins with ``#``; a value is empty or more than one
                 line; one key has two values; the name is unfit or has other content already.
 
         """
-        order = Order(ordered, longest_first)
+        order = Order(ordered, longest_first, repeated)
         if entries is _COLLECTED:
             return self._collect_later(str(name), order)
         pairs = entries.items() if isinstance(entries, Mapping) else entries

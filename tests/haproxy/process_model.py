@@ -16,12 +16,14 @@ from pyconfd.haproxy.config.text import parse
 from pyconfd.model.plan import (
     AddBackend,
     AddCertificate,
+    AddListLines,
     AddMapEntries,
     AddServer,
     ChangeMapEntries,
     Command,
     RemoveBackend,
     RemoveCertificate,
+    RemoveListLines,
     RemoveMapEntries,
     RemoveServer,
     ReplaceMap,
@@ -103,6 +105,14 @@ class ProcessModel:
                 self.certificates[command.path] = command.pem
             case RemoveCertificate():
                 del self.certificates[command.path]
+            case AddListLines():
+                # What a directory has is known from its certificates.
+                if command.crt_list in self.maps:
+                    self.maps[command.crt_list] += entries_of("\n".join(command.lines)) or ()
+            case RemoveListLines():
+                gone = entries_of("\n".join(command.lines)) or ()
+                if command.crt_list in self.maps:
+                    self.maps[command.crt_list] = [line for line in self.maps[command.crt_list] if line not in gone]
 
     def comparable(self) -> tuple[object, ...]:
         """Return what two models are compared by: a state counts, the keyword that gave it does not."""

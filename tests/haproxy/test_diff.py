@@ -10,7 +10,19 @@ from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import MAX_DETAILS, Comparison, differences, plan
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.observation import NotRunning, Observation, Running, RunningState, UnknownProcess
-from pyconfd.model.plan import ChangeMapEntries, Command, Noop, Reload, ReloadReason, ReplaceMap, RuntimeUpdate
+from pyconfd.model.plan import (
+    AddCertificate,
+    AddListLines,
+    ChangeMapEntries,
+    Command,
+    Noop,
+    Reload,
+    ReloadReason,
+    RemoveCertificate,
+    RemoveListLines,
+    ReplaceMap,
+    RuntimeUpdate,
+)
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 
 BASE = """global
@@ -109,12 +121,61 @@ def test_several_reasons_are_sorted_and_details_are_bounded() -> None:
 
 
 def test_maps_and_certificates() -> None:
-    old = rendering(BASE, OutputFile(FileKind.MAP, "/m", "a"), OutputFile(FileKind.CERTIFICATE, "/c", "x"))
-    new = rendering(BASE, OutputFile(FileKind.MAP, "/m", "b"), OutputFile(FileKind.CERTIFICATE, "/d", "x"))
+    text = f"{BASE}    server s 192.0.2.9:443 ssl crt /k/c\n"
+    old = rendering(text, OutputFile(FileKind.MAP, "/m", "a"), OutputFile(FileKind.CERTIFICATE, "/k/c", "x"))
+    new = rendering(text, OutputFile(FileKind.MAP, "/m", "b"), OutputFile(FileKind.CERTIFICATE, "/k/d", "x"))
     assert plan(new, old, level_with(old)) == Reload(
         (ReloadReason.CERTIFICATES_CHANGED, ReloadReason.MAPS_CHANGED),
-        ("certificate /c removed", "certificate /d added", "map /m changed"),
+        ("certificate /k/c removed", "certificate /k/d added", "map /m changed"),
     )
+
+
+BY_LIST = "\nfrontend tls\n    bind :443 ssl strict-sni crt-list /m/list\n"
+
+
+def listed(lines: str, *names: str, text: str = BY_LIST) -> Rendering:
+    files = (OutputFile(FileKind.CERTIFICATE, f"/k/{name}", f"{name}\n") for name in names)
+    return rendering(BASE + text, OutputFile(FileKind.MAP, "/m/list", lines), *files)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "commands"),
+    [
+        (("", ()), ("/k/a x\n", ("a",)), (AddCertificate("/k/a", "a\n"), AddListLines("/m/list", ("/k/a x",)))),
+        (("/k/a x\n", ("a",)), ("", ()), (RemoveListLines("/m/list", ("/k/a x",)), RemoveCertificate("/k/a"))),
+        (
+            ("/k/a x\n/k/b y\n", ("a", "b")),
+            ("/k/a x\n/k/b x *.z\n", ("a", "b")),
+            (AddListLines("/m/list", ("/k/b x *.z",)), RemoveListLines("/m/list", ("/k/b y",))),
+        ),
+        # Nothing names it.
+        (("/k/a x\n", ("a",)), ("/k/a x\n", ("a", "b")), ()),
+    ],
+)
+def test_a_list_of_certificates_changes_without_a_reload(
+    old: tuple[str, tuple[str, ...]], new: tuple[str, tuple[str, ...]], commands: tuple[Command, ...]
+) -> None:
+    before, after = (listed(lines, *names) for lines, names in (old, new))
+    made = plan(after, before, level_with(before), abilities=Abilities(runtime=True))
+    assert isinstance(made, RuntimeUpdate)
+    assert made.commands == commands
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("/k/a x\n", "/k/a [alpn h2] x\n", BY_LIST),
+        ("/k/a x\n", "/k/a x\n/k/a !y\n", BY_LIST),
+        ("/k/a x\n/k/a x\n", "/k/a x\n", BY_LIST),
+        ("/k/a x\n", "/k/a y\n", BY_LIST.replace(" strict-sni", "")),
+        ("/k/a x\n", "/k/a y\n", f"{BY_LIST}    use_backend %[path,map(/m/list)]\n"),
+    ],
+)
+def test_a_list_with_options_or_a_default_needs_a_reload(old: str, new: str, text: str) -> None:
+    before, after = listed(old, "a", text=text), listed(new, "a", text=text)
+    made = plan(after, before, level_with(before), abilities=Abilities(runtime=True))
+    assert isinstance(made, Reload)
+    assert made.reasons == (ReloadReason.CERTIFICATES_CHANGED,)
 
 
 def test_how_a_map_is_read_is_asked_again_after_a_section_changed() -> None:

@@ -8,7 +8,7 @@ import pytest
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import plan
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
-from pyconfd.model.plan import AddCertificate, Plan, Reload, ReloadReason, RemoveCertificate, RuntimeUpdate
+from pyconfd.model.plan import AddCertificate, AddListLines, Plan, Reload, ReloadReason, RemoveListLines, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from tests.world.haproxy import BINARY, HaproxyProcess
 from tests.world.pki import CertificateAuthority
@@ -71,7 +71,7 @@ def test_what_is_planned_as_a_reload_is_what_haproxy_refuses(tmp_path: Path) -> 
 
 def _refused(runtime: Runtime, path: str) -> bool:
     try:
-        runtime.execute([RemoveCertificate(str(Path(path).parent), path)])
+        runtime.execute([RemoveListLines(str(Path(path).parent), (path,))])
     except NotConfirmed as error:
         return "used as default certificate" in str(error)
     return False
@@ -94,4 +94,5 @@ def test_one_that_would_be_the_default_after_a_reload_is_one(words: str, name: s
         assert made.reasons == (ReloadReason.CERTIFICATES_CHANGED,)
     else:
         assert isinstance(made, RuntimeUpdate)
-        assert made.commands == (AddCertificate("/certs", f"/certs/{name}", "new\n"),)
+        path = f"/certs/{name}"
+        assert made.commands == (AddCertificate(path, "new\n"), AddListLines("/certs", (path,)))

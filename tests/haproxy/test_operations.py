@@ -10,12 +10,14 @@ from pyconfd.haproxy.runtime.servers_now import ServerNow, find_servers
 from pyconfd.model.plan import (
     AddBackend,
     AddCertificate,
+    AddListLines,
     AddMapEntries,
     AddServer,
     ChangeMapEntries,
     Command,
     RemoveBackend,
     RemoveCertificate,
+    RemoveListLines,
     RemoveMapEntries,
     RemoveServer,
     ReplaceMap,
@@ -53,8 +55,10 @@ EACH: list[tuple[Command, str]] = [
     ),
     (ReplaceMap("/m", ENTRIES), "replace map /m: 7 entries, all at once"),
     (UpdateCertificate("/c/a.pem", PEM), "update certificate /c/a.pem"),
-    (AddCertificate("/c", "/c/a.pem", PEM), "add certificate /c/a.pem to /c"),
-    (RemoveCertificate("/c", "/c/a.pem"), "remove certificate /c/a.pem from /c"),
+    (AddCertificate("/c/a.pem", PEM), "add certificate /c/a.pem"),
+    (RemoveCertificate("/c/a.pem"), "remove certificate /c/a.pem"),
+    (AddListLines("/c", ("/c/a.pem",)), "add to list /c: /c/a.pem"),
+    (RemoveListLines("/l", ("/c/a.pem a.b", "/c/a.pem c.d")), "remove from list /l: /c/a.pem a.b, /c/a.pem c.d"),
 ]
 COMMANDS: list[Command] = [command for command, _ in EACH]
 

@@ -16,10 +16,12 @@ from pyconfd.haproxy.runtime.operations import SocketLine, filled_map, fingerpri
 from pyconfd.haproxy.runtime.sockets import RuntimeSocket
 from pyconfd.model.plan import (
     AddCertificate,
+    AddListLines,
     AddMapEntries,
     ChangeMapEntries,
     Command,
     RemoveCertificate,
+    RemoveListLines,
     RemoveMapEntries,
     ReplaceMap,
     SetWeight,
@@ -131,13 +133,25 @@ def test_certificates_come_and_go(served: Served, kind: str) -> None:
     of, port = (served.certificates, served.tls_port) if kind == "directory" else (served.list, served.list_port)
     path, fresh = served.certificate("new"), served.pem("new.example.com")
     before = served.presented("new.example.com", port)
-    served.execute(AddCertificate(of, path, fresh))
+    served.execute(AddCertificate(path, fresh), AddListLines(of, (path,)))
     assert served.presented("new.example.com", port) == der(fresh)
-    served.execute(RemoveCertificate(of, path))
+    served.execute(RemoveListLines(of, (path,)), RemoveCertificate(path))
     assert served.presented("new.example.com", port) == before
     assert "Status:" not in served.ask(f"show ssl cert {path}")
-    served.execute(AddCertificate(of, path, fresh))
+    served.execute(AddCertificate(path, fresh), AddListLines(of, (path,)))
     assert served.presented("new.example.com", port) == der(fresh)
+
+
+def test_one_certificate_has_several_lines_of_a_list(served: Served) -> None:
+    path, fresh, port = served.certificate("new"), served.pem("any.example.com"), served.list_port
+    lines = tuple(f"{path} {name}.example.com *.{name}.example.com" for name in "xyz")
+    served.execute(AddCertificate(path, fresh), AddListLines(served.list, lines))
+    served.execute(RemoveListLines(served.list, lines[:1]))
+    assert served.presented("x.example.com", port) != der(fresh)
+    assert served.presented("y.example.com", port) == served.presented("a.z.example.com", port) == der(fresh)
+    served.refusal(RemoveListLines(served.list, lines[:1]))
+    served.execute(RemoveListLines(served.list, lines[1:]), RemoveCertificate(path))
+    assert served.presented("y.example.com", port) != der(fresh)
 
 
 def test_blank_lines_of_a_pem_never_reach_the_socket(served: Served) -> None:
@@ -195,9 +209,11 @@ def test_a_transaction_of_somebody_else_takes_nothing_of_ours(served: Served) ->
 def test_what_is_not_there_cannot_be_changed_or_removed(served: Served) -> None:
     absent = served.certificate("absent")
     assert "absent" in served.refusal(UpdateCertificate(absent, served.pem("x.example.com")))
-    served.refusal(RemoveCertificate(served.certificates, absent))
-    served.refusal(AddCertificate(served.certificates, served.certificate("a"), served.pem("x.example.com")))
-    served.refusal(AddCertificate("/nowhere", served.certificate("b"), served.pem("x.example.com")))
+    served.refusal(RemoveCertificate(absent))
+    served.refusal(RemoveListLines(served.certificates, (absent,)))
+    served.refusal(AddCertificate(served.certificate("a"), served.pem("x.example.com")))
+    served.refusal(AddListLines(served.list, (absent,)))
+    served.refusal(AddListLines("/nowhere", (served.certificate("a"),)))
     served.refusal(UpdateCertificate(f"{absent} x", served.pem("x.example.com")))
 
 
@@ -211,8 +227,10 @@ def test_whatever_is_sent_is_one_command_or_refused(pairs: list[tuple[str, str]]
         ChangeMapEntries(path, tuple(pairs)),
         RemoveMapEntries(path, tuple(key for key, _ in pairs)),
         UpdateCertificate(path, pem),
-        AddCertificate(path, path, pem),
-        RemoveCertificate(path, path),
+        AddCertificate(path, pem),
+        RemoveCertificate(path),
+        AddListLines(path, (pem, path)),
+        RemoveListLines(path, (pem, path)),
     ]
     lines = [line for command in commands for line in lines_of(command)]
     lines += filled_map(ReplaceMap(path, tuple(pairs)), "New version created: 1\n")

@@ -16,6 +16,7 @@ from pyconfd.model.outcome import (
 from pyconfd.model.plan import (
     AddBackend,
     AddCertificate,
+    AddListLines,
     AddMapEntries,
     AddServer,
     ChangeMapEntries,
@@ -24,6 +25,7 @@ from pyconfd.model.plan import (
     ReloadReason,
     RemoveBackend,
     RemoveCertificate,
+    RemoveListLines,
     RemoveMapEntries,
     RemoveServer,
     ReplaceMap,
@@ -104,7 +106,8 @@ def test_what_became_of_it(outcome: Outcome, expected: Change | None) -> None:
         ((ChangeMapEntries("/m/hosts.map", (("a", "b"), ("c", "d"))),), "hosts.map 2 changed entries"),
         ((ReplaceMap("/m/hosts.map", (("a", "b"), ("c", "d"))),), "hosts.map 2 reloaded entries"),
         ((UpdateCertificate("/c/a.pem", "KEY"),), "a.pem renewed"),
-        ((AddCertificate("/c", "/c/a.pem", "KEY"), RemoveCertificate("/c", "/c/b.pem")), "a.pem added; b.pem removed"),
+        ((AddCertificate("/c/a.pem", "KEY"), RemoveCertificate("/c/b.pem")), "a.pem added; b.pem removed"),
+        ((AddListLines("/l", ("/c/a.pem x",)), RemoveListLines("/l", ("/c/b.pem",))), "l +1 line, -1 line"),
         (
             tuple(AddServer(f"b{number}", "a", "x") for number in range(6)),
             "b0 +1 server; b1 +1 server; b2 +1 server; b3 +1 server; and 2 more",

@@ -42,6 +42,13 @@ class TestMaps:
         )
         assert self.content(by, {}).content == "a 1\n0 2\n"
 
+    def test_a_repeated_map_has_each_value_of_a_key_once(self) -> None:
+        by = renderer(
+            "{{ map_file('m', repeated=true) }}{% each d, i in domains %}{% do map_entry('m', 'k', i) %}{% endeach %}"
+        )
+        assert self.content(by, {"a": "y", "b": "x"}).content == "k x\nk y\n"
+        assert self.content(by, {"a": "y", "b": "y", "c": "z z"}).content == "k y\nk z z\n"
+
     def test_a_loop_may_declare_maps(self) -> None:
         by = renderer("{% for n in names %}{{ map_file(n) }}{% do map_entry(n, n, 1) %}{% endfor %}")
         assert [file.content for file in rendered(by, {"names": ["a", "b"]}).files] == ["a 1\n", "b 1\n"]

@@ -5,6 +5,7 @@ import binascii
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from pyconfd.haproxy.config.text import Section
 from pyconfd.model.plan import (
     AddBackend,
     AddCertificate,
+    AddListLines,
     AddMapEntries,
     AddServer,
     ChangeMapEntries,
@@ -29,6 +31,7 @@ from pyconfd.model.plan import (
     ReloadReason,
     RemoveBackend,
     RemoveCertificate,
+    RemoveListLines,
     RemoveMapEntries,
     ReplaceMap,
     SetState,
@@ -348,18 +351,38 @@ def changed_files(old: tuple[OutputFile, ...], new: tuple[OutputFile, ...], inde
     if old is new:
         return found
     before, after = {file.path: file for file in old}, {file.path: file for file in new}
+    lists = _Lists(before, after, index)
     for path in sorted(before.keys() | after.keys()):
         was, now = before.get(path), after.get(path)
         if was is now or was == now:
             continue
         verb = "added" if was is None else "removed" if now is None else "changed"
-        if (now or was or _NOTHING).kind is FileKind.MAP:
+        if path in lists.words:
+            found.extend(_changed_list(was, now, index, f"list of certificates {path} {verb}"))
+        elif (now or was or _NOTHING).kind is FileKind.MAP:
             found.extend(_changed_map(was, now, index, f"map {path} {verb}"))
         elif verb != "changed" and (another := _another_default(path, before, index)):
             found.obstacles.append(another)
         else:
-            found.extend(_changed_certificate(was, now, index, f"certificate {path} {verb}"))
+            found.extend(_changed_certificate(was, now, lists, f"certificate {path} {verb}"))
     return found
+
+
+class _Lists:
+    """What names certificates: the ``words`` of binds, and the lines of the lists that are declared."""
+
+    def __init__(self, before: Mapping[str, OutputFile], after: Mapping[str, OutputFile], index: Index) -> None:
+        self.words = index.certificate_words()
+        self.index = index
+        self._files = (before, after)
+
+    @cached_property
+    def listed(self) -> frozenset[str]:
+        """The certificates that lines of lists name, before or after."""
+        lists = (files[path] for files in self._files for path in self.words if path in files)
+        return frozenset(
+            line.split(" ", 1)[0] for file in lists if file.kind is FileKind.MAP for line in file.content.splitlines()
+        )
 
 
 def _changed_map(was: OutputFile | None, now: OutputFile | None, index: Index, detail: str) -> SectionChanges:
@@ -436,24 +459,57 @@ def _another_default(path: str, before: Mapping[str, OutputFile], index: Index) 
     return Obstacle(ReloadReason.CERTIFICATES_CHANGED, f"certificate {path} {noun}", DEFAULT_ADVICE)
 
 
-def _changed_certificate(was: OutputFile | None, now: OutputFile | None, index: Index, detail: str) -> SectionChanges:
+_LIST_LINE = re.compile(r"(?P<path>[^\s#\[\]]+)(?: \[\])?(?P<names>(?: [A-Za-z0-9_.*-]+)*)")
+"""A line that can change without a reload; HAProxy shows options in another order than they were given in."""
+
+LIST_ADVICE = "a list whose lines are a path and names, in a bind with `strict-sni`, changes without a reload"
+
+
+def _changed_list(was: OutputFile | None, now: OutputFile | None, index: Index, detail: str) -> SectionChanges:
+    path = (now or was or _NOTHING).path
+    obstacle = SectionChanges(obstacles=[Obstacle(ReloadReason.CERTIFICATES_CHANGED, detail, LIST_ADVICE)])
+    if was is None or now is None or index.map_converters(path) != {""} or not is_plain(path):
+        return obstacle
+    before, after = was.content.splitlines(), now.content.splitlines()
+    # HAProxy does not release a bind's default certificate, and takes a new one only when it loads.
+    if path in index.default_certificates() and before[:1] != after[:1]:
+        return obstacle
+    there = set(before)
+    wanted = set(after)
+    added, removed = [line for line in after if line not in there], [line for line in before if line not in wanted]
+    if len(there) < len(before) or not all(map(_LIST_LINE.fullmatch, (*added, *removed))):
+        return obstacle
+    if any(len(line) > MAX_ENTRY_BYTES for line in added):
+        return obstacle
+    commands: list[Command] = []
+    if added:
+        commands.append(AddListLines(path, tuple(added)))
+    if removed:
+        commands.append(RemoveListLines(path, tuple(removed)))
+    return SectionChanges(commands, [], [detail])
+
+
+def _changed_certificate(was: OutputFile | None, now: OutputFile | None, lists: _Lists, detail: str) -> SectionChanges:
     file = now or was or _NOTHING
     directory = str(PurePosixPath(file.path).parent)
-    words = index.certificate_words()
-    lists = [word for word in words if word.rstrip("/") == directory]
+    directories = [word for word in lists.words if word.rstrip("/") == directory]
+    listed = file.path in lists.listed
     advice = f"a bind with `crt {directory}/` takes certificates without a reload"
     obstacle = SectionChanges(obstacles=[Obstacle(ReloadReason.CERTIFICATES_CHANGED, detail, advice)])
-    if not lists and file.path not in words and was is not None and now is not None:
-        return obstacle  # it may be read by something else than a bind
+    if not (directories or listed or file.path in lists.words):
+        # Where it is named, it may be read by something else than a bind.
+        return obstacle if lists.index.names(directory) else SectionChanges(details=[detail])
     if now is not None and (not _fits(now.content) or not is_plain(file.path)):
         return obstacle
     if was is not None and now is not None:
         return SectionChanges([UpdateCertificate(file.path, now.content)], [], [detail])
-    if len(lists) != 1 or file.path in words:
+    if len(directories) > 1 or file.path in lists.words:
         return obstacle
     if now is not None:
-        return SectionChanges([AddCertificate(directory, file.path, now.content)], [], [detail])
-    return SectionChanges([RemoveCertificate(directory, file.path)], [], [detail])
+        added: list[Command] = [AddCertificate(file.path, now.content)]
+        return SectionChanges([*added, *(AddListLines(directory, (file.path,)) for _ in directories)], [], [detail])
+    removed: list[Command] = [RemoveListLines(directory, (file.path,)) for _ in directories]
+    return SectionChanges([*removed, RemoveCertificate(file.path)], [], [detail])
 
 
 def _fits(pem: str) -> bool:

@@ -27,6 +27,7 @@ from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.observation import NotRunning, Observation, Running
 from pyconfd.model.plan import (
     AddBackend,
+    AddCertificate,
     AddServer,
     Command,
     Noop,
@@ -34,6 +35,8 @@ from pyconfd.model.plan import (
     Reload,
     ReloadReason,
     RemoveBackend,
+    RemoveCertificate,
+    RemoveListLines,
     RemoveServer,
     RuntimeUpdate,
     ServerState,
@@ -235,11 +238,11 @@ def _rank(command: Command) -> int:
     match command:
         case AddBackend():
             return 0
-        case AddServer() | SetState(state=ServerState.READY):
+        case AddServer() | SetState(state=ServerState.READY) | AddCertificate():
             return 1
-        case RemoveServer() | SetWeight(weight=0) | SetState():
+        case RemoveServer() | SetWeight(weight=0) | SetState() | RemoveListLines():
             return 3
-        case RemoveBackend():
+        case RemoveBackend() | RemoveCertificate():
             return 4
         case _:
             return 2

@@ -96,6 +96,10 @@ class Index:
             )
         return self._used_maps[path]
 
+    def names(self, path: str) -> bool:
+        """Return whether the configuration mentions ``path``."""
+        return path in self.head or any(True for _ in self._mentioning(path))
+
     def certificate_words(self) -> frozenset[str]:
         """Return every word after a ``crt``, ``crt-list`` or ``default-crt`` in a bind line."""
         return frozenset(word for _, sources in self._certificate_sources() for word in sources)

@@ -8,6 +8,7 @@ Source: HAProxy management manual, 9.3; the texts of the answers as 2.6, 3.0, 3.
 import hashlib
 import re
 import ssl
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -20,6 +21,7 @@ from pyconfd.haproxy.runtime.servers_now import ServerNow, servers_now, state_of
 from pyconfd.model.plan import (
     AddBackend,
     AddCertificate,
+    AddListLines,
     AddMapEntries,
     AddServer,
     ChangeMapEntries,
@@ -27,6 +29,7 @@ from pyconfd.model.plan import (
     ReloadReason,
     RemoveBackend,
     RemoveCertificate,
+    RemoveListLines,
     RemoveMapEntries,
     RemoveServer,
     ReplaceMap,
@@ -73,7 +76,11 @@ class SocketLine(NamedTuple):
 
 
 def lines_of(command: Command) -> list[SocketLine]:  # noqa: C901, PLR0911, PLR0912 - one case for each command
-    """Return the lines of one command, in order. A :class:`ReplaceMap` has others, see :func:`prepare_map`."""
+    """Return the lines of one command, in order.
+
+    A :class:`ReplaceMap` has others, see :func:`prepare_map`; so has a :class:`RemoveListLines`, where one certificate
+    is in several lines of a list: see :func:`removed_lines`.
+    """
     match command:
         case AddBackend():
             mode = f" mode {command.mode}" if command.mode else ""
@@ -101,14 +108,14 @@ def lines_of(command: Command) -> list[SocketLine]:  # noqa: C901, PLR0911, PLR0
         case UpdateCertificate():
             return updated_certificate(command.path, command.pem)
         case AddCertificate():
-            entered = SocketLine(f"add ssl crt-list {command.crt_list} {command.path}", _DONE)
             made = SocketLine(f"new ssl cert {command.path}", ("New empty certificate store",))
-            return [made, *updated_certificate(command.path, command.pem), entered]
+            return [made, *updated_certificate(command.path, command.pem)]
         case RemoveCertificate():
-            return [
-                SocketLine(f"del ssl crt-list {command.crt_list} {command.path}", ("deleted in crtlist",)),
-                SocketLine(f"del ssl cert {command.path}", ("deleted!",)),
-            ]
+            return [SocketLine(f"del ssl cert {command.path}", ("deleted!",))]
+        case AddListLines():
+            return [_added_line(command.crt_list, line) for line in command.lines]
+        case RemoveListLines():
+            return removed_lines(command, "")
         case _:
             assert_never(command)
 
@@ -157,6 +164,44 @@ def updated_certificate(path: str, pem: str) -> list[SocketLine]:
         SocketLine(f"set ssl cert {path} <<\n{content}\n", ("Transaction created", "Transaction updated")),
         SocketLine(f"commit ssl cert {path}", _DONE),
     ]
+
+
+def _added_line(crt_list: str, line: str) -> SocketLine:
+    path, _, names = line.partition(" ")
+    if not names:
+        return SocketLine(f"add ssl crt-list {crt_list} {path}", _DONE)
+    return SocketLine(f"add ssl crt-list {crt_list} <<\n{line}\n", _DONE)
+
+
+def list_question(crt_list: str) -> str:
+    """Return the command whose answer :func:`removed_lines` takes."""
+    return f"show ssl crt-list -n {crt_list}"
+
+
+def removed_lines(command: RemoveListLines, answer: str) -> list[SocketLine]:
+    """Return the commands that remove lines of a list; a line of several for one certificate goes by its number.
+
+    ``answer`` is that to :func:`list_question`. A line that is not there is left to HAProxy to refuse.
+    """
+    numbers: dict[str, str] = {}
+    paths: Counter[str] = Counter()
+    for row in answer.splitlines():
+        place, _, names = row.partition(" ")
+        path, _, number = place.rpartition(":")
+        if path and number.isdecimal():
+            numbers[_plain_line(f"{path} {names}")] = number
+            paths[path] += 1
+    wanted = []
+    for line in command.lines:
+        path = line.partition(" ")[0]
+        number = f":{numbers.get(_plain_line(line), 0)}" if paths[path] > 1 else ""
+        wanted.append(SocketLine(f"del ssl crt-list {command.crt_list} {path}{number}", ("deleted in crtlist",)))
+    return wanted
+
+
+def _plain_line(line: str) -> str:
+    """Return a line of a list without its empty options."""
+    return " ".join(word for word in line.split(" ") if word and word != "[]")
 
 
 def leftovers(answer: str) -> list[SocketLine]:
@@ -237,6 +282,8 @@ def checks_of(commands: Sequence[Command]) -> list[str]:
             asked.append(f"show map {command.path}")
         elif isinstance(command, UpdateCertificate | AddCertificate | RemoveCertificate):
             asked.append(f"show ssl cert {command.path}")
+        elif isinstance(command, AddListLines | RemoveListLines):
+            asked.append(f"show ssl crt-list {command.crt_list}")
     return list(dict.fromkeys(asked))
 
 
@@ -313,6 +360,8 @@ def _wrong_file(commands: Sequence[Command], answers: Mapping[str, str]) -> str:
             why = _wrong_certificate(command, answers[f"show ssl cert {command.path}"])
         elif isinstance(command, RemoveCertificate) and "Status:" in answers[f"show ssl cert {command.path}"]:
             why = f"certificate {command.path} is still there"
+        elif isinstance(command, AddListLines | RemoveListLines):
+            why = _wrong_lines(command, answers[f"show ssl crt-list {command.crt_list}"])
         if why:
             return why
     return ""
@@ -322,6 +371,15 @@ def _wrong_certificate(command: UpdateCertificate | AddCertificate, answer: str)
     wanted = fingerprint(command.pem)
     shown = answer.replace(":", "").upper()
     return "" if wanted and wanted in shown else f"certificate {command.path} is another one"
+
+
+def _wrong_lines(command: AddListLines | RemoveListLines, answer: str) -> str:
+    shown = {_plain_line(row) for row in answer.splitlines()}
+    for line in command.lines:
+        if (_plain_line(line) in shown) is isinstance(command, RemoveListLines):
+            verb = "still has" if isinstance(command, RemoveListLines) else "does not have"
+            return f"list {command.crt_list} {verb} {line}"
+    return ""
 
 
 def _wrong_entries(command: AddMapEntries | ChangeMapEntries | RemoveMapEntries, answers: Mapping[str, str]) -> str:
@@ -378,9 +436,13 @@ def described(command: Command) -> str:  # noqa: C901, PLR0911, PLR0912 - one ca
         case UpdateCertificate():
             return f"update certificate {command.path}"
         case AddCertificate():
-            return f"add certificate {command.path} to {command.crt_list}"
+            return f"add certificate {command.path}"
         case RemoveCertificate():
-            return f"remove certificate {command.path} from {command.crt_list}"
+            return f"remove certificate {command.path}"
+        case AddListLines():
+            return f"add to list {command.crt_list}: {_named(command.lines)}"
+        case RemoveListLines():
+            return f"remove from list {command.crt_list}: {_named(command.lines)}"
         case _:
             assert_never(command)
 

@@ -20,11 +20,13 @@ from pyconfd.haproxy.runtime.operations import (
     is_there,
     leftovers,
     lines_of,
+    list_question,
     others,
     parted,
     prepare_map,
     published,
     refused_servers,
+    removed_lines,
     revived,
     unfulfilled,
 )
@@ -36,6 +38,7 @@ from pyconfd.model.plan import (
     AddServer,
     Command,
     RemoveBackend,
+    RemoveListLines,
     RemoveServer,
     ReplaceMap,
     UpdateCertificate,
@@ -262,6 +265,8 @@ class Runtime:
             return revived(command)
         if isinstance(command, ReplaceMap):
             return []
+        if isinstance(command, RemoveListLines):
+            return removed_lines(command, self._ask([list_question(command.crt_list)])[0])
         if isinstance(command, RemoveBackend):
             removals = (line for server in command.servers for line in lines_of(server))
             return [*lines_of(command), *removals]
