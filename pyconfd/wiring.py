@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 
 import structlog
@@ -25,6 +26,7 @@ from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.rendering import SECRETS_FOLDER, FileKind, FragmentSet, Rendering, order_differs
 from pyconfd.model.snapshot import HostFacts, Named, Resource, Snapshot
 from pyconfd.presets import registry
+from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions, Rule, network
@@ -226,7 +228,7 @@ def _render_options(settings: Settings, files_dir: str) -> RenderOptions:
 def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
     """Return the options of the presets.
 
-    Where the operator listens is where the status page does, and where the fragments do for an empty cluster.
+    Where the operator listens is where the fragments do for an empty cluster.
     """
     options = base_options(settings)
     try:
@@ -234,7 +236,7 @@ def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
     except PyconfdError:
         return options  # fragments that need objects bind nothing by themselves; the bind check remains
     bound = {listener: f"{bind.proxy} of the fragments" for bind in binds(text) for listener in bind.listeners()}
-    return replace(options, reserved=Listeners({**options.reserved.owners, **bound}))
+    return replace(options, reserved=Listeners(bound))
 
 
 def render_empty_cluster(settings: Settings, compiled: Renderer) -> Rendering:
@@ -313,7 +315,8 @@ def base_options(settings: Settings) -> PresetOptions:
         node_address_types=settings.presets.node_address_types,
         listen_ports=port_ranges(settings.presets.listen_ports),
         listen_address=str(settings.templates.vars.get("tcp_address", "")),
-        reserved=NOBODY.with_owner("the status page of pyconfd", _status_page(settings)),
+        status_page=NOBODY.with_owner("the status page of pyconfd", _status_page(settings)),
+        addresses=_address_options(settings),
         kube2lb=Kube2lbOptions(
             kube2lb.domain,
             kube2lb.default_lb_ip,
@@ -343,8 +346,18 @@ def _claim_options(settings: Settings) -> ClaimOptions:
     own, vip = settings.claims, settings.vip
     # Of all nodes, and not of the holder alone: each node refuses the same endpoints.
     of_nodes = (each for node in vip.nodes for each in node.addresses)
-    addresses = frozenset((*own.own_addresses, *vip.floating, *of_nodes))
+    given = _address_options(settings)
+    addresses = frozenset((*own.own_addresses, *vip.floating, *of_nodes, *given.pool, *given.shared))
     return ClaimOptions(tuple(map(_rule, own.rules)), tuple(map(network, own.allow_endpoints)), addresses)
+
+
+def _address_options(settings: Settings) -> AddressOptions:
+    own = settings.addresses
+    pool = own.pool_addresses
+    shared = tuple(str(ip_address(each)) for each in own.shared) or tuple(
+        each for each in settings.vip.listed if each not in pool
+    )
+    return AddressOptions(pool, shared, own.default_class)
 
 
 def _rule(rule: RuleSettings) -> Rule:

@@ -23,6 +23,8 @@ from pyconfd.settings import (
     TemplateSettings,
     UndefinedMode,
 )
+from pyconfd.settings.sections import AddressSettings
+from pyconfd.settings.vip import VipSettings
 from pyconfd.wiring import HostReader
 
 PAGE = Listener("127.0.0.1", 9101)
@@ -42,17 +44,18 @@ def test_ports_that_the_fragments_bind_by_themselves_are_the_operators() -> None
         Listener("0.0.0.0", 443): "frontend https-in of the fragments",
         Listener("::", 443, v6only=True): "frontend https-in of the fragments",
         Listener("127.0.0.1", 8404): "frontend stats of the fragments",
-        PAGE: "the status page of pyconfd",
     }
+    assert _options(both).status_page.owners == {PAGE: "the status page of pyconfd"}
     moved = replace(SHIPPED.templates, vars={"http_bind": "127.0.0.1:8080-8082", "https_bind": "", "stats_bind": ""})
     assert set(_options(replace(SHIPPED, templates=moved)).reserved) == {
-        Listener("127.0.0.1", port) for port in (8080, 8081, 8082, 9101)
+        Listener("127.0.0.1", port) for port in (8080, 8081, 8082)
     }
 
 
 def test_fragments_that_need_objects_reserve_only_the_status_page(tmp_path: Path) -> None:
     (tmp_path / "01.tmpl").write_text("frontend fe\n    bind :80\n{{ domains['shop.example.com'].proto }}\n")
-    assert set(_options(Settings(templates=TemplateSettings(dir=str(tmp_path)))).reserved) == {PAGE}
+    found = _options(Settings(templates=TemplateSettings(dir=str(tmp_path))))
+    assert (set(found.reserved), set(found.status_page)) == (set(), {PAGE})
 
 
 def test_ports_of_domains_are_asked_for_where_the_fragments_bind_them() -> None:
@@ -70,6 +73,19 @@ def test_settings_reach_the_presets() -> None:
     assert options.node_address_types == ("ExternalIP",)
     assert options.listen_ports == ((6379, 6380), (9000, 9000))
     assert not _options(SHIPPED).node_ports
+
+
+def test_addresses_are_given_away_or_shared() -> None:
+    own = AddressSettings(("192.0.2.8/31", "2001:DB8::1-2001:DB8::2", "192.0.2.9"))
+    vip = VipSettings(addresses=("192.0.2.1/24", "192.0.2.8/24", "2001:DB8:0::9/64"))
+
+    options = _options(replace(SHIPPED, addresses=own, vip=vip))
+
+    assert options.addresses.pool == ("192.0.2.8", "192.0.2.9", "2001:db8::1", "2001:db8::2")
+    assert options.addresses.shared == ("192.0.2.1", "2001:db8::9")
+    assert options.claims.own_addresses >= {*options.addresses.pool, *options.addresses.shared}
+    named = replace(SHIPPED, addresses=replace(own, shared=("2001:DB8::7",)), vip=vip)
+    assert _options(named).addresses.shared == ("2001:db8::7",)
 
 
 def test_settings_reach_the_templates(tmp_path: Path) -> None:

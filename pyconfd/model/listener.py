@@ -100,6 +100,16 @@ class Listeners:
                 return found
         return None
 
+    def holder_of_address(self, wanted: Listener) -> Holder | None:
+        """Return who has the very address that ``wanted`` names, or one that is not known; not who has all addresses.
+
+        Where one HAProxy binds ``*:80`` and ``192.0.2.7:80``, Linux gives a connection to the more specific socket.
+        """
+        for listener in (Listener(wanted.address, wanted.port), Listener("", wanted.port)):
+            if listener in self._owners:
+                return Holder(listener, self._owners[listener])
+        return None
+
     def with_owner(self, owner: str, listeners: Iterable[Listener]) -> "Listeners":
         """Return these with more; who has a listener keeps it."""
         more = {listener: owner for listener in sorted(listeners) if listener not in self._owners}

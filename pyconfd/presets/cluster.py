@@ -1,7 +1,7 @@
 """The rich view that every preset gives beside its own names: ``cluster``."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -10,6 +10,7 @@ from pyconfd.model.kubernetes import EndpointSlice, Node, ObjectRef, Service
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.versioned import VersionedDict, differing, with_values
 from pyconfd.presets import values
+from pyconfd.presets.addresses import NO_ADDRESSES, AddressBook
 from pyconfd.presets.certificates import TLS, ReadSecret, read_secret
 from pyconfd.presets.conflicts import reuse_if_same, updated
 from pyconfd.presets.endpoints import join, owner_of, slices_of_endpoints
@@ -46,7 +47,8 @@ class Cluster:
     """What was read of a Snapshot: the view for templates, the services by key, and what was refused.
 
     ``ready`` counts the endpoints that traffic may be sent to, one for each port. ``places`` says where endpoints may
-    be. ``slices``, ``nodes`` and ``secrets`` are what the next reading builds on.
+    be. ``slices``, ``nodes`` and ``secrets`` are what the next reading builds on. ``addresses`` says which addresses of
+    the pool objects have.
     """
 
     snapshot: Snapshot
@@ -58,6 +60,7 @@ class Cluster:
     slices: Mapping[Key, _Slices] = field(repr=False, compare=False)
     nodes: Mapping[Key, "_NodePart"] = field(repr=False, compare=False)
     secrets: Mapping[Key, ReadSecret] = field(repr=False, compare=False)
+    addresses: AddressBook = field(default=NO_ADDRESSES, repr=False, compare=False)
 
     def service(self, key: Key) -> ServiceView | None:
         """Return the view of one service, None where there is none."""
@@ -79,7 +82,12 @@ def nothing_read(cluster: str) -> Cluster:
     return Cluster(Snapshot(cluster), ClusterView(cluster, {}, (), ()), {}, (), 0, AllowedAddresses(), {}, {}, {})
 
 
-def read(snapshot: Snapshot, former: Cluster | None = None, claims: ClaimOptions = ANYTHING) -> Cluster:
+def read(
+    snapshot: Snapshot,
+    former: Cluster | None = None,
+    claims: ClaimOptions = ANYTHING,
+    addresses: AddressBook = NO_ADDRESSES,
+) -> Cluster:
     """Read a whole Snapshot. It never raises: what cannot be used is refused by name.
 
     With ``former`` only what changed is read; the result is the same as without, and its unchanged views are the very
@@ -89,7 +97,7 @@ def read(snapshot: Snapshot, former: Cluster | None = None, claims: ClaimOptions
         former = nothing_read(snapshot.cluster)
     seen, places = former.snapshot, claims.places(snapshot.host)
     if seen is snapshot and places == former.places:
-        return former
+        return former if addresses is former.addresses else replace(former, addresses=addresses)
     slices, touched = _regrouped(former.slices, seen.endpointslices, snapshot.endpointslices)
     changed = {*differing(seen.services, snapshot.services), *differing(seen.endpoints, snapshot.endpoints), *touched}
     changed_nodes = differing(seen.nodes, snapshot.nodes)
@@ -117,7 +125,7 @@ def read(snapshot: Snapshot, former: Cluster | None = None, claims: ClaimOptions
         found = tuple(each.view for each in secrets.values() if each.view is not None)
         certificates = reuse_if_same(certificates, found)
     view = ClusterView(snapshot.cluster, services, views, certificates)
-    return Cluster(snapshot, view, services, refused, ready, places, slices, nodes, secrets)
+    return Cluster(snapshot, view, services, refused, ready, places, slices, nodes, secrets, addresses)
 
 
 def ready_addresses(service: ReadService) -> Iterable[str]:

@@ -14,6 +14,7 @@ from pyconfd.model.object_status import Statuses
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners, Reservations
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
+from pyconfd.presets.addresses import NO_POOL, AddressOptions
 from pyconfd.presets.certificates import NO_SECRETS, TlsOptions
 from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, PortRanges
@@ -85,9 +86,10 @@ class PresetOptions:
 
     ``node_ports``: send traffic to node ports instead of pods. ``node_address_types``: which address of a node, first
     match wins. ``listen_ports``: inclusive ranges that an annotation may ask for; ``listen_address``: where fragments
-    bind these, ``*`` or an IP address, "" if it may be any. ``reserved``: where the operator's fragments listen, or
-    pyconfd's own status page: whatever overlaps one of these cannot be had. ``taken_listeners``: those of an
+    bind these, ``*`` or an IP address, "" if it may be any. ``reserved``: where the operator's fragments listen, and
+    ``status_page`` where pyconfd does: whatever overlaps one of these cannot be had. ``taken_listeners``: those of an
     earlier translation that could not be bound, or are an older claim's of another preset, and who listens there.
+    ``addresses``: those of the pool, where the operator's listeners on all addresses are in nobody's way.
     ``kubefigurator`` and ``kube2lb`` are for the presets of those names; ``tls`` is for certificates of Secrets.
     ``claims`` says who may claim what; ``reservations`` are names that stay with a namespace, by preset.
     ``cluster_templates``: render what the cluster supplies as configuration.
@@ -98,6 +100,8 @@ class PresetOptions:
     listen_ports: PortRanges = ((1024, 32767),)
     listen_address: str = ""
     reserved: Listeners = NOBODY
+    status_page: Listeners = NOBODY
+    addresses: AddressOptions = NO_POOL
     taken_listeners: Mapping[Listener, str] = field(default_factory=lambda: MappingProxyType({}))
     kube2lb: Kube2lbOptions = field(default_factory=Kube2lbOptions)
     kubefigurator: KubefiguratorOptions = KubefiguratorOptions()
@@ -118,7 +122,9 @@ class PresetOptions:
 
     def holder(self, wanted: Listener) -> str:
         """Return who has ``wanted``, and where, so that no object can be given it; "" where it is free."""
-        found = self.reserved.holder(wanted)
+        in_pool = wanted.address in self.addresses.members
+        found = self.reserved.holder_of_address(wanted) if in_pool else self.reserved.holder(wanted)
+        found = found or self.status_page.holder(wanted)
         if found is not None:
             return f"{found.owner} listens on {found.listener}"
         return self.taken_listeners.get(wanted, "")

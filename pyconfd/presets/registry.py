@@ -1,7 +1,7 @@
 """The list of all presets, and what those in use make of one Snapshot together."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +11,7 @@ from pyconfd.model.context import Claimed, ClusterTemplate, Context, EndpointTot
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import Owner, Owners
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
-from pyconfd.presets import cluster, values
+from pyconfd.presets import addresses, cluster, values
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.configmap import ConfigmapPreset
 from pyconfd.presets.conflicts import NO_REFUSALS
@@ -19,7 +19,6 @@ from pyconfd.presets.domains import DomainsPreset
 from pyconfd.presets.hosts import HostsPreset
 from pyconfd.presets.kube2lb.preset import Kube2lbPreset
 from pyconfd.presets.kubefigurator.preset import KubefiguratorPreset
-from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import Preset, PresetOptions, PresetResult, Translation
 
 if TYPE_CHECKING:
@@ -45,11 +44,13 @@ class Memo:
         self._refused = NO_REFUSALS
         self._cluster: Cluster | None = None
 
-    def read_cluster(self, snapshot: Snapshot, claims: ClaimOptions) -> Cluster:
+    def read_cluster(self, snapshot: Snapshot, names: Sequence[str], options: PresetOptions) -> Cluster:
         """Read a Snapshot; what was of no use for the one before is forgotten."""
         if snapshot is not self._snapshot:
             self._snapshot, self._former, self._current = snapshot, self._current, []
-        self._cluster = cluster.read(snapshot, self._cluster, claims)
+        former = self._cluster.addresses if self._cluster is not None else addresses.NO_ADDRESSES
+        book = addresses.read(snapshot, names, options.addresses, options.claims, former)
+        self._cluster = cluster.read(snapshot, self._cluster, options.claims, book)
         return self._cluster
 
     def read_preset(self, name: str, read: Cluster, options: PresetOptions) -> PresetResult:
@@ -116,7 +117,7 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
     again, and what did not is the same object as before.
     """
     memo = memo or Memo()
-    read = memo.read_cluster(snapshot, options.claims)
+    read = memo.read_cluster(snapshot, names, options)
     results = _results(names, read, options, memo)
     given: dict[str, object] = {"cluster": read.view}
     templates: list[ClusterTemplate] = []
@@ -164,7 +165,8 @@ def _results(names: Sequence[str], read: Cluster, options: PresetOptions, memo: 
     results = [memo.read_preset(name, read, options) for name in names]
     lost: list[dict[Listener, str]] = [{} for _ in names]
     # What one loses may let its next claim in, which may be too young as well: each round takes something away.
-    while len(names) > 1 and any(found := _lost_to_others(names, results)):
+    pool = options.addresses.members
+    while len(names) > 1 and any(found := _lost_to_others(names, results, pool)):
         for number, more in enumerate(found):
             if more:
                 lost[number] |= more
@@ -173,7 +175,9 @@ def _results(names: Sequence[str], read: Cluster, options: PresetOptions, memo: 
     return results
 
 
-def _lost_to_others(names: Sequence[str], results: Sequence[PresetResult]) -> list[dict[Listener, str]]:
+def _lost_to_others(
+    names: Sequence[str], results: Sequence[PresetResult], pool: Collection[str]
+) -> list[dict[Listener, str]]:
     """Return for each preset the listeners that it gave away though an older claim of another one covers them."""
     lost: list[dict[Listener, str]] = [{} for _ in names]
     claimed = [
@@ -185,7 +189,7 @@ def _lost_to_others(names: Sequence[str], results: Sequence[PresetResult]) -> li
         return lost
     kept: defaultdict[int, list[tuple[int, Listener, Owner]]] = defaultdict(list)
     for *_, number, listener, owner in sorted(claimed):
-        older = (each for each in kept[listener.port] if each[0] != number and _takes(each[1], listener))
+        older = (each for each in kept[listener.port] if each[0] != number and _takes(each[1], listener, pool))
         found = next(older, None)
         if found is None:
             kept[listener.port].append((number, listener, owner))
@@ -196,8 +200,13 @@ def _lost_to_others(names: Sequence[str], results: Sequence[PresetResult]) -> li
     return lost
 
 
-def _takes(older: Listener, listener: Listener) -> bool:
-    """Return whether nothing of a listener is left to who comes later; an address that is not known may be any."""
+def _takes(older: Listener, listener: Listener, pool: Collection[str]) -> bool:
+    """Return whether nothing of a listener is left to who comes later; an address that is not known may be any.
+
+    An address of the ``pool`` is not lost to who listens on all addresses.
+    """
+    if listener.address in pool and older.address != listener.address:
+        return not older.address
     return older.covers(listener) or (not (older.address and listener.address) and older.overlaps(listener))
 
 

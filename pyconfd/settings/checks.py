@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Any
 
 from pyconfd.settings.dns import AddressSource, DnsSettings, NameSettings, name_of, names_of
 from pyconfd.settings.sections import Enabled, ReadMode, ReloadMethod, Settings
 from pyconfd.settings.table import TABLE, settings_in, value_of
+from pyconfd.settings.values import MOST_ADDRESSES
 
 ReadText = Callable[[str], str]
 """Returns the text of a file; raises OSError, or ValueError where it is not UTF-8."""
@@ -80,6 +82,7 @@ def contradictions(settings: Settings, given: AbstractSet[str], read: ReadText) 
             yield Contradiction((path,), "at least one is needed", f"the usual one is {usual}")
     yield from _tables(settings)
     yield from _targets(settings)
+    yield from _addresses(settings)
     yield from _dns(settings)
 
 
@@ -125,6 +128,23 @@ def _targets(settings: Settings) -> Iterator[Contradiction]:
             message = f"{output} is written by {first[output]} already"
             yield Contradiction((path, first[output]), message, "give each an output of its own")
         first.setdefault(output, path)
+
+
+def _addresses(settings: Settings) -> Iterator[Contradiction]:
+    """Find what is wrong with the pool: too many addresses, some that do not float with the others, shared ones."""
+    pool, floating = settings.addresses.pool_addresses, settings.vip.floating
+    if len(pool) > MOST_ADDRESSES:
+        message = f"{len(pool):,} addresses are more than {MOST_ADDRESSES:,}"
+        yield Contradiction(("addresses.pool",), message, "list fewer")
+    outside = next((each for each in pool if each not in floating), "") if floating else ""
+    if outside:
+        message = f"{outside} is not a floating address, so it would be lost with the node that has it"
+        remedy = "add it to vip.addresses or to a table [[vip.routers]], or take it out of the pool"
+        yield Contradiction(("addresses.pool", "vip.addresses", "vip.routers"), message, remedy)
+    both = next((each for each in settings.addresses.shared if str(ip_address(each)) in pool), "")
+    if both:
+        message = f"{both} is in the pool, so that a Gateway or a Service may have it for itself"
+        yield Contradiction(("addresses.shared", "addresses.pool"), message, "take it out of one of the two")
 
 
 def _dns(settings: Settings) -> Iterator[Contradiction]:

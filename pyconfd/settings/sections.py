@@ -16,6 +16,7 @@ from pyconfd.settings.values import (
     NAMESPACE,
     OBJECT_NAME,
     Address,
+    Addresses,
     ApiServer,
     CaFile,
     Command,
@@ -36,6 +37,7 @@ from pyconfd.settings.values import (
     Protocol,
     ServerNames,
     Suffix,
+    addresses_of,
     whole,
     words,
 )
@@ -237,6 +239,31 @@ class ClaimSettings:
         " node: no endpoint may be there",
         empty="none",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class AddressSettings:
+    """``[addresses]``: the addresses that Gateways and Services of type LoadBalancer are given, and the shared ones."""
+
+    pool: tuple[Addresses, ...] = setting(
+        (),
+        "addresses that Gateways and Services of type LoadBalancer are given: addresses, networks or ranges"
+        " FIRST-LAST, in the order in which they are given away; with [vip] these are floating addresses",
+        empty="none: such objects are refused",
+    )
+    shared: tuple[Address, ...] = setting(
+        (),
+        "addresses that names of Ingresses and of the preset domains are reached at, as their status says",
+        empty="the floating addresses that are not in the pool",
+    )
+    default_class: bool = setting(
+        False, "serve Services of type LoadBalancer without a loadBalancerClass too; only where nothing else does"
+    )
+
+    @property
+    def pool_addresses(self) -> tuple[str, ...]:
+        """Return the addresses of the pool, each once."""
+        return tuple(dict.fromkeys(each for text in self.pool for each in addresses_of(text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -561,6 +588,7 @@ class Settings:
     templates: TemplateSettings = section(TemplateSettings, "the fragments and how they are rendered")
     presets: PresetSettings = section(PresetSettings, "which presets are used")
     claims: ClaimSettings = section(ClaimSettings, "who may claim what")
+    addresses: AddressSettings = section(AddressSettings, "addresses of Gateways, of Services and of names")
     kubefigurator: KubefiguratorSettings = section(KubefiguratorSettings, "the preset of that name")
     kube2lb: Kube2lbSettings = section(Kube2lbSettings, "defaults of the preset kube2lb")
     configmap: ConfigmapSettings = section(ConfigmapSettings, "preset of kubernetes-haproxy")

@@ -4,7 +4,7 @@ import re
 import shlex
 import signal
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_address, ip_interface
+from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_address, ip_interface, ip_network
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -161,6 +161,45 @@ def port_ranges(listed: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
     """Return ranges of ports as numbers, both ends included."""
     pairs = [text.partition("-") for text in listed]
     return tuple((int(first), int(last)) for first, _, last in pairs)
+
+
+MOST_ADDRESSES = 1024
+"""A range or a network of addresses holds so many at most."""
+
+
+def addresses_of(text: str) -> tuple[str, ...]:
+    """Return the addresses that ADDRESS, NETWORK or FIRST-LAST stands for, in order.
+
+    Raises:
+        ValueError: it is none of these, or has addresses that no machine has.
+        NotAcceptedError: these are too many.
+    """
+    if "-" in text:
+        first, last = (ip_address(part.strip()) for part in text.split("-"))
+    else:
+        whole_network = ip_network(text)
+        first, last = whole_network[0], whole_network[-1]
+    count = int(last) - int(first) + 1
+    nowhere = any(each.is_multicast or each.is_unspecified for each in (first, last))
+    if first.version != last.version or count < 1 or nowhere:
+        raise ValueError(text)
+    if count > MOST_ADDRESSES:
+        raise NotAcceptedError(f"at most {MOST_ADDRESSES} addresses", words=f"{count:,}")
+    return tuple(str(first + number) for number in range(count))
+
+
+def _addresses(text: str) -> str:
+    addresses_of(text)
+    return text
+
+
+Addresses = Annotated[
+    str,
+    TextForm("ADDRESSES", read=_addresses),
+    whole(
+        r"[0-9A-Fa-f:./ -]+", "an address, a network or a range, like 192.0.2.7, 192.0.2.16/28 or 192.0.2.20-192.0.2.29"
+    ),
+]
 
 
 def dns_name(text: str) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_interface
 from types import MappingProxyType
 from typing import Annotated
 
@@ -212,7 +212,12 @@ class VipSettings:
         return RETAKE_ADVERTS * self.advert_s
 
     @property
+    def listed(self) -> tuple[str, ...]:
+        """Return the floating addresses of all routers in their order, without prefixes."""
+        given = (*self.addresses, *(each for router in self.routers for each in router.addresses))
+        return tuple(str(ip_interface(each).ip) for each in given)
+
+    @property
     def floating(self) -> frozenset[str]:
         """Return the floating addresses of all routers, without prefixes."""
-        given = (*self.addresses, *(each for router in self.routers for each in router.addresses))
-        return frozenset(each.partition("/")[0] for each in given)
+        return frozenset(self.listed)

@@ -8,6 +8,7 @@ from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import EndpointPort, Service, ServicePort
 from pyconfd.model.listener import Listener, Listeners
 from pyconfd.presets import registry
+from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.preset import PresetOptions
 from tests.presets import kube2lb, kubefigurator, objects
@@ -125,6 +126,46 @@ class TestPresetsTogether:
 
         assert refused(context) == [("b", "5432", TAKEN)]
         assert [listener.address for listener in context.names["listeners"]] == ["192.0.2.2"]
+
+
+class TestThePool:
+    """Addresses of the pool are apart from who listens on all addresses: Linux takes the more specific socket."""
+
+    POOL = PresetOptions(addresses=AddressOptions(("192.0.2.1",)))
+
+    @pytest.mark.parametrize(
+        ("where", "page", "free"),
+        [
+            ("*", False, True),
+            ("::", False, True),
+            ("192.0.2.1", False, False),
+            ("host.example.com", False, False),
+            ("*", True, False),
+            ("192.0.2.2", True, True),
+        ],
+    )
+    @pytest.mark.parametrize("address", ["192.0.2.1", "192.0.2.9"])
+    def test_who_has_a_port_already(self, address: str, where: str, page: bool, free: bool) -> None:
+        taken = Listeners({Listener.at(where, 5432): "somebody"})
+        options = replace(self.POOL, status_page=taken) if page else replace(self.POOL, reserved=taken)
+        apart = free if address == "192.0.2.1" else where.startswith("192.0.2.")
+
+        context = read(("kube2lb",), *balanced("db", address), options=options)
+
+        assert refused(context) == ([] if apart else [("db", "5432", TAKEN)])
+
+    @pytest.mark.parametrize("pool", [True, False])
+    def test_an_older_object_on_all_addresses(self, pool: bool) -> None:
+        given = (*redis("a"), *balanced("b", "192.0.2.1"))
+        context = read(
+            ("domains", "kube2lb"), *given, options=replace(self.POOL if pool else PresetOptions(), listen_address="*")
+        )
+
+        assert refused(context) == ([] if pool else [("b", "5432", TAKEN)])
+
+    def test_an_older_object_on_the_very_address(self) -> None:
+        given = (labelled("a", "192.0.2.1"), *balanced("b", "192.0.2.1"))
+        assert refused(read(("kubefigurator", "kube2lb"), *given, options=self.POOL)) == [("b", "5432", TAKEN)]
 
 
 class TestOtherPrograms:
