@@ -11,7 +11,7 @@ from tests.world import requests, selectors
 from tests.world.cluster import Cluster
 from tests.world.object_rules import validate_event, validate_lease
 from tests.world.requests import Target
-from tests.world.statuses import CONTINUE_EXPIRED, ApiError
+from tests.world.statuses import CONTINUE_EXPIRED, ApiError, invalid, not_found
 from tests.world.store import Obj, Page, Part, PatchType
 
 JSON = "application/json"
@@ -78,7 +78,11 @@ def listing(
             metadata["remainingItemCount"] = page.remaining
     warning = {"Warning": target.resource.warning} if target.resource.warning else {}
     head: Obj = {"kind": f"{target.resource.kind}List", "apiVersion": target.api_version, "metadata": metadata}
-    items = b",".join([stored.item for stored in page.items])
+    if target.resource.crd:  # the items of a definition's list have kind and apiVersion, and there is always a token
+        metadata.setdefault("continue", "")
+        items = b",".join([stored.full_as(target.api_version) for stored in page.items])
+    else:
+        items = b",".join([stored.item for stored in page.items])
     body = msgspec.json.encode(head)[:-1] + b',"items":[' + items + b"]}\n"
     return Answer(body, headers=warning, chunked=True)
 
@@ -107,14 +111,16 @@ def write(
     named = _named(target, obj)
     dry_run = query.get("dryRun") == "All"
     if target.verb == "create":
+        if target.namespace and not cluster.has_namespace(target.namespace):
+            raise not_found("namespaces", target.namespace)
         if resource == "events":
             validate_event(named)
         return _answer(target, cluster.create(resource, named, part=_part(target), dry_run=dry_run), 201)
-    if not target.resource.unconditional and "resourceVersion" not in named["metadata"]:
-        why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
-        raise ApiError(422, f'{target.resource.qualified} "{target.name}" is invalid: {why}')
     if resource == "leases" and not cluster.exists(resource, target.namespace, target.name):
         return _answer(target, cluster.create(resource, named, dry_run=dry_run), 201)
+    if not target.resource.unconditional and "resourceVersion" not in named["metadata"]:
+        fault = ("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
+        raise invalid(target.resource.kind, target.resource.group, target.name, [fault], plural=resource)
     manager = _manager(headers, query)
     return _answer(target, cluster.update(resource, named, part=_part(target), manager=manager, dry_run=dry_run), 200)
 
@@ -123,8 +129,9 @@ def _named(target: Target, obj: Any) -> Obj:
     """Return an object with the namespace of its path. Raises: ApiError: 400 where it says something else."""
     if not isinstance(obj, dict):
         raise ApiError(400, "the object provided is not an object")
-    metadata = {"namespace": target.namespace} | (obj.get("metadata") or {})
-    if metadata["namespace"] != target.namespace:
+    home = {"namespace": target.namespace} if target.namespace else {}
+    metadata = home | (obj.get("metadata") or {})
+    if metadata.get("namespace", "") != target.namespace:
         message = "the namespace of the provided object does not match the namespace sent on the request"
         raise ApiError(400, message)
     if target.name and metadata.setdefault("name", target.name) != target.name:
@@ -217,7 +224,8 @@ def _delete(cluster: Cluster, target: Target, query: Mapping[str, str]) -> Answe
     resource = target.resource
     if target.name:
         last = cluster.delete(resource.plural, target.namespace, target.name)
-        details = {"name": target.name, "kind": resource.plural, "uid": last["metadata"]["uid"]}
+        details = {"name": target.name} | ({"group": resource.group} if resource.group else {})
+        details |= {"kind": resource.plural, "uid": last["metadata"]["uid"]}
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
         return Answer(msgspec.json.encode(status))
     match = selectors.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""))

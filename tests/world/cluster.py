@@ -22,8 +22,11 @@ class Cluster(Store):
         """Nothing happens where it exists."""
         with self.changed:
             if not self.exists("namespaces", "", name):
-                labels = {"kubernetes.io/metadata.name": name}
-                self.create("namespaces", {"metadata": {"name": name, "labels": labels}, "status": {"phase": "Active"}})
+                self.create("namespaces", {"metadata": {"name": name}})
+
+    def has_namespace(self, name: str) -> bool:
+        """Whether objects can be created in it; the first two are there in every cluster."""
+        return name in {"default", "kube-system"} or self.exists("namespaces", "", name)
 
     def exists(self, resource: str, namespace: str, name: str) -> bool:
         """Whether the object is there."""
@@ -34,10 +37,14 @@ class Cluster(Store):
         return True
 
     def create(self, resource: str, obj: Mapping[str, Any], *, part: Part = Part.WHOLE, dry_run: bool = False) -> Obj:
-        """As Store.create; a Service gets the defaults of the API server."""
+        """As Store.create; Services and Namespaces get the defaults of the API server, and a new namespace is made."""
         if resource == "services":
             written = {name: each for name, each in obj.items() if name != "status" or part is Part.WHOLE}
             obj, part = objects.with_service_defaults(written), Part.WHOLE
+        elif resource == "namespaces":
+            obj = objects.with_namespace_defaults(obj)
+        elif RESOURCES[resource].namespaced and resource not in self.absent:
+            self.add_namespace(obj["metadata"].get("namespace") or "default")
         return super().create(resource, obj, part=part, dry_run=dry_run)
 
     def delete(self, resource: str, namespace: str, name: str) -> Obj:

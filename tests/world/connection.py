@@ -158,6 +158,8 @@ class _Handler(BaseHTTPRequestHandler):
             return unauthorized()
         if code == 403 and target:
             return forbidden(seen.client_cn or self._api.user, target)
+        if code == 404:
+            return no_such_path()
         return ApiError(code, _WORDS.get(code, "the server is unable to handle the request"))
 
     def _authenticate(self, seen: RecordedRequest) -> None:

@@ -36,10 +36,14 @@ def validate_lease(spec: dict[str, Any]) -> None:
     """
     for name in ("acquireTime", "renewTime"):
         if spec.get(name) is not None and not _MICRO_TIME.fullmatch(spec[name]):
-            raise ApiError(400, f'Lease in version "v1" cannot be handled as a Lease: parsing time "{spec[name]}"')
+            raise ApiError(400, f'Lease in version "v1" cannot be handled as a Lease: {_unparsed(spec[name])}')
     for name, least in (("leaseDurationSeconds", 1), ("leaseTransitions", 0)):
         if spec.get(name, least) < least:
             raise ApiError(422, f"Lease is invalid: spec.{name}: Invalid value: {spec[name]}: must be at least {least}")
+
+
+def _unparsed(time: str) -> str:
+    return f'parsing time "{time}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "{time}" as "2006"'
 
 
 def _faults(event: dict[str, Any]) -> Iterator[str]:

@@ -92,7 +92,8 @@ def with_service_defaults(obj: Mapping[str, Any]) -> Obj:
     ports = []
     for at, port in enumerate(spec.get("ports") or []):
         entry = {"protocol": "TCP", "targetPort": port["port"]} | port
-        if kind in {"NodePort", "LoadBalancer"} and not entry.get("nodePort"):
+        has_node_ports = kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", 1))
+        if has_node_ports and not entry.get("nodePort"):
             entry["nodePort"] = 30000 + (seed + at) % 2768
         ports.append(entry)
     addresses = {"IPv4": f"10.0.{seed % 254 + 1}.{seed // 254 % 254 + 1}", "IPv6": f"fd00::{seed % 65535 + 1:x}"}
@@ -105,6 +106,13 @@ def with_service_defaults(obj: Mapping[str, Any]) -> Obj:
     if kind == "ExternalName":
         filled = {"type": kind, "sessionAffinity": "None"}
     return {**obj, "spec": filled | spec | {"ports": ports}, "status": obj.get("status") or {"loadBalancer": {}}}
+
+
+def with_namespace_defaults(obj: Mapping[str, Any]) -> Obj:
+    """What the API server fills in: the label with the name, and that it is not being deleted."""
+    metadata = dict(obj["metadata"])
+    metadata["labels"] = {"kubernetes.io/metadata.name": metadata["name"]} | dict(metadata.get("labels") or {})
+    return {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}} | dict(obj) | {"metadata": metadata}
 
 
 def node(

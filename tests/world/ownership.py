@@ -159,7 +159,7 @@ def apply(live: Obj, config: Obj, owners: Owners, manager: Manager, lists: ListK
         if not path[-1].startswith("k:") and value_at(live, path) != value_at(config, path)
     }
     if conflicts and not force:
-        raise _conflict(conflicts)
+        raise _conflict(conflicts, owners.since)
     owners.replace(manager, ours, now=now)
     owners.release({path for _, path in conflicts}, but=manager, now=now)
     kept = {path for theirs in owners.fields.values() for path in theirs}
@@ -239,27 +239,28 @@ def _decoded(node: Obj, prefix: Path = ()) -> Iterator[Path]:
             yield from _decoded(below, (*prefix, step))
 
 
-def _conflict(conflicts: Iterable[tuple[Manager, Path]]) -> ApiError:
-    found: dict[str, list[str]] = {}
+def _conflict(conflicts: Iterable[tuple[Manager, Path]], since: Mapping[Manager, str]) -> ApiError:
+    fields: dict[str, list[str]] = {}
     for other, path in sorted(conflicts, key=lambda each: (each[0].name, each[1])):
-        through = f' with subresource "{other.subresource}"' if other.subresource else ""
-        since = "" if other.apply else f" using {other.api_version}"
-        field = "".join(f".{step[2:]}" if step.startswith("f:") else f"[{_in_words(step)}]" for step in path)
-        found.setdefault(f'"{other.name}"{through}{since}', []).append(field)
+        name = "".join(f".{step[2:]}" if step.startswith("f:") else f"[{_in_words(step)}]" for step in path)
+        fields.setdefault(_shown(other, since), []).append(name)
     causes = [
-        {"reason": "FieldManagerConflict", "message": f"conflict with {owner}", "field": field}
-        for owner, fields in found.items()
-        for field in fields
+        {"reason": "FieldManagerConflict", "message": f"conflict with {owner}", "field": name}
+        for owner, names in fields.items()
+        for name in names
     ]
+    listed = "\n".join("\n- ".join((f"conflicts with {owner}:", *names)) for owner, names in fields.items())
     if len(causes) == 1:
-        said = f"1 conflict: {causes[0]['message']}: {causes[0]['field']}"
+        text = f"Apply failed with 1 conflict: {causes[0]['message']}: {causes[0]['field']}"
     else:
-        groups = (
-            "\n".join((f"conflicts with {owner}:", *(f"- {each}" for each in fields)))
-            for owner, fields in found.items()
-        )
-        said = f"{len(causes)} conflicts: " + "\n".join(groups)
-    return ApiError(409, f"Apply failed with {said}", details={"causes": causes})
+        text = f"Apply failed with {len(causes)} conflicts: {listed}"
+    return ApiError(409, text, details={"causes": causes})
+
+
+def _shown(manager: Manager, since: Mapping[Manager, str]) -> str:
+    through = f' with subresource "{manager.subresource}"' if manager.subresource else ""
+    using = "" if manager.apply else f" using {manager.api_version} at {since[manager]}"
+    return f'"{manager.name}"{through}{using}'
 
 
 def _in_words(step: str) -> str:

@@ -1,6 +1,6 @@
 """Errors of the API as the API writes them: Status objects."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -81,8 +81,26 @@ def not_found(resource: str, name: str, group: str = "") -> ApiError:
     return ApiError(404, f'{qualified} "{name}" not found', details=details)
 
 
+def invalid(kind: str, group: str, name: str, faults: Sequence[tuple[str, str]], *, plural: str = "") -> ApiError:
+    """422 for fields, each with what is wrong with it: "Required value", "Invalid value: ..."."""
+    causes = [
+        {"reason": "FieldValue" + words.partition(" ")[0], "message": words, "field": field} for field, words in faults
+    ]
+    texts = [f"{field}: {words}" for field, words in faults]
+    shown = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    qualified = f"{plural or kind}.{group}" if group else plural or kind
+    details = {"name": name} | ({"group": group} if group else {}) | {"kind": plural or kind, "causes": causes}
+    return ApiError(422, f'{qualified} "{name}" is invalid: {shown}', details=details)
+
+
+def conflict(resource: str, group: str, name: str, why: str, *, reason: str = "") -> ApiError:
+    """409 for one object; ``why`` is the sentence."""
+    details = {"name": name} | ({"group": group} if group else {}) | {"kind": resource}
+    return ApiError(409, why, reason=reason, details=details)
+
+
 def no_such_path() -> ApiError:
-    """404 for a path the server does not know."""
+    """404 for a path the server does not know: a text, no Status."""
     return ApiError(404, "404 page not found", plain=True)
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from tests.world import ownership, patches
+from tests.world import defaults, ownership, patches
 from tests.world.ownership import Manager, Owners
 from tests.world.resources import RESOURCES, Resource
 from tests.world.selectors import Match
-from tests.world.status_rules import set_ip_modes, validate_status
-from tests.world.statuses import ApiError, no_such_path, not_found, too_old
+from tests.world.status_rules import validate_status
+from tests.world.statuses import ApiError, conflict, no_such_path, not_found, too_old
 
 Obj = dict[str, Any]
 Key = tuple[str, str]
@@ -312,7 +312,7 @@ class Store:
             key, new = self._prepared(resource, obj)
             if key in shelf.objects:
                 message = f'{shelf.resource.qualified} "{key[1]}" already exists'
-                raise ApiError(409, message, reason="AlreadyExists", details={"name": key[1], "kind": resource})
+                raise conflict(resource, shelf.resource.group, key[1], message, reason="AlreadyExists")
             if part is Part.MAIN:
                 new.pop("status", None)
             metadata = new["metadata"]
@@ -321,6 +321,7 @@ class Store:
             metadata.setdefault("creationTimestamp", self.now())
             if shelf.resource.generation:
                 metadata["generation"] = 1
+            defaults.fill(resource, new)
             return self._finish(shelf, key, new, dry_run=dry_run)
 
     def update(
@@ -355,9 +356,11 @@ class Store:
     def put(self, resource: str, obj: Mapping[str, Any]) -> Obj:
         """Create or replace."""
         with self.changed:
-            key, _ = self._prepared(resource, obj)
-            exists = key in self._shelves[resource].objects
-            return self.update(resource, obj) if exists else self.create(resource, obj)
+            key, new = self._prepared(resource, obj)
+            if key not in self._shelves[resource].objects:
+                return self.create(resource, obj)
+            new["metadata"].pop("uid", None)
+            return self.update(resource, new)
 
     def patch(
         self,
@@ -418,7 +421,12 @@ class Store:
             owners, live = Owners.of(old), _ownable(old)
             if not owners.fields:
                 before = Manager(ownership.BEFORE, kind.api_version)
-                owners.take_over(before, ownership.paths(live, lists), now=self.now())
+                written = {
+                    name: each
+                    for name, each in live.items()
+                    if name != "status" or not defaults.is_default_status(resource, each)
+                }
+                owners.take_over(before, ownership.paths(written, lists), now=self.now())
             applied = ownership.apply(live, fields, owners, writer, lists, force=force, now=self.now())
             identity = {name: each for name, each in old["metadata"].items() if name in ownership.IDENTITY}
             new = applied | {"metadata": identity | applied.get("metadata", {})}
@@ -445,8 +453,10 @@ class Store:
             if wrong[0] == "uid":
                 why = f"Precondition failed: UID in precondition: {new['metadata']['uid']}, UID in object meta: "
                 why += former["uid"]
-            message = f'Operation cannot be fulfilled on {RESOURCES[resource].qualified} "{name}": {why}'
-            raise ApiError(409, message, details={"name": name, "kind": resource})
+            kind = RESOURCES[resource]
+            raise conflict(
+                resource, kind.group, name, f'Operation cannot be fulfilled on {kind.qualified} "{name}": {why}'
+            )
 
     def _replace(self, resource: str, key: Key, old: Obj, new: Obj, owners: Owners, *, dry_run: bool) -> Obj:
         shelf = self._shelves[resource]
@@ -457,13 +467,12 @@ class Store:
                 metadata[name] = former[name]
         if owners.fields:
             metadata["managedFields"] = owners.entries()
+        new = new | {"metadata": metadata}
+        defaults.fill(resource, new)
         if shelf.resource.generation:
             metadata["generation"] = former["generation"] + (_desired(new) != _desired(old))
-        new = new | {"metadata": metadata}
         if shelf.resource.crd:
             validate_status(shelf.resource, new)
-        elif resource == "services":
-            set_ip_modes(new)
         if new == old:
             return self.get(resource, *key)
         return self._finish(shelf, key, new, dry_run=dry_run)

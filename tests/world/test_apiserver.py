@@ -98,7 +98,8 @@ def test_a_selecting_watch_sees_comings_and_goings(cluster: Cluster, server: Api
 # Writes over HTTP
 
 
-def test_create_get_update_delete(server: ApiServer) -> None:
+def test_create_get_update_delete(cluster: Cluster, server: ApiServer) -> None:
+    cluster.add_namespace("demo")
     path = "/api/v1/namespaces/demo/configmaps"
     made = fetch(server.url, f"POST {path}", body={"metadata": {"name": "c"}, "data": {"a": "1"}})
     assert (made.status, made.body["kind"], made.body["apiVersion"]) == (201, "ConfigMap", "v1")
@@ -204,6 +205,7 @@ def test_with_a_service_go_its_endpoints(cluster: Cluster) -> None:
 
 
 def test_two_servers_of_one_cluster(cluster: Cluster, server: ApiServer) -> None:
+    cluster.add_namespace("demo")
     with ApiServer(cluster) as second:
         fetch(second.url, "POST /api/v1/namespaces/demo/configmaps", body={"metadata": {"name": "c"}})
         assert _names(fetch(server.url, "GET /api/v1/configmaps").body) == ["c"]

@@ -27,11 +27,13 @@ metadata: {name: r}
 roleRef: {kind: ClusterRole, name: r}
 """
 NOW = "2026-01-01T00:00:00Z"
+FIRST, SECOND = ({"type": "IPAddress", "value": f"192.0.2.{number}"} for number in (1, 2))
 
 
 @pytest.fixture
 def cluster() -> Cluster:
     cluster = Cluster()
+    cluster.add_namespace("pyconfd")
     cluster.create("gateways", {"metadata": {"name": "web", "namespace": "demo"}, "spec": {"gatewayClassName": "x"}})
     return cluster
 
@@ -66,10 +68,9 @@ def types(answer: Exchange) -> list[str]:
 
 def test_conditions_of_others_are_kept_and_ours_are_dropped(server: ApiServer) -> None:
     assert applied(server, {"conditions": [condition("Foreign")]}, manager="other").status == 200
-    assert types(applied(server, {"conditions": [condition("Accepted"), condition("Programmed")]})) == [
-        *("Foreign", "Accepted", "Programmed"),
-    ]
-    assert types(applied(server, {"conditions": [condition("Programmed")]})) == ["Foreign", "Programmed"]
+    both = applied(server, {"conditions": [condition("Accepted"), condition("Programmed")]})
+    assert types(both) == ["Accepted", "Programmed", "Foreign"]
+    assert types(applied(server, {"conditions": [condition("Programmed")]})) == ["Programmed", "Foreign"]
     emptied = applied(server, {})
     assert types(emptied) == ["Foreign"]
     owners = {each["manager"]: each["fieldsV1"] for each in emptied.body["metadata"]["managedFields"]}
@@ -79,23 +80,21 @@ def test_conditions_of_others_are_kept_and_ours_are_dropped(server: ApiServer) -
 
 
 def test_a_field_of_another_is_a_conflict_without_force(server: ApiServer) -> None:
-    applied(server, {"addresses": [{"value": "192.0.2.1"}]}, manager="other")
-    same = applied(server, {"addresses": [{"value": "192.0.2.1"}]}, force=False)
+    applied(server, {"addresses": [FIRST]}, manager="other")
+    same = applied(server, {"addresses": [FIRST]}, force=False)
     assert same.status == 200
-    conflict = applied(server, {"addresses": [{"value": "192.0.2.2"}]}, force=False)
+    conflict = applied(server, {"addresses": [SECOND]}, force=False)
     assert (conflict.status, conflict.body["reason"]) == (409, "Conflict")
     (cause,) = conflict.body["details"]["causes"]
     assert (cause["reason"], cause["field"]) == ("FieldManagerConflict", ".status.addresses")
-    assert applied(server, {"addresses": [{"value": "192.0.2.2"}]}).body["status"]["addresses"] == [
-        {"value": "192.0.2.2"}
-    ]
+    assert applied(server, {"addresses": [SECOND]}).body["status"]["addresses"] == [SECOND]
     assert "addresses" in applied(server, {}, manager="other").body["status"]
 
 
 def test_lists_without_keys_are_replaced_whole(cluster: Cluster, server: ApiServer) -> None:
-    cluster.patch("gateways", "demo", "web", {"status": {"addresses": [{"value": "192.0.2.1"}, {"value": "a"}]}})
-    answer = applied(server, {"addresses": [{"value": "192.0.2.9"}]})
-    assert answer.body["status"]["addresses"] == [{"value": "192.0.2.9"}]
+    cluster.patch("gateways", "demo", "web", {"status": {"addresses": [FIRST, {"value": "a"}]}})
+    answer = applied(server, {"addresses": [SECOND]})
+    assert answer.body["status"]["addresses"] == [SECOND]
 
 
 def test_listeners_are_merged_by_name(server: ApiServer) -> None:
@@ -128,7 +127,7 @@ def test_an_older_version_or_another_uid_is_a_conflict(cluster: Cluster, server:
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        ({"conditions": [{"type": "Accepted", "status": "True"}]}, "conditions[0].lastTransitionTime: Required value"),
+        ({"conditions": [{"type": "New", "status": "True"}]}, "conditions[2].lastTransitionTime: Required value"),
         ({"conditions": [condition("A") | {"reason": "no reason"}]}, "reason: Invalid value"),
         ({"conditions": [condition("A") | {"lastTransitionTime": "now"}]}, "must be of type date-time"),
         ({"listeners": [{"name": "a", "conditions": []}]}, "status.listeners[0].attachedRoutes: Required value"),
@@ -165,8 +164,8 @@ def test_only_the_status_of_an_object_that_exists_can_be_applied(server: ApiServ
 
 def test_a_dry_run_changes_nothing(cluster: Cluster, server: ApiServer) -> None:
     before = cluster.rv
-    answer = applied(server, {"conditions": [condition("Accepted")]}, more="&dryRun=All")
-    assert types(answer) == ["Accepted"]
+    answer = applied(server, {"conditions": [condition("New")]}, more="&dryRun=All")
+    assert types(answer) == ["Accepted", "Programmed", "New"]
     assert cluster.rv == before
 
 
@@ -183,12 +182,12 @@ def test_generation_counts_changes_of_the_spec(server: ApiServer) -> None:
 
 
 def test_status_and_the_rest_are_written_apart(cluster: Cluster, server: ApiServer) -> None:
-    both = {"spec": {"gatewayClassName": "y"}, "status": {"addresses": [{"value": "192.0.2.1"}]}}
+    both = {"spec": {"gatewayClassName": "y"}, "status": {"addresses": [FIRST]}}
     main = fetch(server.url, f"PATCH {GATEWAYS}/web", body=both, headers=MERGE).body
-    assert ("status" in main, main["spec"]["gatewayClassName"]) == (False, "y")
+    assert ("addresses" in main["status"], main["spec"]["gatewayClassName"]) == (False, "y")
     both["spec"] = {"gatewayClassName": "z"}
     status = fetch(server.url, f"PUT {GATEWAYS}/web/status", body=cluster.get("gateways", "demo", "web") | both).body
-    assert (status["status"], status["spec"]["gatewayClassName"]) == (both["status"], "y")
+    assert (status["status"]["addresses"], status["spec"]["gatewayClassName"]) == ([FIRST], "y")
     assert fetch(server.url, f"GET {GATEWAYS}/web/status").body == status
     assert server.seen("gateways/status")[0].verb == "update"
 
@@ -204,10 +203,12 @@ def test_the_status_of_a_service_keeps_its_other_conditions(cluster: Cluster) ->
 
 
 def test_who_changes_a_field_owns_it(cluster: Cluster, server: ApiServer) -> None:
-    applied(server, {"addresses": [{"value": "192.0.2.1"}], "conditions": [condition("Accepted")]})
-    cluster.patch("gateways", "demo", "web", {"status": {"addresses": [{"value": "192.0.2.2"}]}}, manager="other")
+    applied(server, {"addresses": [FIRST], "conditions": [condition("Accepted")]})
+    cluster.patch("gateways", "demo", "web", {"status": {"addresses": [SECOND]}}, manager="other")
     kept = applied(server, {}).body["status"]
-    assert kept == {"addresses": [{"value": "192.0.2.2"}]}
+    assert kept["addresses"] == [SECOND]
+    # Without any condition there are again those that the definition has by default.
+    assert {each["reason"] for each in kept["conditions"]} == {"Pending"}
 
 
 # Leases

@@ -79,6 +79,7 @@ def test_only_what_is_granted_is_allowed(method: str, path: str, code: int) -> N
 def test_an_event_is_created_or_tried_or_denied() -> None:
     path = "/api/v1/namespaces/shop/events"
     with ApiServer() as server:
+        server.cluster.add_namespace("shop")
         server.rules = Rules(MANIFEST)
         assert ask(server, "POST", f"{path}?dryRun=All", EVENT)[0] == 201
         assert server.cluster.objects("events") == []
@@ -101,6 +102,7 @@ def test_an_event_is_created_or_tried_or_denied() -> None:
 )
 def test_an_event_that_the_real_server_would_refuse(change: dict[str, Any], code: int, words: str) -> None:
     with ApiServer() as server:
+        server.cluster.add_namespace("shop")
         found, message = ask(server, "POST", "/api/v1/namespaces/shop/events", EVENT | change)
         assert found == code
         assert words in message

@@ -141,6 +141,7 @@ def stop(made: EventWriter, clock: FakeClock) -> None:
 def test_what_is_refused_is_written_once_and_again_after_an_hour(clock: FakeClock) -> None:
     refused = [culprit("web"), culprit("api")]
     with ApiServer() as server:
+        server.cluster.add_namespace("shop")
         made = writer(server, clock, lambda: refused)
         clock.look()
         assert written(server.cluster) == ["api", "web"]
@@ -157,6 +158,7 @@ def test_what_is_refused_is_written_once_and_again_after_an_hour(clock: FakeCloc
 def test_a_flood_is_written_in_parts_without_invalid_names(clock: FakeClock) -> None:
     many = [culprit(f"web-{number}") for number in range(MOST_AT_ONCE + 5)] + [culprit("../x"), culprit("A b")]
     with ApiServer() as server:
+        server.cluster.add_namespace("shop")
         made = writer(server, clock, lambda: many)
         for expected in (MOST_AT_ONCE, MOST_AT_ONCE + 5, MOST_AT_ONCE + 5):
             clock.look()
@@ -166,6 +168,7 @@ def test_a_flood_is_written_in_parts_without_invalid_names(clock: FakeClock) -> 
 
 def test_a_restart_within_the_hour_repeats_nothing() -> None:
     with ApiServer() as server:
+        server.cluster.add_namespace("shop")
         for _ in range(2):
             clock = FakeClock()
             made = writer(server, clock, lambda: [culprit()])
@@ -176,6 +179,7 @@ def test_a_restart_within_the_hour_repeats_nothing() -> None:
 
 def test_a_missing_right_to_create_events_is_reported_and_heals(clock: FakeClock) -> None:
     with ApiServer() as server:
+        server.cluster.add_namespace("shop")
         server.rules = Rules(manifest([], (), events=False))
         made = writer(server, clock, lambda: [culprit()])
         clock.look()
@@ -193,6 +197,7 @@ def test_a_missing_right_to_create_events_is_reported_and_heals(clock: FakeClock
 
 def test_one_that_is_not_accepted_silences_no_other(clock: FakeClock) -> None:
     with ApiServer() as server:
+        server.cluster.add_namespace("shop")
         server.faults.add(Fault(FaultKind.STATUS, "events", "create", code=422, times=1))
         made = writer(server, clock, lambda: [culprit("api"), culprit("web")])
         clock.look()
@@ -203,6 +208,7 @@ def test_one_that_is_not_accepted_silences_no_other(clock: FakeClock) -> None:
 
 def test_a_namespace_that_takes_none_silences_no_other(clock: FakeClock) -> None:
     with ApiServer() as server:
+        server.cluster.add_namespace("shop")
         server.faults.add(Fault(FaultKind.STATUS, "events", "create", code=403, times=1))
         made = writer(server, clock, lambda: [culprit("api"), culprit("web")])
         clock.look()
