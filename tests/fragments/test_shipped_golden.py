@@ -26,6 +26,7 @@ SHIPPED = (
     "04-tcp.tmpl",
     "05-stats.tmpl",
     "06-peers.tmpl",
+    "08-gateway.tmpl",
 )
 FILES_DIR = "/etc/haproxy/generated/files"
 CASES = sorted(path.name for path in GOLDEN.iterdir())

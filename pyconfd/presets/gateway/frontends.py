@@ -5,6 +5,7 @@ servers, or over a socket to the second frontend, which ends TLS. There each lis
 certificates, so that none of them presents those of another.
 """
 
+import hashlib
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
@@ -83,6 +84,9 @@ class GatewayFrontend(msgspec.Struct, frozen=True, gc=False):
       route that goes through; ``ended_names`` lead from there to backends, for listeners of TLS that end it.
 
     ``backend`` is where all connections go where ``kind`` is TCP; "" closes them.
+
+    The sections of a port with TLS are ``NAME`` (reads the hello), ``NAME:LISTENER`` (leads to the socket of a
+    listener), ``NAME.https`` and ``NAME.tls`` (end TLS).
     """
 
     name: str
@@ -98,3 +102,17 @@ class GatewayFrontend(msgspec.Struct, frozen=True, gc=False):
     ended_names: tuple[NameRoute, ...] = ()
     verification: ClientVerification | None = None
     backend: str = ""
+
+    @property
+    def https(self) -> tuple[EndingListener, ...]:
+        """The listeners that end TLS of requests."""
+        return tuple(each for each in self.listeners if each.http)
+
+    @property
+    def ended(self) -> tuple[EndingListener, ...]:
+        """The listeners that end TLS of connections that are no requests."""
+        return tuple(each for each in self.listeners if not each.http)
+
+    def socket_of(self, listener: str) -> str:
+        """Return the file name of the socket on which TLS of a listener is ended."""
+        return f"gateway-{hashlib.sha256(f'{self.name}:{listener}'.encode()).hexdigest()[:16]}.sock"

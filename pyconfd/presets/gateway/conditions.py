@@ -1,0 +1,219 @@
+"""What a request has to be: matches of rules, parsed, and as HAProxy reads them in a condition.
+
+What reaches the text is validated while it is parsed: no value can add a word, a condition or a line.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from pyconfd.model.gateway_api import GrpcMatch, HttpMatch, HttpPathMatch, ValueMatch
+from pyconfd.presets import values
+from pyconfd.presets.gateway.faults import refuse
+from pyconfd.presets.gateway.frontends import Choice
+from pyconfd.presets.routing.types import PathKind, RouteGroup, RouteMatch, ValueCondition
+
+MOST_CONDITIONS = 7
+"""HAProxy reads at most 64 words in a line."""
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}", re.ASCII)
+"""Fewer characters than HTTP allows: the others mean something in the arguments of a sample fetch."""
+_PATH = re.compile(r"/(?:[A-Za-z0-9/_.~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2}){0,1023}", re.ASCII)
+_GRPC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,1023}", re.ASCII)
+_CONDITION_WORDS = values.CONDITION_WORDS | {"{", "}", "!", "||"}
+
+_PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?:)?|\)|\||[*+?]|\{[0-9]*,?[0-9]*\}|.", re.DOTALL)
+_MOST_REPEATS = 3
+"""Each of them can be tried at each place of a path, so that more of them take seconds for a long one."""
+
+
+def header_name(value: str, field: str) -> str:
+    """Return the name of a header or query parameter.
+
+    Raises:
+        InvalidRule: it has other characters than a name usually has.
+    """
+    if not _NAME.fullmatch(value) or value.lower() in _CONDITION_WORDS:
+        refuse(field, value, "not a usual name: expected letters, digits, '-', '_' and '.'")
+    return value
+
+
+def path(value: str, field: str) -> str:
+    """Return a path.
+
+    Raises:
+        InvalidRule: it is none.
+    """
+    if not _PATH.fullmatch(value):
+        refuse(field, value, "not a path: expected / and up to 1,023 characters that may stand in one")
+    return value
+
+
+def pattern(value: str, field: str) -> str:
+    """Return a regular expression that HAProxy takes, and that takes no long time whatever it is compared with.
+
+    Raises:
+        InvalidRule: it is none.
+    """
+    try:
+        values.pattern(value)
+    except ValueError as error:
+        refuse(field, value, str(error))
+    if _can_take_long(value):
+        refuse(
+            field,
+            value,
+            f"it can take seconds to compare: repeat at most {_MOST_REPEATS} times, and no group that itself repeats "
+            "or has |",
+        )
+    return value
+
+
+def _can_take_long(value: str) -> bool:
+    """Return whether a pattern repeats what repeats, or what can match in several ways, or repeats too often."""
+    repeats, variable, last_varies = 0, [False], False
+    for part in _PART.findall(value):
+        if part in {"(", "(?:"}:
+            variable.append(False)
+            last_varies = False
+        elif part == ")":
+            last_varies = variable.pop() if len(variable) > 1 else False
+            variable[-1] = variable[-1] or last_varies
+        elif part == "|":
+            variable[-1], last_varies = True, False
+        elif part in {"*", "+"} or (len(part) > 1 and part[0] == "{"):
+            if last_varies:
+                return True
+            if not part[1:-1].isdigit():
+                repeats += 1
+                variable[-1] = True
+        elif part == "?":
+            variable[-1] = True
+        else:
+            last_varies = False
+    return repeats > _MOST_REPEATS
+
+
+def http_match(match: HttpMatch, field: str) -> RouteMatch:
+    """Parse one match of an HTTPRoute.
+
+    Raises:
+        InvalidRule: a value of it is not taken.
+    """
+    kind, text = _path_match(match.path, f"{field}.path")
+    method = match.method or ""
+    if method and method not in _METHODS:
+        refuse(f"{field}.method", method, f"not a method: expected one of {', '.join(sorted(_METHODS))}")
+    headers = _conditions(match.headers, f"{field}.headers", str.lower)
+    query = _conditions(match.query_params, f"{field}.queryParams", str)
+    return _limited(RouteMatch(kind, text, method, headers, query), field)
+
+
+def grpc_match(match: GrpcMatch, field: str) -> RouteMatch:
+    """Parse one match of a GRPCRoute: a method is the path ``/SERVICE/METHOD``.
+
+    Raises:
+        InvalidRule: a value of it is not taken.
+    """
+    headers = _conditions(match.headers, f"{field}.headers", str.lower)
+    asked = match.method
+    if asked is None or not (asked.service or asked.method):
+        return _limited(RouteMatch(headers=headers), field)
+    if asked.type == "RegularExpression":
+        service, method = (
+            pattern(text, f"{field}.method.{name}") if text else "[^/]+"
+            for name, text in (("service", asked.service), ("method", asked.method))
+        )
+        return _limited(RouteMatch(PathKind.REGEX, f"/(?:{service})/(?:{method})", headers=headers), field)
+    if asked.type != "Exact":
+        refuse(f"{field}.method.type", asked.type, "expected Exact or RegularExpression")
+    for name, text in (("service", asked.service), ("method", asked.method)):
+        if text and not _GRPC_NAME.fullmatch(text):
+            refuse(f"{field}.method.{name}", text, "not a name of gRPC: expected letters, digits, '_' and '.'")
+    if asked.service and asked.method:
+        return _limited(RouteMatch(PathKind.EXACT, f"/{asked.service}/{asked.method}", headers=headers), field)
+    if asked.service:
+        return _limited(RouteMatch(PathKind.PREFIX, f"/{asked.service}", headers=headers), field)
+    return _limited(RouteMatch(PathKind.REGEX, f"/[^/]+/{asked.method}", headers=headers), field)
+
+
+def _path_match(match: HttpPathMatch, field: str) -> tuple[PathKind, str]:
+    if match.type == "RegularExpression":
+        return PathKind.REGEX, pattern(match.value, f"{field}.value")
+    if match.type not in {"Exact", "PathPrefix"}:
+        refuse(f"{field}.type", match.type, "expected Exact, PathPrefix or RegularExpression")
+    return PathKind.EXACT if match.type == "Exact" else PathKind.PREFIX, path(match.value, f"{field}.value")
+
+
+def _conditions(
+    matches: Iterable[ValueMatch] | None, field: str, spelling: Callable[[str], str]
+) -> tuple[ValueCondition, ...]:
+    """Return the conditions by name; the first of several for one name counts, as the specification says."""
+    found: dict[str, ValueCondition] = {}
+    for place, match in enumerate(matches or ()):
+        name = spelling(header_name(match.name, f"{field}[{place}].name"))
+        if match.type == "RegularExpression":
+            condition = ValueCondition(name, pattern(match.value, f"{field}[{place}].value"), True)
+        elif match.type == "Exact":
+            condition = ValueCondition(name, _exact(match.value, f"{field}[{place}].value"))
+        else:
+            refuse(f"{field}[{place}].type", match.type, "expected Exact or RegularExpression")
+        found.setdefault(name, condition)
+    return tuple(found.values())
+
+
+def _exact(value: str, field: str) -> str:
+    if not value or not value.isprintable():
+        refuse(field, value, "expected a value of printable characters")
+    return value
+
+
+def _limited(match: RouteMatch, field: str) -> RouteMatch:
+    number = len(match.headers) + len(match.query) + bool(match.method) + (match.kind is PathKind.REGEX)
+    if number > MOST_CONDITIONS:
+        refuse(field, number, f"more conditions than HAProxy takes in a line: at most {MOST_CONDITIONS}")
+    return match
+
+
+def choices_of(groups: Iterable[RouteGroup]) -> tuple[Choice, ...]:
+    """Return the rules of groups in their order, for a frontend."""
+    return tuple(Choice(group.id, condition_of(rule.match), rule.backend) for group in groups for rule in group.rules)
+
+
+def condition_of(match: RouteMatch) -> str:
+    """Return what of a match the maps do not decide, as HAProxy reads it; "" for nothing."""
+    found = []
+    if match.kind is PathKind.REGEX:
+        found.append(_compared("path", match.path, regex=True))
+    if match.method:
+        found.append(f"{{ method {match.method} }}")
+    # The whole header: one with a comma is one value here.
+    found += [_compared(f"req.fhdr({each.name})", each.value, regex=each.regex) for each in match.headers]
+    found += [_compared(f"url_param({each.name}),url_dec(1)", each.value, regex=each.regex) for each in match.query]
+    return " ".join(found)
+
+
+def shares(route: str, sections: Sequence[tuple[str, int]]) -> tuple[Choice, ...]:
+    """Return how requests are divided among sections by weights, those with usable servers only.
+
+    While none has any, the first one that has a weight answers.
+    """
+    left = [(name, weight) for name, weight in sections if weight]
+    found = []
+    for place, (name, weight) in enumerate(left[:-1]):
+        rest = sum(each for _, each in left[place:])
+        found.append(Choice(route, f"{{ rand({rest}) lt {weight} }} {{ nbsrv({name}) gt 0 }}", name))
+    found += [Choice(route, f"{{ nbsrv({name}) gt 0 }}", name) for name, _ in reversed(left)]
+    return (*found, *(Choice(route, "", name) for name, _ in left[:1]))
+
+
+def _compared(sample: str, value: str, *, regex: bool) -> str:
+    if not regex and "'" not in value and value not in _CONDITION_WORDS:
+        return f"{{ {sample} -m str -- '{value}' }}"
+    # These words and this quote keep their meaning in single quotes: as a pattern they have another spelling.
+    text = value if regex else re.sub(r"[^A-Za-z0-9 ]", lambda found: _escaped(found[0]), value)
+    return f"{{ {sample} -m reg -- '^({text})$' }}"
+
+
+def _escaped(character: str) -> str:
+    return f"\\x{ord(character):02x}" if ord(character) < 128 else character

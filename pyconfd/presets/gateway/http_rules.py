@@ -1,0 +1,213 @@
+"""Rules of HTTPRoutes and GRPCRoutes: what they ask for, parsed once, and the backends that they are served by.
+
+A rule is one backend with the servers of all its references, so that a step of a canary is a new weight of servers.
+Only where references have different filters, or their servers speak differently, each has a backend, and requests are
+divided among these at random.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from pyconfd.model.gateway_api import GrpcRule, HttpMatch, HttpRetry, HttpRule, HttpTimeouts, RouteBackendRef
+from pyconfd.presets.gateway import conditions, filters
+from pyconfd.presets.gateway.faults import InvalidRule, RuleFault, refuse
+from pyconfd.presets.gateway.filters import NO_FILTERS, Filters
+from pyconfd.presets.gateway.frontends import Choice
+from pyconfd.presets.gateway.servers import Reference
+from pyconfd.presets.routing.types import RouteBackend, RouteMatch
+from pyconfd.presets.routing.weights import weighted_servers
+
+_DURATION = re.compile(r"(?:[0-9]{1,5}(?:h|m|s|ms)){1,4}", re.ASCII)
+_UNIT_MS = {"h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+_LONGEST_MS = 24 * 24 * 3_600_000
+"""HAProxy's longest timeout is a little longer."""
+_RETRIED = frozenset({401, 403, 404, 408, 425, 500, 501, 502, 503, 504})
+"""Statuses that HAProxy can try again on. Source: configuration manual, ``retry-on``."""
+_MOST_ATTEMPTS = 100
+_SPLIT = "split:"
+"""What a route begins with that is divided among several backends."""
+
+
+class Retry(NamedTuple):
+    """How often a request is tried again, and ``on`` what, in HAProxy's words."""
+
+    attempts: int
+    on: str
+
+
+class ParsedRule(NamedTuple):
+    """A rule without what its references lead to.
+
+    ``filters`` are those of the rule, ``of_references`` those of each reference. ``timeout_ms`` is how long a server
+    may be silent; None: as usual.
+    """
+
+    matches: tuple[RouteMatch, ...]
+    filters: Filters = NO_FILTERS
+    of_references: tuple[Filters, ...] = ()
+    timeout_ms: int | None = None
+    retry: Retry | None = None
+
+
+class RuleBackend(RouteBackend, frozen=True, gc=False):
+    """A backend of a rule. ``route`` is what its ``entries`` lead to: its own name, or the route of choices.
+
+    ``failing`` of ``of`` requests are answered with 500, since they belong to references that lead nowhere; all of them
+    where both are 1. ``options`` are words for each of its servers. ``sans`` are parts of their certificates in
+    hexadecimal digits, of which one has to be there.
+    """
+
+    route: str = ""
+    filters: Filters = NO_FILTERS
+    failing: int = 0
+    of: int = 1
+    timeout_ms: int | None = None
+    retry: Retry | None = None
+    options: str = ""
+    sans: tuple[str, ...] = ()
+
+
+class RuleSections(NamedTuple):
+    """What serves a rule. ``route`` is what the table is to lead to: a section's name, or the route of ``choices``.
+
+    All path entries of the rule belong to the first of ``backends``.
+    """
+
+    route: str
+    backends: tuple[RuleBackend, ...]
+    choices: tuple[Choice, ...] = ()
+
+
+def parse_http(rule: HttpRule) -> ParsedRule | RuleFault:
+    """Return what a rule of an HTTPRoute asks for, or what of it cannot be had."""
+    try:
+        matches = tuple(
+            conditions.http_match(match, f"matches[{place}]")
+            for place, match in enumerate(rule.matches or (HttpMatch(),))
+        )
+        if rule.session_persistence is not None:
+            refuse("sessionPersistence", rule.session_persistence.type, "a session does not keep its server here")
+        return ParsedRule(
+            matches,
+            filters.parse(rule.filters, matches, "filters"),
+            _of_references(rule.backend_refs, matches),
+            _timeout_ms(rule.timeouts),
+            _retry(rule.retry),
+        )
+    except InvalidRule as error:
+        return error.fault
+
+
+def parse_grpc(rule: GrpcRule) -> ParsedRule | RuleFault:
+    """Return what a rule of a GRPCRoute asks for, or what of it cannot be had."""
+    try:
+        matches = tuple(
+            conditions.grpc_match(match, f"matches[{place}]") for place, match in enumerate(rule.matches or ())
+        ) or (RouteMatch(),)
+        if rule.session_persistence is not None:
+            refuse("sessionPersistence", rule.session_persistence.type, "a session does not keep its server here")
+        return ParsedRule(
+            matches, filters.parse(rule.filters, matches, "filters"), _of_references(rule.backend_refs, matches)
+        )
+    except InvalidRule as error:
+        return error.fault
+
+
+def _of_references(references: Sequence[RouteBackendRef] | None, matches: Sequence[RouteMatch]) -> tuple[Filters, ...]:
+    found = []
+    for place, reference in enumerate(references or ()):
+        parsed = filters.parse(reference.filters, matches, f"backendRefs[{place}].filters")
+        if parsed.redirect or parsed.cors:
+            refuse(
+                f"backendRefs[{place}].filters", "", "RequestRedirect and CORS are for a whole rule: move them there"
+            )
+        found.append(parsed)
+    return tuple(found)
+
+
+def _timeout_ms(timeouts: HttpTimeouts | None) -> int | None:
+    """Return the shorter one; 0 is none."""
+    if timeouts is None:
+        return None
+    found = []
+    for name, text in (("request", timeouts.request), ("backendRequest", timeouts.backend_request)):
+        if text is None:
+            continue
+        if not _DURATION.fullmatch(text):
+            refuse(f"timeouts.{name}", text, "not a duration: expected a text like 500ms, 10s or 1m30s")
+        ms = sum(int(number) * _UNIT_MS[unit] for number, unit in re.findall(r"([0-9]+)(h|ms|m|s)", text))
+        found.append(min(ms, _LONGEST_MS) or _LONGEST_MS)
+    return min(found, default=None)
+
+
+def _retry(retry: HttpRetry | None) -> Retry | None:
+    if retry is None:
+        return None
+    if retry.backoff is not None:
+        refuse("retry.backoff", retry.backoff, "HAProxy does not wait before it tries again: leave it out")
+    attempts = 3 if retry.attempts is None else retry.attempts
+    if not 0 <= attempts <= _MOST_ATTEMPTS:
+        refuse("retry.attempts", attempts, f"expected a number from 0 to {_MOST_ATTEMPTS}")
+    for code in retry.codes or ():
+        if code not in _RETRIED:
+            refuse("retry.codes", code, f"HAProxy can try again on {', '.join(map(str, sorted(_RETRIED)))}")
+    codes = sorted(set(retry.codes or ()))
+    return Retry(attempts, " ".join(["conn-failure", "empty-response", "response-timeout", *map(str, codes)]))
+
+
+def sections_of(rule: ParsedRule, references: Sequence[Reference], name: str, owner: str) -> RuleSections:
+    """Return what serves a rule; ``references`` has what each of its own leads to, ``name`` begins all sections."""
+    if rule.filters.redirect is not None:
+        return RuleSections(name, (_backend(rule, NO_FILTERS, (), name, owner),))
+    of_each = rule.of_references or (NO_FILTERS,) * len(references)
+    valid = [each for each in zip(references, of_each, strict=True) if each[0].resolved]
+    # Those without a weight count, too: what gets one is a step of a canary, which should not change sections.
+    if len({(own, reference.options, reference.sans) for reference, own in valid}) < 2:
+        own = next((own for _, own in valid), NO_FILTERS)
+        return RuleSections(name, (_backend(rule, own, references, name, owner),))
+    made, weights = [], []
+    for place, (reference, own) in enumerate(valid):
+        section = f"{name}_{place}"
+        # The share is that of the rule: one reference alone has all of its backend.
+        made.append(_backend(rule, own, (reference._replace(weight=1),), section, owner))
+        weights.append((section, reference.weight))
+    route = f"{_SPLIT}{name}"
+    choices = conditions.shares(route, weights)
+    if failing := sum(each.weight for each in references if not each.resolved):
+        section = f"{name}_failing"
+        made.append(_backend(rule, NO_FILTERS, (Reference(1, resolved=False),), section, owner))
+        total = failing + sum(weight for _, weight in weights)
+        choices = (Choice(route, f"{{ rand({total}) lt {failing} }}", section), *choices)
+    return RuleSections(route, (msgspec.structs.replace(made[0], route=route), *made[1:]), choices)
+
+
+def stream_backend(references: Sequence[Reference], name: str, owner: str) -> RuleBackend:
+    """Return what serves a rule of a TLSRoute or TCPRoute."""
+    return msgspec.structs.replace(_backend(ParsedRule(()), NO_FILTERS, references, name, owner), mode="tcp")
+
+
+def _backend(rule: ParsedRule, own: Filters, references: Sequence[Reference], name: str, owner: str) -> RuleBackend:
+    total = sum(each.weight for each in references)
+    failing = sum(each.weight for each in references if not each.resolved)
+    valid = [each for each in references if each.resolved]
+    if rule.filters.redirect is None and not valid:
+        failing = total = 1
+    return RuleBackend(
+        name,
+        owner,
+        "",
+        "",
+        (),
+        weighted_servers([(each.weight, each.endpoints) for each in valid]),
+        route=name,
+        filters=rule.filters.followed_by(own),
+        failing=failing,
+        of=total or 1,
+        timeout_ms=rule.timeout_ms,
+        retry=rule.retry,
+        options=valid[0].options if valid else "",
+        sans=valid[0].sans if valid else (),
+    )
