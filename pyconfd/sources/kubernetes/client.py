@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
+from enum import StrEnum
 from types import MappingProxyType
 from urllib.parse import urlencode
 
@@ -41,6 +42,17 @@ TEND_EVERY_S = 5.0
 PROBE_EVERY_S = 30.0
 
 Params = Mapping[str, str | int]
+_NO_PARAMS: Params = MappingProxyType({})
+_APPLY_TYPE = "application/apply-patch+yaml"
+
+
+class Method(StrEnum):
+    """What a request does to an object; ``APPLY`` is server-side apply, whose YAML may be JSON."""
+
+    GET = "GET"
+    CREATE = "POST"
+    REPLACE = "PUT"
+    APPLY = "PATCH"
 
 
 class SilenceError(TransientError):
@@ -81,20 +93,20 @@ class Connection:
     def list_page(self, path: str, params: Params) -> bytes:
         """Return the body of one page of a list."""
         # A page comes at once. A list without a limit may be large, and its first byte late.
-        return self._get(path, params, self._answer_timeout_s if params.get("limit") else self._read_timeout_s)
+        return self._read(path, params, self._answer_timeout_s if params.get("limit") else self._read_timeout_s)
 
-    def create(self, path: str, body: bytes, params: Params = MappingProxyType({})) -> None:
-        """Create an object of the collection at ``path``.
+    def send(self, method: Method, path: str, body: bytes | None = None, params: Params = _NO_PARAMS) -> bytes:
+        """Get one object, or write it: create it in the collection at ``path``, replace it, or apply a part of it.
 
-        It may be sent twice where the connection breaks, so the object should have a name of its own.
+        Return the object as it is then. A write may be sent twice where the connection breaks, so an object that is
+        created should have a name of its own.
         """
-        with self._opened(path, params, self._answer_timeout_s, body=body) as response:
-            response.read(_MAX_ERROR_BYTES)
+        return self._read(path, params, self._answer_timeout_s, method=method, body=body)
 
     def probe(self) -> None:
         """Ask the server whether it is ready; one that forbids the question is."""
         try:
-            self._get("/readyz", {}, self._answer_timeout_s, json=False)
+            self._read("/readyz", {}, self._answer_timeout_s, json=False)
         except ApiError as failure:
             if failure.kind in NEXT_SERVER or not failure.status:
                 raise
@@ -144,27 +156,43 @@ class Connection:
         if self._interrupted:
             raise self._interruption(path)
 
-    def _get(self, path: str, params: Params, timeout_s: float, *, json: bool = True) -> bytes:
-        with self._opened(path, params, timeout_s, json=json) as response:
+    def _read(
+        self,
+        path: str,
+        params: Params,
+        timeout_s: float,
+        *,
+        json: bool = True,
+        method: Method = Method.GET,
+        body: bytes | None = None,
+    ) -> bytes:
+        with self._opened(path, params, timeout_s, json=json, method=method, body=body) as response:
             deadline_s = self._clock.monotonic() + LIST_TOTAL_S
-            body = bytearray()
+            answer = bytearray()
             try:
                 while data := response.read1(_READ_BYTES):
-                    body += data
-                    if len(body) > MAX_LIST_BYTES or self._clock.monotonic() > deadline_s:
-                        message = f"the answer does not end: {len(body)} bytes until now"
+                    answer += data
+                    if len(answer) > MAX_LIST_BYTES or self._clock.monotonic() > deadline_s:
+                        message = f"the answer does not end: {len(answer)} bytes until now"
                         raise ApiError(Failure.BAD_ANSWER, self.url + path, message)
                 # Returns the connection to the pool, and raises where less came than was announced.
-                body += response.read()
+                answer += response.read()
             except RETRYABLE as error:
-                raise self._failure(path, error, f" after {len(body)} bytes") from None
-            return bytes(body)
+                raise self._failure(path, error, f" after {len(answer)} bytes") from None
+            return bytes(answer)
 
     @contextlib.contextmanager
     def _opened(
-        self, path: str, params: Params, timeout_s: float, *, json: bool = True, body: bytes | None = None
+        self,
+        path: str,
+        params: Params,
+        timeout_s: float,
+        *,
+        json: bool = True,
+        method: Method = Method.GET,
+        body: bytes | None = None,
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        response = self._request(path, params, timeout_s, body)
+        response = self._request(path, params, timeout_s, method, body)
         with self._lock:
             self._responses.add(response)
             if self._interrupted:
@@ -173,7 +201,7 @@ class Connection:
             self._date = response.headers.get("Date", "")
             encoding = response.headers.get("Content-Encoding", "").strip()
             content_type = response.headers.get("Content-Type", "")
-            if response.status != (200 if body is None else 201):
+            if response.status != 200 and (method is Method.GET or response.status != 201):
                 raise ApiError(
                     failure_of_status(response.status),
                     self.url + path,
@@ -197,7 +225,9 @@ class Connection:
                 self._responses.discard(response)
             response.close()
 
-    def _request(self, path: str, params: Params, timeout_s: float, body: bytes | None) -> urllib3.BaseHTTPResponse:
+    def _request(
+        self, path: str, params: Params, timeout_s: float, method: Method, body: bytes | None
+    ) -> urllib3.BaseHTTPResponse:
         headers = {
             "Accept": "application/json",
             "Accept-Encoding": "identity",
@@ -207,14 +237,14 @@ class Connection:
         if authorization := self._credentials.authorization():
             headers["Authorization"] = authorization
         if body is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = _APPLY_TYPE if method is Method.APPLY else "application/json"
         url = f"{self.url}{path}" + (f"?{urlencode(params)}" if params else "")
         for attempt in (1, 2):
             if self._interrupted:
                 raise self._interruption(path)
             try:
                 return self._pools.request(
-                    "GET" if body is None else "POST",
+                    method.value,
                     url,
                     headers=headers,
                     body=body,

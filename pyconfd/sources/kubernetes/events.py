@@ -9,7 +9,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,10 +23,11 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.snapshot import KIND_OF
 from pyconfd.model.status import EventCounts
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.client import ApiServers
+from pyconfd.sources.kubernetes.client import ANSWER_TIMEOUT_S, Method
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.failures import ApiError
 from pyconfd.sources.kubernetes.resources import API_VERSION_OF
+from pyconfd.sources.kubernetes.writing import CONFLICT, NOT_ACCEPTED, NOT_FOUND, Writer
 from pyconfd.system.clock import SystemClock
 
 CONTROLLER = "pyconfd.io/pyconfd"
@@ -40,7 +41,6 @@ RETRY_S = 60.0
 MOST_NOTE_BYTES = 1024
 """Source: ``NoteLengthLimit`` in Kubernetes' pkg/apis/core/validation/events.go."""
 
-_FORBIDDEN, _NOT_FOUND, _CONFLICT, _NOT_ACCEPTED = 403, 404, 409, 422
 _API_VERSION = {KIND_OF[resource]: version for resource, version in API_VERSION_OF.items()}
 _NO_NAMESPACE = "default"
 """Where Events on objects without a namespace stand. Source: the same file."""
@@ -130,15 +130,21 @@ class EventWriter:
         instance: str = "",
     ) -> None:
         self._clock = clock or SystemClock()
-        limited = replace(settings, read_timeout_s=min(settings.read_timeout_s, 10.0))
-        self._servers = ApiServers(limited, credentials or Credentials(settings, self._clock), self._clock)
+        self._writer = Writer(
+            settings,
+            answer_s=ANSWER_TIMEOUT_S,
+            clock=self._clock,
+            credentials=credentials,
+            place="events",
+            event="event.failed",
+            remedy="let it create events: pyconfd rbac prints the manifest; or set events.enabled = false",
+        )
         self._every_s = every_s
         self._not_before: dict[object, float] = {}
         """When each cause may be reported (again), on the monotonic clock."""
         self._instance = (instance or socket.gethostname())[:128]
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._problems: tuple[Problem, ...] = ()
         self.written_total = 0
         self.failures_total = 0
 
@@ -150,13 +156,13 @@ class EventWriter:
     def stop(self) -> None:
         """End the thread; a request that runs is cut off."""
         self._stopping.set()
-        self._servers.close()
+        self._writer.close()
         if self._thread is not None:
             self._thread.join(1.0)
 
     def problems(self) -> tuple[Problem, ...]:
         """Return why Events cannot be written; empty where they can."""
-        return self._problems
+        return self._writer.problems()
 
     def counts(self) -> EventCounts:
         """Return how many were written, and how many could not be."""
@@ -164,7 +170,7 @@ class EventWriter:
 
     def _run(self, refused: Callable[[], Sequence[RefusedObject]]) -> None:
         while not self._clock.wait(self._stopping, LOOK_EVERY_S):
-            self._servers.tend()
+            self._writer.tend()
             self._write_due(refused())
 
     def _write_due(self, refused: Sequence[RefusedObject]) -> None:
@@ -178,37 +184,23 @@ class EventWriter:
                 self._write(each, self._clock.now())
             except TransientError as error:
                 self.failures_total += 1
-                former, self._problems = self._problems, _as_problems(error)
-                if self._problems != former:
-                    log.warning("event.failed", problem=self._problems[0].message, remedy=self._problems[0].remedy)
+                self._writer.failed(error)
                 self._not_before[each.cause] = now + min(RETRY_S, self._every_s)
                 return  # most often the next one would fail in the same way
             self._not_before[each.cause] = now + self._every_s
-            self._problems = ()
+            self._writer.succeeded()
 
     def _write(self, refused: RefusedObject, now: float) -> None:
         namespace, event = event_of(refused, now, instance=self._instance, every_s=self._every_s)
-        connection = self._servers.connection()
         try:
-            connection.create(f"/api/v1/namespaces/{namespace}/events", msgspec.json.encode(event))
+            self._writer.send(Method.CREATE, f"/api/v1/namespaces/{namespace}/events", msgspec.json.encode(event))
         except ApiError as error:
-            if error.status == _CONFLICT:  # written before a restart
+            if error.status == CONFLICT:  # written before a restart
                 return
-            if error.status in {_NOT_FOUND, _NOT_ACCEPTED}:
+            if error.status in {NOT_FOUND, NOT_ACCEPTED}:
                 # The name or namespace is not valid, or was deleted meanwhile: a retry would not help.
                 self.failures_total += 1
                 log.info("event.refused", object=str(refused.refusal.ref), problem=error.problems[0].message)
                 return
-            self._servers.failed(connection.index, error)
             raise
-        self._servers.succeeded(connection.index)
         self.written_total += 1
-
-
-def _as_problems(error: TransientError) -> tuple[Problem, ...]:
-    denied = isinstance(error, ApiError) and error.status == _FORBIDDEN
-    remedy = "let it create events: pyconfd rbac prints the manifest; or set events.enabled = false"
-    return tuple(
-        Problem("events", f"cannot be written: {each.message}", remedy if denied else each.remedy)
-        for each in error.problems
-    )

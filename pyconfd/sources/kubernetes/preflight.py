@@ -11,7 +11,7 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.preflight import Finding, Level
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.client import Connection
+from pyconfd.sources.kubernetes.client import Connection, Method
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.decode import decode_list
 from pyconfd.sources.kubernetes.events import RefusedObject, event_of
@@ -161,7 +161,7 @@ class _ServerCheck(threading.Thread):
         namespace, event = event_of(RefusedObject(trial), self._clock.now(), instance="preflight", every_s=1.0)
         try:
             body = msgspec.json.encode(event)
-            connection.create(f"/api/v1/namespaces/{namespace}/events", body, {"dryRun": "All"})
+            connection.send(Method.CREATE, f"/api/v1/namespaces/{namespace}/events", body, {"dryRun": "All"})
         except ApiError as error:
             verb = _denied(error, "create")
             remedy = f"add the verb {verb}: pyconfd rbac prints all; or set events.enabled = false"
