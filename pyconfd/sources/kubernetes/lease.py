@@ -1,0 +1,317 @@
+"""The election of the one balancer that writes status, by a Lease, as client-go elects leaders.
+
+The holder renews the Lease; the others take it over when it was not renewed for its duration. Clocks of machines
+differ, so the time in the Lease means nothing: what counts is for how long this process has seen the Lease unchanged.
+"""
+
+import hashlib
+import re
+import socket
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import structlog
+
+from pyconfd.errors import Problem, TransientError
+from pyconfd.sources.kubernetes.client import Method
+from pyconfd.sources.kubernetes.failures import ApiError
+from pyconfd.sources.kubernetes.writing import CONFLICT, NOT_FOUND, Writer
+from pyconfd.system.clock import SystemClock
+
+LEASE_S = 12
+"""A holder that is killed was seen alive at most RENEW_S ago: another one takes over within 15 s."""
+
+RENEW_S = 2.0
+"""How often the holder renews, and the others look."""
+
+RENEW_LIMIT_S = 8.0
+"""A holder that could not renew for so long stops to write: a request that is under way ends before the others act."""
+
+ANSWER_S = 4.0
+"""How long a request may take, for the Lease and for what is written while it is held."""
+
+_RELEASED_S = 1
+"""The duration of a Lease that nobody holds. Source: client-go's ``release``."""
+
+_AFTER_CONFLICT_S = 0.2
+"""Somebody else wrote the Lease in the same moment: it is read soon."""
+
+_STOP_TIMEOUT_S = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+class LeaseRecord(NamedTuple):
+    """What a Lease says; ``version`` is its resourceVersion, "" where there is none yet."""
+
+    holder: str = ""
+    duration_s: int = LEASE_S
+    renewed: str = ""
+    acquired: str = ""
+    transitions: int = 0
+    version: str = ""
+
+
+class Observation(NamedTuple):
+    """A Lease, since when (on the monotonic clock) it has been seen as it is, and when it was read last."""
+
+    record: LeaseRecord
+    since: float
+    read_at: float
+
+    def followed_by(self, record: LeaseRecord, now: float) -> "Observation":
+        """Return what is known after the Lease was read again.
+
+        Who could not read it for long knows nothing about its holder, who could not renew it either.
+        """
+        is_same = record == self.record and now - self.read_at <= RENEW_LIMIT_S
+        return Observation(record, self.since if is_same else now, now)
+
+
+class Move(Enum):
+    """What to do about a Lease."""
+
+    RENEW = auto()
+    TAKE = auto()
+    WAIT = auto()
+
+
+class Step(NamedTuple):
+    """What to do now, or when to look again."""
+
+    move: Move
+    due_at: float = 0.0
+
+
+def next_step(seen: Observation, identity: str, now: float) -> Step:
+    """Return what ``identity`` does about a Lease: pure."""
+    record = seen.record
+    if record.holder == identity:
+        return Step(Move.RENEW)
+    ends_at = seen.since + record.duration_s
+    if not record.holder or now >= ends_at:
+        return Step(Move.TAKE)
+    return Step(Move.WAIT, min(now + RENEW_S, ends_at))
+
+
+def claimed(record: LeaseRecord, identity: str, now: str) -> LeaseRecord:
+    """Return the Lease as ``identity`` writes it, to take or to renew it; ``now`` is RFC 3339 in microseconds."""
+    if record.holder == identity:
+        return record._replace(duration_s=LEASE_S, renewed=now)
+    changes = 1 if record.version else 0
+    return record._replace(
+        holder=identity,
+        duration_s=LEASE_S,
+        renewed=now,
+        acquired=now,
+        transitions=record.transitions + changes,
+    )
+
+
+def released(record: LeaseRecord, now: str) -> LeaseRecord:
+    """Return the Lease as its holder leaves it, so that another one takes it at once."""
+    return record._replace(holder="", duration_s=_RELEASED_S, renewed=now, acquired=now)
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    renew_time: str | None = None
+    acquire_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Lease(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+def parse_lease(answer: bytes) -> LeaseRecord:
+    """Return what a Lease says; raises TransientError."""
+    try:
+        lease = msgspec.json.decode(answer, type=_Lease)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise TransientError(Problem("Lease", f"cannot be read: {error}")) from error
+    spec = lease.spec
+    return LeaseRecord(
+        holder=spec.holder_identity or "",
+        duration_s=spec.lease_duration_seconds or LEASE_S,
+        renewed=spec.renew_time or "",
+        acquired=spec.acquire_time or "",
+        transitions=spec.lease_transitions or 0,
+        version=lease.metadata.resource_version,
+    )
+
+
+def lease_document(record: LeaseRecord, namespace: str, name: str) -> bytes:
+    """Return the body of a request that writes a Lease, if it is still at ``record.version``."""
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace}
+    if record.version:
+        metadata["resourceVersion"] = record.version
+    spec = {
+        "holderIdentity": record.holder,
+        "leaseDurationSeconds": record.duration_s,
+        "acquireTime": record.acquired,
+        "renewTime": record.renewed,
+        "leaseTransitions": record.transitions,
+    }
+    head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+    return msgspec.json.encode({**head, "spec": spec})
+
+
+def identity_of(state_dir: str, machine_id: str | None = None) -> str:
+    """Return the name of this balancer: the same after a restart, another one for each that a machine runs."""
+    if machine_id is None:
+        try:
+            machine_id = Path("/etc/machine-id").read_text(encoding="ascii").strip()
+        except (OSError, ValueError):
+            machine_id = ""
+    mark = hashlib.sha256(f"{machine_id} {state_dir}".encode()).hexdigest()[:8]
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())
+    return f"{host[:100]}_{mark}"
+
+
+class Election:
+    """Takes part in the election from a thread of its own, while something is ``wanted`` to be written.
+
+    ``on_change`` is called in that thread when this process became the holder, or is it no more.
+    """
+
+    def __init__(
+        self, writer: Writer, *, namespace: str, name: str, identity: str, clock: SystemClock | None = None
+    ) -> None:
+        self._writer = writer
+        self._namespace, self._name = namespace, name
+        self._identity = identity
+        self._clock = clock or SystemClock()
+        self._seen: Observation | None = None
+        self._renewed_at: float | None = None
+        """When the request that renewed the Lease last was sent; None while it is not held."""
+        self._led = False
+        self._wanted = False
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._on_change: Callable[[], None] | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process may write now; safe in any thread."""
+        renewed_at = self._renewed_at
+        return renewed_at is not None and self._clock.monotonic() - renewed_at < RENEW_LIMIT_S
+
+    @property
+    def holder(self) -> str:
+        """Who was seen to hold the Lease last, "" for nobody; safe in any thread."""
+        return self._seen.record.holder if self._seen is not None else ""
+
+    def want(self, *, wanted: bool) -> None:
+        """Take part from now on, or no more; safe in any thread."""
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._wake.set()
+
+    def start(self, on_change: Callable[[], None]) -> None:
+        """Begin."""
+        self._on_change = on_change
+        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and release the Lease if it is held."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(_STOP_TIMEOUT_S)
+        self._writer.close()  # where the API server hangs, the Lease ends by itself
+
+    def run_round(self) -> float:
+        """Do what is due; return when the next round is, on the monotonic clock."""
+        now = self._clock.monotonic()
+        try:
+            due_at = self._round(now) if self._wanted else self._resign(now)
+        except TransientError as error:
+            due_at = now + RENEW_S
+            if isinstance(error, ApiError) and error.status == CONFLICT:
+                self._seen, due_at = None, now + _AFTER_CONFLICT_S
+            else:
+                self._writer.failed(error)
+        else:
+            self._writer.succeeded()
+        self._note_change()
+        return due_at
+
+    def _round(self, now: float) -> float:
+        seen = self._seen
+        if seen is None or self._renewed_at is None:
+            record = self._read()
+            seen = seen.followed_by(record, now) if seen is not None else Observation(record, now, now)
+            self._seen = seen
+        step = next_step(seen, self._identity, now)
+        if step.move is Move.WAIT:
+            self._renewed_at = None
+            return step.due_at
+        self._seen = Observation(self._write(claimed(seen.record, self._identity, self._date())), now, now)
+        self._renewed_at = now
+        return now + RENEW_S
+
+    def _resign(self, now: float) -> float:
+        seen, held = self._seen, self._renewed_at is not None
+        self._seen = self._renewed_at = None
+        if seen is not None and held:
+            self._write(released(seen.record, self._date()))
+        return now + RENEW_S
+
+    def _read(self) -> LeaseRecord:
+        try:
+            return parse_lease(self._writer.send(Method.GET, f"{self._collection}/{self._name}"))
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return LeaseRecord()
+            raise
+
+    def _write(self, record: LeaseRecord) -> LeaseRecord:
+        body = lease_document(record, self._namespace, self._name)
+        if not record.version:
+            return parse_lease(self._writer.send(Method.CREATE, self._collection, body))
+        return parse_lease(self._writer.send(Method.REPLACE, f"{self._collection}/{self._name}", body))
+
+    @property
+    def _collection(self) -> str:
+        return f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases"
+
+    def _date(self) -> str:
+        return datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    def _note_change(self) -> None:
+        leads = self.leads
+        if leads == self._led:
+            return
+        self._led = leads
+        if leads:
+            log.info("lease.acquired", lease=f"{self._namespace}/{self._name}", identity=self._identity)
+        else:
+            log.info("lease.lost", lease=f"{self._namespace}/{self._name}", holder=self.holder)
+        if self._on_change is not None:
+            self._on_change()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            due_at = self.run_round()
+            if self._wanted:
+                self._clock.wait(self._wake, max(0.0, due_at - self._clock.monotonic()))
+            else:
+                self._clock.wait(self._wake, 3600.0)
+            self._wake.clear()
+            self._writer.tend()
+        self._wanted = False
+        self.run_round()
