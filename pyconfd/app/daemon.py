@@ -34,6 +34,8 @@ from pyconfd.settings.inputs import inputs_of, with_inputs
 from pyconfd.sources.fragments import SettledFragments
 from pyconfd.sources.host import ClusterSource
 from pyconfd.sources.kubernetes.events import EventWriter, RefusedObject
+from pyconfd.sources.kubernetes.lease import identity_of
+from pyconfd.sources.kubernetes.status_writer import StatusWriter
 from pyconfd.status.changes import ChangeLog
 from pyconfd.status.redaction import public_refusal
 from pyconfd.targets.worker import Targets
@@ -58,7 +60,17 @@ def _daemon(own: Settings, around: ServiceContext) -> Daemon:
     balancer = around.open(wiring.balancer(settings, targets))
     chosen = pinning(own, settings, _fragments_reader(settings), around.restart)
     workers = wiring.workers(settings, targets)
-    return cluster_loop(settings, around, wiring.source(settings), balancer, workers, chosen=chosen)
+    source = wiring.source(settings)
+    statuses = status_writer(settings, source)
+    return cluster_loop(settings, around, source, balancer, workers, chosen=chosen, statuses=statuses)
+
+
+def status_writer(settings: Settings, source: ClusterSource) -> StatusWriter | None:
+    """Return what writes the status of the objects that haproxy serves; None where nothing is to be written."""
+    options = settings.cluster_status
+    if not options.enabled or not wiring.serves_haproxy(settings):
+        return None
+    return StatusWriter(settings.kubernetes, options, source.snapshot, identity=identity_of(settings.state_dir))
 
 
 def cluster_loop(
@@ -69,10 +81,12 @@ def cluster_loop(
     targets: Targets,
     *,
     chosen: Pinning | None = None,
+    statuses: StatusWriter | None = None,
 ) -> Daemon:
     """Return the loop that brings what ``source`` reads to ``balancer`` and ``targets``.
 
-    The fragments are those on disk, or what is ``chosen`` where former ones may be pinned.
+    The fragments are those on disk, or what is ``chosen`` where former ones may be pinned. ``statuses`` writes the
+    status of the objects that are served.
     """
     templates = wiring.background_templates(settings)
     world = cluster_world(settings, around, source, balancer, targets, chosen=chosen, templates=templates)
@@ -83,10 +97,16 @@ def cluster_loop(
         around.parts.callback(events.stop)
         problems = world.other_problems
         world = replace(world, other_problems=lambda: (*problems(), *events.problems()), object_events=events.counts)
+    if statuses is not None:
+        around.parts.callback(statuses.stop)
+        others = world.other_problems
+        world = replace(world, other_problems=lambda: (*others(), *statuses.problems()), object_statuses=statuses)
     daemon = loop_in(world, settings)
     around.page.explain = explainer(settings, daemon)
     if events is not None:
         events.start(lambda: culprits(daemon.memory.seen))
+    if statuses is not None:
+        statuses.start()
     return daemon
 
 

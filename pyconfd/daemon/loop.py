@@ -69,6 +69,7 @@ class Daemon(Loop):
         pin = self._world.pinned(self._fragments.serving, self._queue.is_waiting(Task.RETRY_FRAGMENTS))
         status = self._report.at(self._world.source.health(), undecided=self._fragments.reading)
         status = replace(status, targets=self._world.targets.states(), object_events=self._world.object_events())
+        status = replace(status, status_writer=self._world.object_statuses.state())
         return replace(status, pin=pin, rollout=self._rollout.status(status.now))
 
     def newest(self) -> Snapshot | None:
@@ -224,6 +225,8 @@ class Daemon(Loop):
         if isinstance(outcome, Applied | Unchanged):
             self._world.certificates.keep(done.context, done.rendering)
             self._report.names(done.context)
+            if outcome.verified:
+                self._world.object_statuses.offer(done.context)
             self._newer_runs()
             if compiled is self._fragments.newest:
                 self._report.newest_fragments_run()

@@ -10,6 +10,7 @@ from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.reconcile import BalancerPort
 from pyconfd.errors import Problem
 from pyconfd.model.changes import Change
+from pyconfd.model.context import Context
 from pyconfd.model.outcome import Outcome
 from pyconfd.model.plan import Plan
 from pyconfd.model.rendering import FragmentSet
@@ -20,6 +21,7 @@ from pyconfd.model.status import (
     PinStatus,
     Sample,
     Status,
+    StatusWriterState,
 )
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer
@@ -121,6 +123,29 @@ class NoChanges:
         return True
 
 
+class ObjectStatuses(Protocol):
+    """Writes the status of objects of the cluster, beside the loop."""
+
+    def offer(self, context: Context) -> None:
+        """Write what ``context`` says of each object; HAProxy was seen to run it. Returns at once."""
+        ...
+
+    def state(self) -> StatusWriterState:
+        """Return who writes, and how much; safe in any thread."""
+        ...
+
+
+class NoObjectStatuses:
+    """Nothing is written."""
+
+    def offer(self, context: Context) -> None:
+        """Do nothing."""
+
+    def state(self) -> StatusWriterState:
+        """Return that it is switched off."""
+        return StatusWriterState()
+
+
 class Clocks(Protocol):
     """Both clocks, in seconds."""
 
@@ -184,3 +209,4 @@ class World:
     rollout: RolloutPort = field(default_factory=RolloutPort)
     name_register: NameRegisterFile = field(default_factory=NameRegisterFile)
     object_events: Callable[[], EventCounts] = EventCounts
+    object_statuses: ObjectStatuses = field(default_factory=NoObjectStatuses)

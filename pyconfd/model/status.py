@@ -314,6 +314,30 @@ class EventCounts:
     failures_total: int = 0
 
 
+class WriterRole(StrEnum):
+    """Whether this process writes the status of objects of the cluster."""
+
+    OFF = "off"
+    IDLE = "idle"
+    """No object that it serves has a status to write."""
+    STANDBY = "standby"
+    WRITER = "writer"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWriterState:
+    """How the statuses of the cluster's objects are written; ``holder`` is who holds the Lease, "" for nobody.
+
+    ``waiting`` objects are still to be written by this process.
+    """
+
+    role: WriterRole = WriterRole.OFF
+    holder: str = ""
+    waiting: int = 0
+    written_total: int = 0
+    failures_total: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class NextAttempt:
     """When something is applied or tried again though nothing happens, and what; a key of the loop's work queue."""
@@ -360,5 +384,6 @@ class Status:
     rollout: RolloutStatus = field(default_factory=RolloutStatus)
     quarantine: QuarantineStatus = field(default_factory=QuarantineStatus)
     object_events: EventCounts = EventCounts()
+    status_writer: StatusWriterState = StatusWriterState()
     dns_names: tuple[str, ...] | None = None
     hosts_total: int | None = None

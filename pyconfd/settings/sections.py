@@ -553,6 +553,25 @@ class EventSettings:
     every_s: Duration = setting(3600.0, "least time between two Events for the same cause")
 
 
+_ObjectName = Annotated[str, whole(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", "a name of Kubernetes")]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatusSettings:
+    """``[cluster_status]``: the status of objects of the cluster, written by one of several balancers."""
+
+    enabled: bool = setting(
+        True,
+        "write addresses and conditions into the status of the objects that are served; needs the rights that"
+        " pyconfd rbac prints",
+    )
+    lease_namespace: _ObjectName = setting("pyconfd", "namespace of the Lease that elects the balancer that writes")
+    lease_name: _ObjectName = setting("pyconfd", "name of that Lease; the same for all balancers of one address")
+    grace_s: DurationOrZero = setting(
+        30.0, "an object that is not served any more, and was not deleted, loses its address after so long"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class StatusSettings:
     """``[status]``: the HTTP server for metrics and health; an empty ``listen`` switches it off."""
@@ -607,6 +626,7 @@ class Settings:
     dns: DnsSettings = section(DnsSettings, "names in Route 53 that follow the nodes")
     vip: VipSettings = section(VipSettings, "the floating address of several nodes")
     events: EventSettings = section(EventSettings, "Kubernetes Events")
+    cluster_status: ClusterStatusSettings = section(ClusterStatusSettings, "the status of objects of the cluster")
     status: StatusSettings = section(StatusSettings, "metrics and health over HTTP")
     log: LogSettings = section(LogSettings, "what is logged, and how")
     settings_version: _Version = setting(

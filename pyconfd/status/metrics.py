@@ -12,7 +12,7 @@ from pyconfd.model.context import RefusalReason
 from pyconfd.model.hold import HoldStep
 from pyconfd.model.outcome import Step
 from pyconfd.model.plan import ReloadReason
-from pyconfd.model.status import Phase, Status
+from pyconfd.model.status import Phase, Status, WriterRole
 from pyconfd.status.document import age_s
 from pyconfd.status.redaction import redacted
 
@@ -93,6 +93,13 @@ def _daemon(status: Status) -> Iterator[Metric]:
     counts = {"written": status.object_events.written_total, "failed": status.object_events.failures_total}
     text = "Kubernetes Events on refused objects, where these are on."
     yield _counters("pyconfd_object_events", text, "result", counts)
+    writer = status.status_writer
+    text = "1 while this process holds the Lease and writes the status of objects of the cluster."
+    yield _gauge("pyconfd_status_writer", text, writer.role is WriterRole.WRITER)
+    text = "Objects whose status is still to be written by this process."
+    yield _gauge("pyconfd_status_waiting", text, writer.waiting)
+    counts = {"written": writer.written_total, "failed": writer.failures_total}
+    yield _counters("pyconfd_status_writes", "Writes of the status of objects, by result.", "result", counts)
 
 
 def _generation(status: Status) -> Iterator[Metric]:

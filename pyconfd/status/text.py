@@ -15,6 +15,8 @@ from pyconfd.model.status import (
     Renewal,
     ResourceState,
     Status,
+    StatusWriterState,
+    WriterRole,
 )
 from pyconfd.printable import clean, long_duration, short_duration
 from pyconfd.status.document import STALE_AFTER_S, Freshness, StatusReport, liveness, sync_age_s
@@ -261,6 +263,7 @@ def _source(report: StatusReport, status: Status, pen: Pen) -> Iterator[str]:
         if title == "etcd" and status.source.note:
             lines.append(clean(status.source.note))
         yield from _section(title, lines, pen)
+    yield from _section("Status of objects", _status_writer(status.status_writer), pen)
     credentials = [_credential(credential, now, pen) for credential in status.source.credentials]
     yield from _section("Credentials", _aligned(credentials), pen)
     reachable = any(server.healthy for server in status.source.api_servers)
@@ -271,6 +274,15 @@ def _source(report: StatusReport, status: Status, pen: Pen) -> Iterator[str]:
         # What helps one resource mostly helps all: each remedy once, below them.
         lines += dict.fromkeys(line for each in status.source.resources for line in _remedy(each.problem))
     yield from _section("Resources", lines, pen)
+
+
+def _status_writer(state: StatusWriterState) -> Iterator[str]:
+    """Return who writes the status of objects of the cluster."""
+    if state.role is WriterRole.WRITER:
+        waiting = f", {state.waiting:,} wait" if state.waiting else ""
+        yield f"written by this balancer: {state.written_total:,} since the start{waiting}"
+    elif state.role is WriterRole.STANDBY:
+        yield f"written by {clean(state.holder)}" if state.holder else "written by nobody: no balancer holds the Lease"
 
 
 def _server(server: ApiServerState, now: float, was: str, pen: Pen) -> list[str]:

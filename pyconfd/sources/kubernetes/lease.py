@@ -42,6 +42,7 @@ _AFTER_CONFLICT_S = 0.2
 """Somebody else wrote the Lease in the same moment: it is read soon."""
 
 _STOP_TIMEOUT_S = 2.0
+_IDLE_S = 3600.0
 
 log = structlog.get_logger(__name__)
 
@@ -187,12 +188,19 @@ class Election:
     """
 
     def __init__(
-        self, writer: Writer, *, namespace: str, name: str, identity: str, clock: SystemClock | None = None
+        self,
+        writer: Writer,
+        on_change: Callable[[], None],
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        clock: SystemClock,
     ) -> None:
         self._writer = writer
         self._namespace, self._name = namespace, name
         self._identity = identity
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._seen: Observation | None = None
         self._renewed_at: float | None = None
         """When the request that renewed the Lease last was sent; None while it is not held."""
@@ -201,7 +209,7 @@ class Election:
         self._wake = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
-        self._on_change: Callable[[], None] | None = None
+        self._on_change = on_change
 
     @property
     def leads(self) -> bool:
@@ -220,9 +228,8 @@ class Election:
             self._wanted = wanted
             self._wake.set()
 
-    def start(self, on_change: Callable[[], None]) -> None:
+    def start(self) -> None:
         """Begin."""
-        self._on_change = on_change
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self._thread.start()
 
@@ -301,17 +308,16 @@ class Election:
             log.info("lease.acquired", lease=f"{self._namespace}/{self._name}", identity=self._identity)
         else:
             log.info("lease.lost", lease=f"{self._namespace}/{self._name}", holder=self.holder)
-        if self._on_change is not None:
-            self._on_change()
+        self._on_change()
 
     def _run(self) -> None:
         while not self._stopping:
             due_at = self.run_round()
             if self._wanted:
                 self._clock.wait(self._wake, max(0.0, due_at - self._clock.monotonic()))
+                self._writer.tend()
             else:
-                self._clock.wait(self._wake, 3600.0)
+                self._clock.wait(self._wake, _IDLE_S)
             self._wake.clear()
-            self._writer.tend()
         self._wanted = False
         self.run_round()

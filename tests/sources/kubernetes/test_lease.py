@@ -21,7 +21,7 @@ from pyconfd.sources.kubernetes.lease import (
     released,
 )
 from pyconfd.sources.kubernetes.writing import Writer
-from pyconfd.system.clock import SystemClock
+from tests.sources.kubernetes.clocks import StandingClock
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
 from tests.world.faults import Fault, FaultKind
@@ -29,19 +29,6 @@ from tests.world.rbac import Rules
 
 HELD = LeaseRecord("lb1", LEASE_S, "2026-01-01T00:00:00.000000Z", version="7")
 NOBODY = LeaseRecord()
-
-
-class VirtualClock(SystemClock):
-    """Time that a test moves."""
-
-    def __init__(self) -> None:
-        self.at = 1_800_000_000.0
-
-    def monotonic(self) -> float:
-        return self.at
-
-    def now(self) -> float:
-        return self.at
 
 
 @pytest.mark.parametrize(
@@ -89,12 +76,14 @@ def test_an_identity_outlives_a_restart_and_is_one_balancers() -> None:
 class Balancer:
     """One that takes part, driven by a virtual clock; ``servers`` are what it can reach."""
 
-    def __init__(self, clock: VirtualClock, name: str, *servers: ApiServer) -> None:
+    def __init__(self, clock: StandingClock, name: str, *servers: ApiServer) -> None:
         settings = KubernetesSettings(api_servers=tuple(server.url for server in servers))
         self.writer = Writer(
             settings, answer_s=4.0, clock=clock, credentials=None, place="status", event="lease.failed", remedy="rbac"
         )
-        self.election = Election(self.writer, namespace="pyconfd", name="pyconfd", identity=name, clock=clock)
+        self.election = Election(
+            self.writer, lambda: None, namespace="pyconfd", name="pyconfd", identity=name, clock=clock
+        )
         self.election.want(wanted=True)
         self.due_at, self.alive = 0.0, True
 
@@ -106,7 +95,7 @@ class Balancer:
 class Place:
     """Balancers at one cluster; time passes in steps of a tenth of a second, and two never lead at once."""
 
-    def __init__(self, clock: VirtualClock, balancers: list[Balancer]) -> None:
+    def __init__(self, clock: StandingClock, balancers: list[Balancer]) -> None:
         self.clock, self.balancers = clock, balancers
         self.led: list[str] = []
 
@@ -120,11 +109,11 @@ class Place:
         passed = 0.0
         while passed < for_s and not until():
             for each in self.balancers:
-                each.turn(self.clock.at)
+                each.turn(self.clock.now_s)
             leader = self.leader()
             if leader and self.led[-1:] != [leader]:
                 self.led.append(leader)
-            self.clock.at += step_s
+            self.clock.now_s += step_s
             passed += step_s
         return passed
 
@@ -135,7 +124,7 @@ def cluster() -> Cluster:
 
 
 def place(*servers: ApiServer) -> Place:
-    clock = VirtualClock()
+    clock = StandingClock()
     return Place(clock, [Balancer(clock, name, *servers) for name in ("lb1", "lb2")])
 
 
@@ -194,7 +183,7 @@ def test_api_servers_cut_for_half_an_hour(cluster: Cluster) -> None:
 def test_never_two_whatever_fails(cluster: Cluster, seed: int) -> None:
     chance = random.Random(seed)
     with ApiServer(cluster) as one, ApiServer(cluster) as two:
-        clock = VirtualClock()
+        clock = StandingClock()
         here = Place(clock, [Balancer(clock, "lb1", one), Balancer(clock, "lb2", two)])
         for _ in range(40):
             for server, each in zip((one, two), here.balancers, strict=True):

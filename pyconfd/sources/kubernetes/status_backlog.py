@@ -1,0 +1,267 @@
+"""What is still to be written into the statuses of the cluster, and when each may be: no threads, no requests.
+
+Only what changed since the last look is compared, on either side: what an object's status shall say, and the object.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from pyconfd.model.object_status import ObjectStatus, Statuses, StatusOf
+from pyconfd.model.snapshot import Resource, Snapshot
+from pyconfd.model.versioned import differing
+from pyconfd.sources.kubernetes.object_status import (
+    WITH_STATUS,
+    Standing,
+    document,
+    has_addresses,
+    may_hold,
+    stands,
+    to_apply,
+    without_ours,
+)
+from pyconfd.system.backoff import Backoff
+
+CONTESTED_AFTER = 3
+"""So many times somebody else has to change what was written before that is a problem to report."""
+
+CALM_S = 900.0
+"""After so long without a change by somebody else the next one counts as the first."""
+
+_REWRITE_FIRST_S, _REWRITE_LAST_S = 2.0, 600.0
+_RETRY_FIRST_S, _RETRY_LAST_S = 1.0, 60.0
+
+_NO_STATUSES: Statuses = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a reconciliation that HAProxy runs asks for; those in quarantine are not served."""
+
+    statuses: tuple[Statuses, ...] = ()
+    quarantined: frozenset[StatusOf] = frozenset()
+
+    def of(self, of: StatusOf) -> ObjectStatus | None:
+        """Return what the status of one object shall be; None where it is not ours."""
+        return next((each[of] for each in self.statuses if of in each), None)
+
+
+class StatusWrite(NamedTuple):
+    """One request: the ``body`` of a server-side apply; ``asked`` None removes our part."""
+
+    of: StatusOf
+    body: bytes
+    standing: Standing
+    asked: Mapping[str, Any] | None
+
+
+@dataclass(slots=True)
+class _Written:
+    """What was written last into an object: ``asked`` None where our part was removed.
+
+    ``before`` and ``after`` are the resourceVersions; ``status`` is what stands until the watch has brought that.
+    ``repeated`` counts how often somebody else had changed it.
+    """
+
+    uid: str
+    asked: Mapping[str, Any] | None
+    before: str
+    after: str
+    status: Mapping[str, Any]
+    at: float
+    repeated: int = 0
+    pauses: Backoff = field(default_factory=lambda: Backoff(first_s=_REWRITE_FIRST_S, last_s=_REWRITE_LAST_S))
+    not_before: float = 0.0
+
+
+class _Left(NamedTuple):
+    """An object that was ours until ``since``."""
+
+    uid: str
+    controller: str
+    since: float
+
+
+class _Need(NamedTuple):
+    """Why one object has to be written."""
+
+    standing: Standing
+    asked: ObjectStatus | None
+    controller: str
+
+    @property
+    def withdraws(self) -> bool:
+        """Whether clients are told where to connect, and shall not be any more."""
+        return has_addresses(self.standing.status) and not (self.asked and has_addresses(self.asked.body))
+
+
+class _Due(NamedTuple):
+    need: _Need
+    at: float
+
+
+class StatusBacklog:
+    """Belongs to one thread; times are of the monotonic clock.
+
+    An object that is not ours any more loses our part after ``grace_s``; one in quarantine at once: it is not served.
+    """
+
+    def __init__(self, grace_s: float) -> None:
+        self._grace_s = grace_s
+        self._asked = Asked()
+        self._snapshot = Snapshot()
+        self._due: dict[StatusOf, _Due] = {}
+        self._written: dict[StatusOf, _Written] = {}
+        self._left: dict[StatusOf, _Left] = {}
+        self._retries: dict[StatusOf, Backoff] = {}
+        self._blocked: dict[Resource, float] = {}
+        self._contested: dict[StatusOf, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def __contains__(self, of: StatusOf) -> bool:
+        return of in self._due
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is ours, and nothing has to be removed."""
+        return not (self._due or any(self._asked.statuses))
+
+    def take(self, asked: Asked, snapshot: Snapshot, now: float) -> None:
+        """Compare what changed since the last call."""
+        former, self._asked = self._asked, asked
+        before, self._snapshot = self._snapshot, snapshot
+        changed: dict[StatusOf, None] = {}
+        for old, new in zip_longest(former.statuses, asked.statuses, fillvalue=_NO_STATUSES):
+            changed.update(dict.fromkeys(differing(old, new)))
+        changed.update(dict.fromkeys(former.quarantined ^ asked.quarantined))
+        for of in changed:
+            self._note_owner(of, former.of(of), now)
+        for resource in WITH_STATUS:
+            records = differing(getattr(before, resource.field), getattr(snapshot, resource.field))
+            changed.update((StatusOf(resource, key), None) for key in records)
+        for of in changed:
+            self._consider(of, now)
+
+    def next_write(self, now: float, date: str) -> StatusWrite | None:
+        """Return what to write now, None where nothing is due. What withdraws an address comes first.
+
+        ``date`` is now in RFC 3339, for conditions that change.
+        """
+        ready = [of for of, due in self._due.items() if due.at <= now and self._blocked.get(of.resource, 0.0) <= now]
+        if not ready:
+            return None
+        of = next((each for each in ready if self._due[each].need.withdraws), ready[0])
+        standing, asked, controller = self._due[of].need
+        if asked is None:
+            status = without_ours(of.resource, controller, standing.status)
+        else:
+            status = to_apply(of.resource, asked.body, controller, standing.status, date)
+        return StatusWrite(of, document(of, standing, status), standing, asked.body if asked else None)
+
+    def next_due(self) -> float | None:
+        """Return when something is due next, None for never."""
+        times = (max(due.at, self._blocked.get(of.resource, 0.0)) for of, due in self._due.items())
+        return min(times, default=None)
+
+    def written(self, write: StatusWrite, version: str, status: Mapping[str, Any], now: float) -> None:
+        """Record that a write was accepted, and what stands since."""
+        of, standing = write.of, write.standing
+        made = _Written(standing.uid, write.asked, standing.version, version, status, now)
+        former = self._written.get(of)
+        # Without a new version nothing had to be changed: nobody else had written.
+        if former is not None and former.uid == made.uid and former.asked == made.asked and version != made.before:
+            if now - former.at < CALM_S:
+                made.repeated, made.pauses = former.repeated + 1, former.pauses
+            made.not_before = now + made.pauses.delay_s()
+        if made.repeated >= CONTESTED_AFTER:
+            self._contested[of] = now
+        self._written[of] = made
+        self._forget(of)
+        if write.asked is None:
+            self._left.pop(of, None)
+
+    def failed(self, write: StatusWrite, now: float) -> None:
+        """Try one write again later, and all others meanwhile."""
+        pauses = self._retries.setdefault(write.of, Backoff(first_s=_RETRY_FIRST_S, last_s=_RETRY_LAST_S))
+        self._due[write.of] = self._due[write.of]._replace(at=now + pauses.delay_s())
+
+    def block(self, resource: Resource, until: float) -> None:
+        """Write nothing to objects of a resource for a while."""
+        self._blocked[resource] = until
+
+    def contested(self, now: float) -> tuple[StatusOf, ...]:
+        """Return the objects whose status somebody else changes again and again, sorted."""
+        self._contested = {of: at for of, at in self._contested.items() if of in self._written and now - at < CALM_S}
+        return tuple(sorted(self._contested))
+
+    def _note_owner(self, of: StatusOf, former: ObjectStatus | None, now: float) -> None:
+        if self._asked.of(of) is not None:
+            self._left.pop(of, None)
+        elif former is not None:
+            self._left[of] = _Left(former.uid, former.controller, now)
+        elif of in self._asked.quarantined and of not in self._left and (found := self._standing(of)) is not None:
+            self._left[of] = _Left(found.uid, "", now)  # since a former process, which may have given it an address
+
+    def _standing(self, of: StatusOf) -> Standing | None:
+        """Return an object as it is, though the watch may not have brought it yet; None where there is none."""
+        record = getattr(self._snapshot, of.resource.field).get(of.key)
+        if record is None:
+            self._written.pop(of, None)
+            return None
+        found = Standing(record.metadata.uid, record.metadata.resource_version, record.status or {})
+        written = self._written.get(of)
+        if written is None:
+            return found
+        if written.uid != found.uid:
+            del self._written[of]
+            return found
+        if written.before != found.version:
+            written.status = {}  # the watch has brought it, or something newer
+            return found
+        return Standing(written.uid, written.after, written.status)
+
+    def _consider(self, of: StatusOf, now: float) -> None:
+        """Schedule the write of one object, if it needs one."""
+        need, left, written = self._need(of), self._left.get(of), self._written.get(of)
+        if need is None:
+            self._forget(of)
+            self._left.pop(of, None)
+            return
+        at = self._due[of].at if of in self._retries else now
+        if left is not None and of not in self._asked.quarantined:
+            at = max(at, left.since + self._grace_s)
+        elif written is not None and need.asked is not None and written.asked == need.asked.body:
+            at = max(at, written.not_before)
+        self._due[of] = _Due(need, at)
+
+    def _need(self, of: StatusOf) -> _Need | None:
+        """Return why one object has to be written; None where it says already what it shall say."""
+        standing, asked, left = self._standing(of), self._asked.of(of), self._left.get(of)
+        if standing is None:
+            return None
+        if asked is None:
+            is_ours = left is not None and left.uid == standing.uid
+            if left is None or not (is_ours and may_hold(of.resource, left.controller, standing.status)):
+                return None
+            return _Need(standing, None, left.controller)
+        # Another object of its name is for the next reconciliation, which will have seen it.
+        if asked.uid != standing.uid or self._says(of, asked, standing):
+            return None
+        return _Need(standing, asked, asked.controller)
+
+    def _says(self, of: StatusOf, asked: ObjectStatus, standing: Standing) -> bool:
+        written = self._written.get(of)
+        if written is not None:
+            if written.asked != asked.body:
+                return False  # what was asked for before has to go
+            if written.after == standing.version:
+                return True  # that is what the API server made of it
+        return stands(of.resource, asked.body, asked.controller, standing.status)
+
+    def _forget(self, of: StatusOf) -> None:
+        self._due.pop(of, None)
+        self._retries.pop(of, None)
