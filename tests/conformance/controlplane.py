@@ -36,10 +36,11 @@ _CONTROLLERS = (
 class ControlPlane:
     """Everything in one folder; leaving the ``with`` ends it. ``kubeconfig`` is the administrator's."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, controllers: bool = True) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._stack = ExitStack()
         self._folder = folder
+        self._controllers = controllers
         authority = CertificateAuthority(folder / "pki", "kubernetes")
         self.ca = authority.cert
         self.token = "admin"
@@ -56,18 +57,8 @@ class ControlPlane:
             etcd = self._stack.enter_context(EtcdProcess(self._folder / "etcd", arguments=("--unsafe-no-fsync",)))
             key = self._service_account_key()
             self._run_api_server(etcd.url, key)
-            self.run(
-                "controller-manager",
-                (CACHE / "controlplane", "kube-controller-manager"),
-                {
-                    "kubeconfig": self.kubeconfig,
-                    "leader-elect": "false",
-                    "secure-port": 0,
-                    "controllers": ",".join(_CONTROLLERS),
-                    "service-account-private-key-file": key,
-                    "root-ca-file": self.ca,
-                },
-            )
+            if self._controllers:
+                self._run_controller_manager(key)
         except BaseException:
             self._stack.close()
             raise
@@ -118,7 +109,7 @@ class ControlPlane:
                 "tls-private-key-file": self._serving.key,
                 "token-auth-file": tokens,
                 "authorization-mode": "RBAC",
-                "service-cluster-ip-range": "10.96.0.0/16",
+                "service-cluster-ip-range": "10.0.0.0/16,fd00::/108",
                 "service-account-issuer": "https://kubernetes.default.svc",
                 "service-account-key-file": key,
                 "service-account-signing-key-file": key,
@@ -132,6 +123,20 @@ class ControlPlane:
             return self.kubectl("get", "--raw", "/readyz", check=False) == "ok"
 
         wait_until(ready, "the API server is ready", limit_s=PATIENCE_S, pause_s=0.5)
+
+    def _run_controller_manager(self, key: Path) -> None:
+        self.run(
+            "controller-manager",
+            (CACHE / "controlplane", "kube-controller-manager"),
+            {
+                "kubeconfig": self.kubeconfig,
+                "leader-elect": "false",
+                "secure-port": 0,
+                "controllers": ",".join(_CONTROLLERS),
+                "service-account-private-key-file": key,
+                "root-ca-file": self.ca,
+            },
+        )
 
     def _service_account_key(self) -> Path:
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)

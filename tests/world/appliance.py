@@ -35,10 +35,13 @@ class Appliance:
     ``values`` are the settings by section; :meth:`start` and :meth:`spawn` write them to ``config``.
     """
 
-    def __init__(self, folder: Path, *, api_servers: int = 1) -> None:
+    pod_network = "127.18"
+    """The first half of the addresses of pods."""
+
+    def __init__(self, folder: Path, *, api_servers: int = 1, cluster: Cluster | None = None) -> None:
         self._stack = ExitStack()
         self.folder = folder
-        self.cluster = Cluster()
+        self.cluster = cluster or Cluster()
         self.pods = self._stack.enter_context(Backends(free_port()))
         self.servers: list[ApiServer] = []
         (folder / "generated").mkdir()
@@ -91,7 +94,7 @@ class Appliance:
         """Start one more pod of a Service; return its name."""
         number = self._started[name] = self._started.get(name, 0) + 1
         pod, block = f"{name}-{number}", 10 + list(self._members).index(name)
-        address = f"127.18.{block}.{number}"
+        address = f"{self.pod_network}.{block}.{number}"
         self.pods.add(pod, address)
         self._write(name, [*self._members[name], EndpointSpec(address, pod=pod, node=f"node-{number % 2 + 1}")])
         return pod
@@ -282,7 +285,7 @@ class Appliance:
                 "runtime_socket": self.haproxy.stats_socket,
             },
             "presets": {"listen_ports": ["1024-65535"]},
-            "claims": {"allow_endpoints": ["127.0.0.0/8", "::1"]},
+            "claims": {"allow_endpoints": ["127.0.0.0/8", "::1", f"{self.pod_network}.0.0/16"]},
             "haproxy": {
                 "conf": str(self.haproxy.conf),
                 "binary": BINARY,
