@@ -120,7 +120,9 @@ class Place:
 
 @pytest.fixture
 def cluster() -> Cluster:
-    return Cluster()
+    made = Cluster()
+    made.add_namespace("pyconfd")
+    return made
 
 
 def place(*servers: ApiServer) -> Place:

@@ -127,6 +127,8 @@ def entry(controller: str) -> dict[str, Any]:
 @pytest.fixture
 def here() -> Iterator[Place]:
     cluster = Cluster()
+    for namespace in ("pyconfd", "shop"):
+        cluster.add_namespace(namespace)
     with ApiServer(cluster) as one, ApiServer(cluster) as two:
         yield Place(cluster, one, two)
 
