@@ -23,6 +23,7 @@ _GRPC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,1023}", re.ASCII)
 _CONDITION_WORDS = values.CONDITION_WORDS | {"{", "}", "!", "||"}
 
 _PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?:)?|\)|\||[*+?]|\{[0-9]*,?[0-9]*\}|.", re.DOTALL)
+_OTHERWISE = re.compile(r"\[\[|--|&&|~~|\|\|")
 _MOST_REPEATS = 3
 """Each of them can be tried at each place of a path, so that more of them take seconds for a long one."""
 
@@ -55,6 +56,8 @@ def pattern(value: str, field: str) -> str:
     Raises:
         InvalidRule: it is none.
     """
+    if _OTHERWISE.search(value):
+        refuse(field, value, "HAProxy and other programs read [[, --, &&, ~~ and || in different ways")
     try:
         values.pattern(value)
     except ValueError as error:
@@ -70,7 +73,7 @@ def pattern(value: str, field: str) -> str:
 
 
 def _can_take_long(value: str) -> bool:
-    """Return whether a pattern repeats what repeats, or what can match in several ways, or repeats too often."""
+    """Return whether a pattern repeats too often, or a group that repeats or has alternatives."""
     repeats, variable, last_varies = 0, [False], False
     for part in _PART.findall(value):
         if part in {"(", "(?:"}:
@@ -124,7 +127,7 @@ def grpc_match(match: GrpcMatch, field: str) -> RouteMatch:
             pattern(text, f"{field}.method.{name}") if text else "[^/]+"
             for name, text in (("service", asked.service), ("method", asked.method))
         )
-        return _limited(RouteMatch(PathKind.REGEX, f"/(?:{service})/(?:{method})", headers=headers), field)
+        return _limited(RouteMatch(PathKind.REGEX, f"/({service})/({method})", headers=headers), field)
     if asked.type != "Exact":
         refuse(f"{field}.method.type", asked.type, "expected Exact or RegularExpression")
     for name, text in (("service", asked.service), ("method", asked.method)):
@@ -194,9 +197,10 @@ def condition_of(match: RouteMatch) -> str:
 
 
 def shares(route: str, sections: Sequence[tuple[str, int]]) -> tuple[Choice, ...]:
-    """Return how requests are divided among sections by weights, those with usable servers only.
+    """Return how requests are divided among sections by weights.
 
-    While none has any, the first one that has a weight answers.
+    The share of a section without usable servers falls to another one that has a weight; the first answers where none
+    has any.
     """
     left = [(name, weight) for name, weight in sections if weight]
     found = []

@@ -19,8 +19,8 @@ _LONGEST_NAME = 127
 class BackendTls(NamedTuple):
     """TLS to servers: ``hostname`` is asked for (SNI), and the certificate is verified with the CAs in ``ca_file``.
 
-    ``sans`` are the names of which the certificate needs one; without any it needs ``hostname``. ``certificate`` is the
-    file with what HAProxy shows to servers, "" for nothing. ``h2``: they speak HTTP/2.
+    ``sans`` are names of which the certificate needs one beside ``hostname``. ``certificate`` is the file with what
+    HAProxy shows to servers, "" for nothing. ``h2``: they speak HTTP/2.
     """
 
     ca_file: str
@@ -47,9 +47,8 @@ def server_options(tls: BackendTls | None, *, h2: bool = False) -> str:
     """Return the words of a server line for servers with this TLS, or with ``h2`` without TLS."""
     if tls is None:
         return "proto h2" if h2 else ""
+    # HAProxy verifies the name that it asks for, whatever `verifyhost` says.
     words = [f"ssl verify required ca-file {tls.ca_file} sni str({tls.hostname})"]
-    if len(tls.sans) == 1 and tls.sans[0].type == "Hostname":
-        words.append(f"verifyhost {tls.sans[0].hostname}")
     if tls.certificate:
         words.append(f"crt {tls.certificate}")
     if tls.h2 or h2:
@@ -60,10 +59,10 @@ def server_options(tls: BackendTls | None, *, h2: bool = False) -> str:
 def san_digits(tls: BackendTls | None) -> tuple[str, ...]:
     """Return the names of which a certificate needs one, as hexadecimal digits of its DER.
 
-    Return nothing where HAProxy looks itself. It verifies one host name. Of several names, or of a URI, it can only say
-    whether the certificate has them, and only when the server has answered: then it withholds the answer.
+    Return nothing where ``hostname`` is one of them: HAProxy verifies that. Of other names it can only say whether the
+    certificate has them, and only when the server has answered: then it withholds the answer.
     """
-    if tls is None or (len(tls.sans) == 1 and tls.sans[0].type == "Hostname"):
+    if tls is None or any(san.type == "Hostname" and san.hostname == tls.hostname for san in tls.sans):
         return ()
     found = []
     for san in tls.sans:

@@ -1,0 +1,194 @@
+"""Rules of routes: what is refused of them, where, and what conditions come of the others."""
+
+import re
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyconfd.presets.gateway.conditions import condition_of
+from pyconfd.presets.gateway.faults import INCOMPATIBLE, UNSUPPORTED, RuleFault
+from pyconfd.presets.gateway.http_rules import ParsedRule, sections_of
+from pyconfd.presets.gateway.servers import Reference
+from pyconfd.presets.routing.types import PathKind
+from pyconfd.render.filters import quote
+from tests.presets.gateway.stage import Routes, endpoint, gateway, grpc_rule, http_rule, parsed, render
+
+
+def path(value: str, kind: str = "PathPrefix") -> dict[str, Any]:
+    return {"matches": [{"path": {"type": kind, "value": value}}]}
+
+
+def header(name: str, value: str, kind: str = "Exact") -> dict[str, Any]:
+    return {"matches": [{"headers": [{"name": name, "value": value, "type": kind}]}]}
+
+
+def edit(action: str, name: str, value: str = "x", kind: str = "requestHeaderModifier") -> dict[str, Any]:
+    edits = [name] if action == "remove" else [{"name": name, "value": value}]
+    return {"filters": [{"type": kind[0].upper() + kind[1:], kind: {action: edits}}]}
+
+
+def redirected(**more: Any) -> dict[str, Any]:
+    return {"filters": [{"type": "RequestRedirect", "requestRedirect": more}]}
+
+
+def rewritten(**more: Any) -> dict[str, Any]:
+    return {"filters": [{"type": "URLRewrite", "urlRewrite": more}]}
+
+
+PREFIX = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
+CORS = {"type": "CORS", "cors": {"allowOrigins": ["*"]}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "field"),
+    [
+        (path("no-slash"), "matches[0].path.value"),
+        (path("/a b"), "matches[0].path.value"),
+        (path("/a\nbind *:1"), "matches[0].path.value"),
+        (path("/100%"), "matches[0].path.value"),
+        (path("/a", "Suffix"), "matches[0].path.type"),
+        (path("/(a", "RegularExpression"), "matches[0].path.value"),
+        (path("/(a+)+", "RegularExpression"), "matches[0].path.value"),
+        (path("/(a|a)*", "RegularExpression"), "matches[0].path.value"),
+        (path("/(a?){2,}", "RegularExpression"), "matches[0].path.value"),
+        (path("/.*.*.*.*x", "RegularExpression"), "matches[0].path.value"),
+        (path("/a b", "RegularExpression"), "matches[0].path.value"),
+        (header("X Y", "a"), "matches[0].headers[0].name"),
+        (header("a)", "a"), "matches[0].headers[0].name"),
+        (header("if", "a"), "matches[0].headers[0].name"),
+        (header("x", "a\r\nb"), "matches[0].headers[0].value"),
+        (header("x", "a", "Prefix"), "matches[0].headers[0].type"),
+        ({"matches": [{"method": "FETCH"}]}, "matches[0].method"),
+        ({"matches": [{"headers": [{"name": f"x-{place}", "value": "a"} for place in range(8)]}]}, "matches[0]"),
+        (edit("set", "X-A", "a\nb"), "filters[0].requestHeaderModifier.set[0].value"),
+        (edit("add", "X-A", "a  b"), "filters[0].requestHeaderModifier.add[0].value"),
+        (edit("set", "X-A", ""), "filters[0].requestHeaderModifier.set[0].value"),
+        (edit("set", "X A"), "filters[0].requestHeaderModifier.set[0].name"),
+        (edit("remove", "Host"), "filters[0].requestHeaderModifier.remove[0]"),
+        (edit("set", "Content-Length"), "filters[0].requestHeaderModifier.set[0].name"),
+        (edit("add", "TE", kind="responseHeaderModifier"), "filters[0].responseHeaderModifier.add[0].name"),
+        (redirected(scheme="ftp"), "filters[0].requestRedirect.scheme"),
+        (redirected(statusCode=304), "filters[0].requestRedirect.statusCode"),
+        (redirected(port=0), "filters[0].requestRedirect.port"),
+        (redirected(hostname="a b"), "filters[0].requestRedirect.hostname"),
+        (redirected(hostname="*.example.com"), "filters[0].requestRedirect.hostname"),
+        (rewritten(path={**PREFIX, "replacePrefixMatch": "a"}), "filters[0].urlRewrite.path.replacePrefixMatch"),
+        ({**path("/a", "Exact"), **rewritten(path=PREFIX)}, "filters[0].urlRewrite.path.type"),
+        ({"filters": [{"type": "ExtensionRef", "extensionRef": {"kind": "Other"}}]}, "filters[0].type"),
+        ({"filters": [{"type": "CORS", "cors": {"allowOrigins": ["https://a b"]}}]}, "filters[0].cors.allowOrigins[0]"),
+        ({"filters": [{"type": "CORS", "cors": {"allowMethods": ["A B"]}}]}, "filters[0].cors.allowMethods[0]"),
+        ({"timeouts": {"request": "1.5s"}}, "timeouts.request"),
+        ({"retry": {"codes": [418]}}, "retry.codes"),
+        ({"retry": {"backoff": "1s"}}, "retry.backoff"),
+        ({"sessionPersistence": {"type": "Cookie"}}, "sessionPersistence"),
+        ({"backendRefs": [{"name": "a", "filters": [CORS]}]}, "backendRefs[0].filters"),
+    ],
+)  # fmt: skip
+def test_a_rule_with_a_value_that_is_not_taken_is_refused(rule: dict[str, Any], field: str) -> None:
+    found = http_rule(rule)
+    assert isinstance(found, RuleFault)
+    assert (found.reason, found.field) == (UNSUPPORTED, field)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"filters": [*redirected(port=80)["filters"], *rewritten(hostname="a.b")["filters"]]},
+        {"filters": [CORS, CORS]},
+    ],
+)
+def test_filters_that_exclude_each_other_are_refused(rule: dict[str, Any]) -> None:
+    found = http_rule(rule)
+    assert isinstance(found, RuleFault)
+    assert found.reason == INCOMPATIBLE
+
+
+@pytest.mark.parametrize(
+    "value", ["/[^/]+/.*", "/api/v[0-9]+/(users|groups)", "/a?b?c?", "/[ab]{3}/[a-z]{2,4}", "/x\\.y", "/(v1|v2)/.*"]
+)
+def test_usual_patterns_are_taken(value: str) -> None:
+    assert isinstance(http_rule(path(value, "RegularExpression")), ParsedRule)
+
+
+@given(st.text(alphabet="ab.()|*+?{2,}[^]\\/", max_size=14))
+def test_no_pattern_that_is_taken_takes_long(value: str) -> None:
+    if isinstance(http_rule(path(f"/{value}", "RegularExpression")), ParsedRule):
+        began = time.process_time()
+        re.fullmatch(f"/{value}", "/" + "ab" * 25 + "!")
+        assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "text"),
+    [
+        ({"service": "a.B", "method": "C"}, PathKind.EXACT, "/a.B/C"),
+        ({"service": "a.B"}, PathKind.PREFIX, "/a.B"),
+        ({"method": "C"}, PathKind.REGEX, "/[^/]+/C"),
+        ({"service": "a[.]B+", "type": "RegularExpression"}, PathKind.REGEX, "/(a[.]B+)/([^/]+)"),
+        (None, PathKind.PREFIX, "/"),
+    ],
+)
+def test_a_method_of_grpc_is_a_path(method: dict[str, Any] | None, kind: PathKind, text: str) -> None:
+    found = grpc_rule({"matches": [{"method": method}]} if method else {})
+    assert isinstance(found, ParsedRule)
+    assert [(match.kind, match.path) for match in found.matches] == [(kind, text)]
+
+
+def test_a_method_of_grpc_with_other_characters_is_refused() -> None:
+    for value in ("a/b", "a b", "%"):
+        assert isinstance(grpc_rule({"matches": [{"method": {"service": value}}]}), RuleFault)
+
+
+VALUES = st.text(min_size=1, max_size=30)
+
+
+@given(VALUES, VALUES, VALUES)
+def test_no_value_adds_a_word_or_a_line(one: str, two: str, three: str) -> None:
+    rules = [
+        header("x", one),
+        {"matches": [{"queryParams": [{"name": "q", "value": two}]}]},
+        edit("set", "X", three),
+        redirected(path={"type": "ReplaceFullPath", "replaceFullPath": f"/{one}"}),
+        {**path(f"/{two}"), **rewritten(path={"type": "ReplacePrefixMatch", "replacePrefixMatch": f"/{three}"})},
+    ]
+    for rule in rules:
+        found = http_rule(rule)
+        if isinstance(found, RuleFault):
+            continue
+        for match in found.matches:
+            condition = condition_of(match)
+            assert "\n" not in condition
+            assert _words(condition) in (0, 7)
+        edits = [*(each.format for each in found.filters.request)]
+        if found.filters.path:
+            edits += [found.filters.path.format, found.filters.path.pattern]
+        for text in filter(None, edits):
+            assert _words(quote(text)) == 1
+
+
+def _words(text: str) -> int:
+    """Count the words that HAProxy reads."""
+    return len(re.findall(r"(?:'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|[^\s'\"\\])+", text))
+
+
+def test_a_canary_step_changes_weights_only() -> None:
+    rule = parsed({"backendRefs": [{"name": "old", "port": 80}, {"name": "new", "port": 80}]})
+    texts = []
+    for weights in ((100, 0), (80, 20), (0, 100)):
+        references = [Reference(weights[0], (endpoint(1),)), Reference(weights[1], (endpoint(2),))]
+        routes = Routes("gw_a_b_80").add(rule, *references)
+        texts.append(re.sub(r" weight \d+", "", render(*_listed(gateway("gw_a_b_80", [routes])), "/tmp/x").text))
+    assert len(set(texts)) == 1
+
+
+def _listed(found: tuple[Any, Any]) -> tuple[Any, Any]:
+    return [found[0]], found[1]
+
+
+def test_no_references_are_500_and_no_endpoints_are_not() -> None:
+    empty = sections_of(parsed({}), (), "a", "HTTPRoute a/b")
+    silent = sections_of(parsed({"backendRefs": [{"name": "a"}]}), (Reference(1),), "a", "HTTPRoute a/b")
+    assert [(each.backends[0].failing, each.backends[0].of) for each in (empty, silent)] == [(1, 1), (0, 1)]
