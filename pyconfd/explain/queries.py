@@ -20,7 +20,7 @@ from pyconfd.explain.conditions import (
 from pyconfd.explain.configuration import ServerLine, canonical, host_and_port, template_lines
 from pyconfd.model.claim import Claim
 from pyconfd.model.condition import ConditionStatus
-from pyconfd.model.context import Refusal
+from pyconfd.model.context import ALL_NAMESPACES, Refusal
 from pyconfd.model.explanation import ClaimReport, Explanation, LineOrigin
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
 from pyconfd.presets import conflicts, values
@@ -396,7 +396,7 @@ def _notes(kind: str, name: str, evidence: Evidence) -> Iterator[str]:
             if reserved.name == name.lower() and reservation.until:
                 yield f"no object claims it at present (preset {preset}); {conflicts.reserved_until(reservation)}"
     key = _key_of(name)
-    if kind == "secret" and key.namespace in evidence.secret_namespaces:
+    if kind == "secret" and {key.namespace, ALL_NAMESPACES} & set(evidence.secret_namespaces):
         yield f"the cluster has no Secret {key.name} in namespace {key.namespace}, or pyconfd may not read it"
     elif kind == "secret" and key.namespace:
         yield f"Secrets of namespace {key.namespace} are not read: add it to kubernetes.secret_namespaces"

@@ -30,6 +30,10 @@ AUTOMATIC_PRESETS = (PresetName.DOMAINS,)
 """Those that need no settings of their own; the first one owns the plain names."""
 
 
+ALL_NAMESPACES = "*"
+"""Stands for every namespace in the setting ``kubernetes.secret_namespaces``."""
+
+
 class RefusalReason(StrEnum):
     """Why an object or one of its values was left out; a label of the metric ``pyconfd_refused_objects``."""
 

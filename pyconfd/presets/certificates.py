@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
+from pyconfd.model.context import ALL_NAMESPACES
 from pyconfd.model.kubernetes import Secret
 from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.snapshot import Key
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 TLS = "kubernetes.io/tls"
 """The type of Secrets with a key and a certificate. Source: Kubernetes' ``core/v1`` API."""
 
-ALL_NAMESPACES = "*"
 
 _PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]+)-----END \1-----")
 _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion, x509.UnsupportedGeneralNameType)

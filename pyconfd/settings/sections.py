@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from pyconfd.model.context import AUTO, AUTOMATIC_PRESETS, PresetName
+from pyconfd.model.context import ALL_NAMESPACES, AUTO, AUTOMATIC_PRESETS, PresetName
 from pyconfd.presets.kube2lb.names import DEFAULT_SERVER_NAME
 from pyconfd.settings.dns import DnsSettings
 from pyconfd.settings.setting import YEAR_S, TextForm, section, setting
@@ -29,7 +29,7 @@ from pyconfd.settings.values import (
     FilePath,
     ItemName,
     Listen,
-    Namespace,
+    NamespaceOrAll,
     Network,
     Notify,
     ObjectName,
@@ -147,7 +147,14 @@ class KubernetesSettings:
     failback_s: Duration = setting(300.0, "how often a better-placed API server is tried again")
     page_size: Annotated[int, Meta(ge=1, le=100_000)] = setting(500, "objects asked for in one page of a list")
     cluster: str = setting("", "name of the cluster, for templates and logs", empty="none")
-    secret_namespaces: tuple[Namespace, ...] = setting((), "namespaces whose Secrets may be read", empty="none")
+    secret_namespaces: tuple[NamespaceOrAll, ...] = setting(
+        (), "namespaces whose TLS Secrets, and CA certificates in ConfigMaps, may be read; * is all", empty="none"
+    )
+
+    @property
+    def secret_scopes(self) -> tuple[str, ...]:
+        """The namespaces to read Secrets of, each once; the one "" is all of them."""
+        return ("",) if ALL_NAMESPACES in self.secret_namespaces else tuple(dict.fromkeys(self.secret_namespaces))
 
 
 @dataclass(frozen=True, slots=True)

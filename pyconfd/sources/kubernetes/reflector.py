@@ -24,7 +24,7 @@ from pyconfd.model.status import ResourceState
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.client import MAX_LIST_BYTES, ApiServers, Connection, SilenceError
-from pyconfd.sources.kubernetes.decode import Bookmark, Event, ListPage, decode_event, decode_list
+from pyconfd.sources.kubernetes.decode import Bookmark, Event, ListPage, Upserted, decode_event, decode_list
 from pyconfd.sources.kubernetes.failures import NEXT_SERVER, NOT_READABLE, ApiError, BrokenWatchError, Failure
 from pyconfd.sources.kubernetes.resources import Read
 from pyconfd.system.backoff import Backoff
@@ -315,7 +315,7 @@ class Reflector:
         connection = None
         try:
             connection = self._servers.connection()
-            pages = self._pages(connection, 0 if verb is Verb.LIST_UNPAGED else self._settings.page_size)
+            pages = self._pages(connection, paged=verb is not Verb.LIST_UNPAGED)
         except ApiError as failure:
             return self._failed(verb, connection, failure)
         self._listed_at = connection.index
@@ -340,19 +340,19 @@ class Reflector:
             self._on_recovered()  # a group of definitions is installed at once: look for the others too
         return self._policy.listed()
 
-    def _pages(self, connection: Connection, limit: int) -> list[ListPage]:
+    def _pages(self, connection: Connection, *, paged: bool) -> list[ListPage]:
         pages: list[ListPage] = []
         token, tokens, total_bytes = "", set[str](), 0
         ends_s = self._clock.monotonic() + WHOLE_LIST_S
         while True:
             params: dict[str, str | int] = dict(self.read.params)
-            if limit:
-                params["limit"] = limit
+            if paged:
+                params["limit"] = self.read.page_size(self._settings.page_size)
             if token:
                 params["continue"] = token
             body = connection.list_page(self.read.path, params)
             page = decode_list(self.read.scope.resource, body, self._settings.cluster)
-            pages.append(page)
+            pages.append(page._replace(items=tuple(map(self.read.kept, page.items))))
             if not page.continue_token:
                 return pages
             total_bytes += len(body)
@@ -399,6 +399,8 @@ class Reflector:
         self._check_lasting()
         if not isinstance(event, Bookmark):
             self.events_total += 1
+        if isinstance(event, Upserted):
+            event = Upserted(self.read.kept(event.record))
         with self._lock:
             changed = self._cache.apply(event)
             self.last_sync_at = self._clock.now()

@@ -1,12 +1,15 @@
 """What is read of a cluster: where the API serves it, as which lists and watches, and which rights that takes."""
 
-from collections.abc import Collection, Mapping, Sequence
+import textwrap
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import yaml
 
+from pyconfd.model.kubernetes import AnyObject, ConfigMap
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.settings import KubernetesSettings
 
@@ -35,8 +38,14 @@ API_VERSION_OF: Mapping[Resource, str] = MappingProxyType(
     }
 )
 CLUSTER_SCOPED = frozenset({Resource.NODES, Resource.NAMESPACES, Resource.INGRESSCLASSES, Resource.GATEWAYCLASSES})
-ONLY_BY_NAME = frozenset({Resource.CONFIGMAPS, Resource.DEPLOYMENTS})
+ONLY_BY_NAME = frozenset({Resource.DEPLOYMENTS})
 """Never read as a whole: a preset names the few that it needs."""
+BY_NAMESPACE = frozenset({Resource.SECRETS, Resource.CONFIGMAPS})
+"""Read only in the namespaces that ``kubernetes.secret_namespaces`` allows."""
+CA_KEY = "ca.crt"
+"""The only key of a ConfigMap that is read by namespace. Source: ``caCertificateRefs`` in the Gateway API."""
+_CA_PAGE_SIZE = 50
+"""Nothing selects the ConfigMaps with CA certificates, so all of them come, and each may have 1 MiB."""
 _TLS_ONLY: Mapping[str, str] = MappingProxyType({"fieldSelector": "type=kubernetes.io/tls"})
 """Secrets of other types hold tokens and passwords that pyconfd does not need."""
 _ESSENTIAL = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES})
@@ -79,6 +88,25 @@ class Read:
         """The path of its requests."""
         return path_of(self.scope.resource, self.scope.namespace)
 
+    def page_size(self, most: int) -> int:
+        """Return how many objects to ask for at once; ``most`` is what the settings say."""
+        return min(most, _CA_PAGE_SIZE) if self._only_ca else most
+
+    def kept(self, record: AnyObject) -> AnyObject:
+        """Return what to keep of a record: of a ConfigMap that nobody named only the CA certificates."""
+        if not self._only_ca or not isinstance(record, ConfigMap):
+            return record
+        meta = record.metadata
+        short = ObjectMeta(
+            name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version
+        )
+        authorities = (record.data or {}).get(CA_KEY)
+        return ConfigMap(short, {CA_KEY: authorities} if authorities is not None else None)
+
+    @property
+    def _only_ca(self) -> bool:
+        return self.scope.resource is Resource.CONFIGMAPS and not self.scope.name
+
     def watch_params(self, resource_version: str, timeout_s: int) -> dict[str, str | int]:
         """Return the parameters of a watch from this version on, which the server ends after ``timeout_s``."""
         return {
@@ -104,16 +132,17 @@ def path_of(resource: Resource, namespace: str = "") -> str:
 
 
 def reads(settings: KubernetesSettings, resources: Collection[Resource], named: Collection[Named]) -> tuple[Read, ...]:
-    """Return every list and watch: ``resources`` as a whole, Secrets by namespace, and the objects ``named``."""
-    found = []
+    """Return every list and watch: ``resources`` as a whole or by namespace, and the objects ``named``."""
+    found: list[tuple[Named, Mapping[str, str]]] = []
     for resource in Resource:
-        if resource is Resource.SECRETS:
-            namespaces = settings.secret_namespaces if resource in resources else ()
+        if resource in BY_NAMESPACE:
+            namespaces = settings.secret_scopes if resource in resources else ()
         else:
             namespaces = ("",) if resource in resources and resource not in ONLY_BY_NAME else ()
         params = _TLS_ONLY if resource is Resource.SECRETS else {}
         found += [(Named(resource, namespace, ""), params) for namespace in namespaces]
-        if resource is Resource.SECRETS or not namespaces:
+        if resource in BY_NAMESPACE or not namespaces:
+            # After the namespaces: of an object that is read in both ways this one has all keys.
             # A field selector on the name is what `resourceNames` of a Role allows to list and watch.
             single = sorted(each for each in set(named) if each.resource is resource)
             found += [(each, {"fieldSelector": f"metadata.name={each.name}"}) for each in single]
@@ -126,14 +155,16 @@ def _is_essential(scope: Named, resources: Collection[Resource]) -> bool:
     if needed := _ESSENTIAL.intersection(resources):
         return scope.resource in needed
     # Nothing but what is named or asked for: only certificates can come later.
-    return scope.resource is not Resource.SECRETS or bool(scope.name)
+    return scope.resource not in BY_NAMESPACE or bool(scope.name)
 
 
 _VERBS = ("list", "watch")
 _EXISTING_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
 _HEAD = """\
-# What pyconfd may do: list and watch {what}, and nothing else.
+# What pyconfd may do, and nothing else:
+#
+{what}
 #
 # Wherever kubectl may create roles (that need not be the machine that runs pyconfd), once; the last two lines fetch the
 # token and the cluster's CA:
@@ -150,52 +181,99 @@ _HEAD = """\
 # This token does not expire; to withdraw it, delete the Secret {account}-token. pyconfd reads the file again when it
 # changes, so a token that expires (kubectl create token) works as well where something renews the file.
 """
+_NO_TYPES = (
+    "pyconfd asks for Secrets of type kubernetes.io/tls only, but RBAC cannot limit a right to a type: with this token "
+    "all Secrets of {where} can be read. kubernetes.secret_namespaces says which namespaces these are."
+)
+_WIDTH = 120
 
 
 def manifest(
-    resources: Collection[Resource],
-    secret_namespaces: Sequence[str] = (),
+    wanted: Sequence[Read],
     *,
-    named: Collection[Named] = (),
+    writes: Collection[Resource] = (),
+    lease: tuple[str, str] = ("", ""),
     events: bool = False,
     service_account: str = "pyconfd",
     namespace: str = "pyconfd",
 ) -> str:
     """Return the YAML of a ServiceAccount with its rights and a token.
 
-    Secrets are never readable in the whole cluster: each of ``secret_namespaces`` gets a Role of its own. So does each
-    namespace with objects that are ``named``, for just these: ``resourceNames`` allows to list and watch one by name.
-    With ``events`` it may create Events in every namespace: they stand beside the objects that they are about.
+    It may read what is ``wanted``: what is read in one namespace with a Role there, one object by its name, which
+    ``resourceNames`` allows to list and watch. It may write the status of ``writes``, and then the Lease (its namespace
+    and name). With ``events`` it may create Events in every namespace: they stand beside the objects that they are
+    about.
     """
-    everywhere = [r for r in Resource if r in resources and r is not Resource.SECRETS and r not in ONLY_BY_NAME]
-    single = sorted({each for each in named if each.resource not in everywhere})
-    documents: list[dict[str, Any]] = []
-    if namespace not in _EXISTING_NAMESPACES:
-        documents.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     subject = {"kind": "ServiceAccount", "name": service_account, "namespace": namespace}
-    documents.append(
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": service_account, "namespace": namespace}}
-    )
-    if everywhere:
-        documents += _grant_reads("Cluster", {"name": service_account}, everywhere, subject)
-    if Resource.SECRETS in resources:
-        for each in sorted(set(secret_namespaces)):
-            metadata = {"name": f"{service_account}-secrets", "namespace": each}
-            documents += _grant_reads("", metadata, [Resource.SECRETS], subject)
-    for each in sorted({one.namespace for one in single}):
-        here = [one for one in single if one.namespace == each]
-        documents += _grant_by_name({"name": f"{service_account}-objects", "namespace": each}, here, subject)
-    if events:
-        rules = [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
-        documents += _role_and_binding("Cluster", {"name": f"{service_account}-events"}, rules, subject)
+    metadata = {"name": service_account, "namespace": namespace}
+    documents: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}}
+        for each in sorted({namespace, *([lease[0]] if writes else [])} - _EXISTING_NAMESPACES)
+    ]
+    documents.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    for scope, rules in _rules_by_scope([read.scope for read in wanted], writes, lease, events=events).items():
+        documents += _role_and_binding(service_account, scope, rules, subject)
     documents.append(_token_secret(service_account, namespace))
-    granted = [r.value for r in everywhere]
-    if Resource.SECRETS in resources and secret_namespaces:
-        granted.append("secrets of " + ", ".join(sorted(set(secret_namespaces))))
-    granted += [f"{one.resource} {one.namespace}/{one.name}" for one in single]
-    granted += ["and create events"] if events else []
-    head = _HEAD.format(what=", ".join(granted) or "nothing", namespace=namespace, account=service_account)
+    head = _HEAD.format(
+        what="\n".join(_summary(wanted, writes, lease, events)), namespace=namespace, account=service_account
+    )
     return head + yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True)
+
+
+def _rules_by_scope(
+    scopes: Sequence[Named], writes: Collection[Resource], lease: tuple[str, str], *, events: bool
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the rules by namespace; "" are those for the whole cluster."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for namespace in sorted({scope.namespace for scope in scopes}):
+        here = [scope for scope in scopes if scope.namespace == namespace]
+        whole = {scope.resource for scope in here if not scope.name}
+        rules = [
+            _rule(group, [each.value for each in Resource if each in whole and _group(each) == group])
+            for group in sorted({_group(each) for each in whole})
+        ]
+        for resource in sorted({scope.resource for scope in here if scope.name} - whole):
+            names = sorted(scope.name for scope in here if scope.resource is resource and scope.name)
+            rules.append(_rule(_group(resource), [resource.value], names))
+        found[namespace] = rules
+    if writes:
+        everywhere = found.setdefault("", [])
+        for group in sorted({_group(each) for each in writes}):
+            parts = [f"{each.value}/status" for each in Resource if each in writes and _group(each) == group]
+            everywhere.append({"apiGroups": [group], "resources": parts, "verbs": ["patch"]})
+        home, name = lease
+        leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+        found.setdefault(home, []).extend(
+            [
+                {**leases, "resourceNames": [name], "verbs": ["get", "update"]},
+                {**leases, "verbs": ["create"]},  # the name of what is created is not known to RBAC
+            ]
+        )
+    if events:
+        found.setdefault("", []).append({"apiGroups": [""], "resources": ["events"], "verbs": ["create"]})
+    return found
+
+
+def _summary(
+    wanted: Sequence[Read], writes: Collection[Resource], lease: tuple[str, str], events: bool
+) -> Iterator[str]:
+    """Yield what the manifest grants, as lines of a comment."""
+    for what, names in (
+        ("list and watch", [str(read) for read in wanted]),
+        ("patch the status of", [each.value for each in Resource if each in writes]),
+        ("take and renew the Lease", ["/".join(lease)] if writes else []),
+        ("create", ["events"] if events else []),
+    ):
+        if names:
+            text = f"{what} {', '.join(names)}"
+            yield from textwrap.wrap(text, _WIDTH, initial_indent="# - ", subsequent_indent="#   ")
+    secrets = {
+        read.scope.namespace for read in wanted if read.scope.resource is Resource.SECRETS and not read.scope.name
+    }
+    if secrets:
+        yield "#"
+        where = "the whole cluster" if "" in secrets else "these namespaces"
+        yield from textwrap.wrap(_NO_TYPES.format(where=where), _WIDTH, initial_indent="# ", subsequent_indent="# ")
 
 
 def right_to_read(scope: Named) -> str:
@@ -209,34 +287,17 @@ def _rule(group: str, resources: Sequence[str], names: Sequence[str] = ()) -> di
     return {"apiGroups": [group], "resources": list(resources), **named, "verbs": list(_VERBS)}
 
 
-def _grant_reads(
-    prefix: str, metadata: dict[str, str], resources: Sequence[Resource], subject: dict[str, str]
-) -> list[dict[str, Any]]:
-    by_group: dict[str, list[str]] = {}
-    for resource in resources:
-        by_group.setdefault(_group(resource), []).append(resource.value)
-    rules = [_rule(group, names) for group, names in sorted(by_group.items())]
-    return _role_and_binding(prefix, metadata, rules, subject)
-
-
-def _grant_by_name(metadata: dict[str, str], named: Sequence[Named], subject: dict[str, str]) -> list[dict[str, Any]]:
-    by_resource: dict[Resource, list[str]] = {}
-    for each in named:
-        by_resource.setdefault(each.resource, []).append(each.name)
-    rules = [_rule(_group(resource), [resource.value], names) for resource, names in sorted(by_resource.items())]
-    return _role_and_binding("", metadata, rules, subject)
-
-
 def _role_and_binding(
-    prefix: str, metadata: dict[str, str], rules: list[dict[str, Any]], subject: dict[str, str]
+    account: str, namespace: str, rules: list[dict[str, Any]], subject: dict[str, str]
 ) -> list[dict[str, Any]]:
-    api = "rbac.authorization.k8s.io"
-    role = {"apiVersion": f"{api}/v1", "kind": f"{prefix}Role", "metadata": dict(metadata), "rules": rules}
+    api, kind = "rbac.authorization.k8s.io", "Role" if namespace else "ClusterRole"
+    metadata = {"name": account, **({"namespace": namespace} if namespace else {})}
+    role = {"apiVersion": f"{api}/v1", "kind": kind, "metadata": metadata, "rules": rules}
     binding = {
         "apiVersion": f"{api}/v1",
-        "kind": f"{prefix}RoleBinding",
+        "kind": f"{kind}Binding",
         "metadata": dict(metadata),
-        "roleRef": {"apiGroup": api, "kind": f"{prefix}Role", "name": metadata["name"]},
+        "roleRef": {"apiGroup": api, "kind": kind, "name": account},
         "subjects": [dict(subject)],
     }
     return [role, binding]

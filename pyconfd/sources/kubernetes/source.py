@@ -258,6 +258,7 @@ _WAITS: Mapping[Resource, str] = MappingProxyType(
         Resource.ENDPOINTS: "Services without EndpointSlices wait",
         Resource.NODES: "what is reached through node ports waits",
         Resource.SECRETS: "installed certificates stay, new ones wait",
+        Resource.CONFIGMAPS: "what names CA certificates waits",
         Resource.PODS: "what names pods waits",
     }
 )

@@ -1,13 +1,16 @@
 """What is read of a cluster, as lists and watches, and the rights that this takes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import yaml
 
+from pyconfd.model.kubernetes import ConfigMap
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.resources import manifest, reads
+from pyconfd.sources.kubernetes.resources import Read, manifest, reads
 
 CONFIG = Named(Resource.CONFIGMAPS, "lb", "config")
 KEYS = Named(Resource.SECRETS, "lb", "keys")
@@ -21,19 +24,41 @@ SECRETS, CONFIGMAPS = Resource.SECRETS, Resource.CONFIGMAPS
     [
         ([SERVICES, SLICES, NODES], [], ["services", "endpointslices", "nodes"], ["services", "endpointslices"]),
         ([SECRETS], [], ["secrets of namespace web", "secrets of namespace shop"], []),
-        # What is read as a whole is not read by name too; ConfigMaps are never read as a whole.
-        ([SERVICES, CONFIGMAPS], [CONFIG, Named(SERVICES, "a", "b")],
-         ["services", "configmaps lb/config"], ["services"]),
+        # What is read as a whole is not read by name too.
+        ([SERVICES], [CONFIG, Named(SERVICES, "a", "b")], ["services", "configmaps lb/config"], ["services"]),
+        # What has all keys comes after what has only the certificates, and hides it.
+        ([SERVICES, CONFIGMAPS], [Named(CONFIGMAPS, "web", "config")],
+         ["services", "configmaps of namespace web", "configmaps of namespace shop", "configmaps web/config"],
+         ["services"]),
         ([PODS, SECRETS], [KEYS], ["secrets of namespace web", "secrets of namespace shop", "secrets lb/keys", "pods"],
          ["secrets lb/keys", "pods"]),
         ([], [CONFIG, BALANCER], ["configmaps lb/config", "deployments default/haproxy"],
          ["configmaps lb/config", "deployments default/haproxy"]),
+        ([SERVICES, Resource.GATEWAYS], [], ["services", "gateways"], ["services"]),
     ],
 )  # fmt: skip
 def test_what_is_read(resources: list[Resource], named: list[Named], expected: list[str], essential: list[str]) -> None:
     found = reads(KubernetesSettings(secret_namespaces=("web", "shop")), resources, named)
     assert [str(read) for read in found] == expected
     assert [str(read) for read in found if read.essential] == essential
+
+
+def test_all_namespaces_are_one_list() -> None:
+    secrets, authorities = reads(KubernetesSettings(secret_namespaces=("web", "*")), [SECRETS, CONFIGMAPS], [])
+    assert (secrets.path, dict(secrets.params)) == ("/api/v1/secrets", {"fieldSelector": "type=kubernetes.io/tls"})
+    assert (authorities.path, dict(authorities.params)) == ("/api/v1/configmaps", {})
+
+
+def test_of_a_config_map_only_ca_certificates_are_kept() -> None:
+    (read,) = reads(KubernetesSettings(secret_namespaces=("web",)), [CONFIGMAPS], [])
+    meta = ObjectMeta(name="ca", namespace="web", uid="u", resource_version="7", labels={"a": "b"})
+    kept = read.kept(ConfigMap(meta, {"ca.crt": "PEM", "other": "x" * 1000}))
+    assert kept == ConfigMap(ObjectMeta(name="ca", namespace="web", uid="u", resource_version="7"), {"ca.crt": "PEM"})
+    assert read.kept(ConfigMap(meta, {"other": "x"})) == ConfigMap(kept.metadata)
+    assert read.page_size(500) == 50
+    (named,) = reads(KubernetesSettings(), [], [CONFIG])
+    whole = ConfigMap(meta, {"other": "x"})
+    assert named.kept(whole) is whole
 
 
 def test_only_tls_secrets_of_named_namespaces_are_read() -> None:
@@ -54,50 +79,99 @@ def rules(text: str) -> dict[tuple[str, str], Any]:
     }
 
 
-def rule(group: str, resource: str, *names: str) -> dict[str, Any]:
+def rule(group: str, *resources: str, names: Sequence[str] = ()) -> dict[str, Any]:
     named = {"resourceNames": list(names)} if names else {}
-    return {"apiGroups": [group], "resources": [resource], **named, "verbs": ["list", "watch"]}
+    return {"apiGroups": [group], "resources": list(resources), **named, "verbs": ["list", "watch"]}
+
+
+def wanted(*resources: Resource, namespaces: Sequence[str] = (), named: Sequence[Named] = ()) -> tuple[Read, ...]:
+    return reads(KubernetesSettings(secret_namespaces=tuple(namespaces)), resources, named)
 
 
 @pytest.mark.parametrize(
-    ("resources", "namespaces", "named", "expected"),
+    ("reads", "expected"),
     [
         (
-            [SERVICES, SLICES], [], [],
+            wanted(SERVICES, SLICES),
             {("ClusterRole", ""): [rule("", "services"), rule("discovery.k8s.io", "endpointslices")]},
         ),
-        ([SERVICES], ["web"], [], {("ClusterRole", ""): [rule("", "services")]}),
+        (wanted(SERVICES, namespaces=["web"]), {("ClusterRole", ""): [rule("", "services")]}),
         (
-            [SECRETS], ["web", "shop"], [],
+            wanted(SECRETS, namespaces=["web", "shop"]),
             {("Role", "web"): [rule("", "secrets")], ("Role", "shop"): [rule("", "secrets")]},
         ),
+        (wanted(SECRETS, namespaces=["*"]), {("ClusterRole", ""): [rule("", "secrets")]}),
         (
-            [PODS], [], [CONFIG, KEYS, BALANCER, Named(PODS, "a", "b")],
+            wanted(PODS, named=[CONFIG, KEYS, BALANCER, Named(PODS, "a", "b")]),
             {
                 ("ClusterRole", ""): [rule("", "pods")],
-                ("Role", "lb"): [rule("", "configmaps", "config"), rule("", "secrets", "keys")],
-                ("Role", "default"): [rule("apps", "deployments", "haproxy")],
+                ("Role", "lb"): [rule("", "configmaps", names=["config"]), rule("", "secrets", names=["keys"])],
+                ("Role", "default"): [rule("apps", "deployments", names=["haproxy"])],
+            },
+        ),
+        (
+            wanted(SECRETS, CONFIGMAPS, namespaces=["lb"], named=[KEYS]),
+            {("Role", "lb"): [rule("", "secrets", "configmaps")]},
+        ),
+        (
+            wanted(Resource.INGRESSES, Resource.GATEWAYS, Resource.HTTPROUTES),
+            {
+                ("ClusterRole", ""): [
+                    rule("gateway.networking.k8s.io", "gateways", "httproutes"),
+                    rule("networking.k8s.io", "ingresses"),
+                ]
             },
         ),
     ],
-)  # fmt: skip
-def test_list_and_watch_on_exactly_what_is_read(
-    resources: list[Resource], namespaces: list[str], named: list[Named], expected: dict[tuple[str, str], Any]
-) -> None:
-    text = manifest(resources, namespaces, named=named)
+)
+def test_list_and_watch_on_exactly_what_is_read(reads: tuple[Read, ...], expected: dict[tuple[str, str], Any]) -> None:
+    text = manifest(reads)
     assert rules(text) == expected
     bindings = [each for each in yaml.safe_load_all(text) if each["kind"].endswith("Binding")]
     assert len(bindings) == len(expected)
     account = [{"kind": "ServiceAccount", "name": "pyconfd", "namespace": "pyconfd"}]
     assert all(binding["subjects"] == account for binding in bindings)
     assert all(binding["roleRef"]["name"] == binding["metadata"]["name"] for binding in bindings)
+    head = " ".join(text.split("---")[0].replace("#", " ").split())
+    assert all(str(read) in head for read in reads)
+
+
+def test_the_status_that_is_written_and_the_lease_of_the_writer() -> None:
+    writes = [Resource.GATEWAYS, Resource.HTTPROUTES, SERVICES]
+    text = manifest(wanted(SERVICES), writes=writes, lease=("balancers", "lb"))
+    lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+    assert rules(text) == {
+        ("ClusterRole", ""): [
+            rule("", "services"),
+            {"apiGroups": [""], "resources": ["services/status"], "verbs": ["patch"]},
+            {
+                "apiGroups": ["gateway.networking.k8s.io"],
+                "resources": ["gateways/status", "httproutes/status"],
+                "verbs": ["patch"],
+            },
+        ],
+        ("Role", "balancers"): [
+            lease | {"resourceNames": ["lb"], "verbs": ["get", "update"]},
+            lease | {"verbs": ["create"]},
+        ],
+    }
+    namespaces = [each["metadata"]["name"] for each in yaml.safe_load_all(text) if each["kind"] == "Namespace"]
+    assert namespaces == ["balancers", "pyconfd"]
+    assert "patch the status of services, gateways, httproutes" in text
+    assert "take and renew the Lease balancers/lb" in text
+
+
+def test_the_head_says_that_rights_to_secrets_know_no_type() -> None:
+    assert "RBAC cannot limit" not in manifest(wanted(SERVICES, SECRETS, named=[KEYS]))
+    assert "Secrets of these namespaces can be read" in manifest(wanted(SECRETS, namespaces=["web"]))
+    assert "Secrets of the whole cluster can be read" in manifest(wanted(SECRETS, namespaces=["*"]))
     assert all(
-        f"{one.resource} {one.namespace}/{one.name}" in text.split("---")[0] for one in named if one != named[-1]
+        len(line) <= 120 for line in manifest(wanted(*Resource, namespaces=["*"])).splitlines() if line[:1] == "#"
     )
 
 
 def test_a_token_of_the_account_and_how_to_get_it() -> None:
-    text = manifest([Resource.NODES], service_account="lb", namespace="kube-system")
+    text = manifest(wanted(Resource.NODES), service_account="lb", namespace="kube-system")
     (token,) = [each for each in yaml.safe_load_all(text) if each["kind"] == "Secret"]
     assert token["type"] == "kubernetes.io/service-account-token"
     assert token["metadata"] == {
@@ -110,14 +184,14 @@ def test_a_token_of_the_account_and_how_to_get_it() -> None:
 
 
 def test_events_may_be_created_only_where_that_is_asked_for() -> None:
-    assert "events" not in manifest([Resource.SERVICES])
-    text = manifest([Resource.SERVICES], events=True)
+    assert "events" not in manifest(wanted(SERVICES))
+    text = manifest(wanted(SERVICES), events=True)
     roles = [each for each in yaml.safe_load_all(text) if each["kind"] == "ClusterRole"]
-    assert roles[1]["rules"] == [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
+    assert roles[0]["rules"][1:] == [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
     assert "create events" in text
 
 
 def test_the_head_needs_no_kubectl_on_the_balancer() -> None:
-    head = manifest([Resource.SERVICES]).partition("\n---")[0]
+    head = manifest(wanted(SERVICES)).partition("\n---")[0]
     assert "install -m 0640 -g pyconfd token /etc/pyconfd/token" in head
     assert not [line for line in head.splitlines() if "kubectl" in line and "/etc/" in line]

@@ -1,0 +1,89 @@
+"""Secrets and CA certificates: read in the allowed namespaces, with no other right than the printed ones."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from pyconfd.model.snapshot import Key, Resource
+from pyconfd.settings import KubernetesSettings
+from pyconfd.sources.kubernetes.resources import manifest, reads
+from pyconfd.sources.kubernetes.source import KubernetesSource
+from tests.sources.kubernetes.conftest import ALL, Start, eventually, synced
+from tests.world.apiserver import ApiServer
+from tests.world.cluster import Cluster
+from tests.world.rbac import Rules
+
+RESOURCES = (*ALL, Resource.SECRETS, Resource.CONFIGMAPS)
+
+
+def put(cluster: Cluster, resource: str, namespace: str, name: str, **more: Any) -> None:
+    cluster.put(resource, {"metadata": {"namespace": namespace, "name": name}, **more})
+
+
+@pytest.fixture
+def filled(cluster: Cluster) -> Cluster:
+    for namespace in ("a", "b"):
+        put(cluster, "secrets", namespace, "cert", type="kubernetes.io/tls", data={"tls.crt": "eA=="})
+        put(cluster, "secrets", namespace, "password", type="Opaque", data={"password": "eA=="})
+        put(cluster, "configmaps", namespace, "ca", data={"ca.crt": "PEM", "more": "x"})
+        put(cluster, "configmaps", namespace, "other", data={"more": "x"})
+    return cluster
+
+
+def kept(source: KubernetesSource) -> tuple[list[str], Mapping[str, Any]]:
+    snapshot = source.snapshot()
+    assert snapshot is not None
+    maps = {"/".join(key): record.data for key, record in snapshot.config_maps.items()}
+    return sorted("/".join(key) for key in snapshot.secrets), maps
+
+
+CA = {"ca.crt": "PEM"}
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "secrets", "maps"),
+    [
+        ([], [], {}),
+        (["b"], ["b/cert"], {"b/ca": CA, "b/other": None}),
+        (["*"], ["a/cert", "b/cert"], {"a/ca": CA, "a/other": None, "b/ca": CA, "b/other": None}),
+    ],
+)
+def test_the_allowed_namespaces_are_read_with_the_printed_rights(
+    namespaces: Sequence[str], secrets: list[str], maps: Mapping[str, Any],
+    filled: Cluster, server: ApiServer, start: Start,
+) -> None:  # fmt: skip
+    wanted = reads(KubernetesSettings(secret_namespaces=tuple(namespaces)), RESOURCES, [])
+    server.rules = Rules(manifest(wanted))
+    source = start(server.url, resources=RESOURCES, secret_namespaces=tuple(namespaces))
+    synced(source)
+    assert kept(source) == (secrets, maps)
+    assert (source.refusals(), source.problems()) == ((), ())
+
+
+def test_a_ca_certificate_that_changes_is_followed(filled: Cluster, server: ApiServer, start: Start) -> None:
+    source = start(server.url, resources=RESOURCES, secret_namespaces=("b",))
+    synced(source)
+    server.wait_for_watches("configmaps")
+    put(filled, "configmaps", "b", "other", data={"ca.crt": "NEW", "more": "y" * 1000})
+    eventually(lambda: kept(source)[1]["b/other"] == {"ca.crt": "NEW"})
+    before = source.snapshot()
+    put(filled, "configmaps", "b", "ca", data={"ca.crt": "PEM", "more": "z"})
+    filled.delete("configmaps", "b", "other")
+    eventually(lambda: "b/other" not in kept(source)[1])
+    after = source.snapshot()
+    assert before is not None
+    assert after is not None
+    assert after.config_maps[Key("b", "ca")] is before.config_maps[Key("b", "ca")]
+
+
+def test_without_the_right_to_read_all_secrets_everything_else_goes_on(
+    filled: Cluster, server: ApiServer, start: Start
+) -> None:
+    assert filled
+    server.faults.deny("secrets")
+    source = start(server.url, resources=RESOURCES, secret_namespaces=("*",))
+    synced(source)
+    (problem,) = source.health().problems
+    assert "in a ClusterRole" in problem.remedy
+    assert kept(source)[0] == []
