@@ -41,6 +41,7 @@ from pyconfd.settings.values import port_ranges
 from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.host import HostAwareSource
+from pyconfd.sources.kubernetes.resources import Rights, reads
 from pyconfd.status.listen import parse_listen
 from pyconfd.system.clock import SystemClock
 from pyconfd.system.secrecy import hide
@@ -57,6 +58,17 @@ ONCE_TIMEOUT_S = 30.0
 def resources(settings: Settings) -> frozenset[Resource]:
     """Return what has to be read from the cluster, and may be: nothing else."""
     return registry.resources_of(settings.presets.names, secrets=bool(settings.kubernetes.secret_namespaces))
+
+
+def rights(settings: Settings) -> Rights:
+    """Return what the account of these settings has to be allowed."""
+    own = settings.cluster_status
+    return Rights(
+        reads(settings.kubernetes, resources(settings), named(settings)),
+        registry.statuses_of(settings.presets.names) if own.enabled and serves_haproxy(settings) else (),
+        lease=(own.lease_namespace, own.lease_name),
+        events=settings.events.enabled,
+    )
 
 
 def serves_haproxy(settings: Settings) -> bool:

@@ -180,12 +180,14 @@ class Preset(ABC):
     """One way to ask to be served. Pure; :mod:`pyconfd.presets.registry` lists all presets.
 
     ``gives`` are the names of its template variables; a preset that gives one equal to its own name gives just that.
-    ``resources`` are all that is read from the cluster for it, beside :meth:`named_objects`.
+    ``resources`` are all that is read from the cluster for it, beside :meth:`named_objects`; ``writes_status`` are the
+    kinds that its results have a status for.
     """
 
     name: ClassVar[PresetName]
     gives: ClassVar[frozenset[str]]
     resources: ClassVar[frozenset[Resource]]
+    writes_status: ClassVar[frozenset[Resource]] = frozenset()
 
     @abstractmethod
     def read(self, cluster: "Cluster", options: PresetOptions, former: PresetResult | None = None) -> PresetResult:

@@ -88,6 +88,11 @@ def resources_of(names: Sequence[str], *, secrets: bool) -> frozenset[Resource]:
     return needed | {Resource.SECRETS} if secrets else needed
 
 
+def statuses_of(names: Sequence[str]) -> frozenset[Resource]:
+    """Return the kinds that these presets have a status for."""
+    return frozenset[Resource]().union(*(PRESETS[name].writes_status for name in names))
+
+
 def named_of(names: Sequence[str], options: PresetOptions) -> frozenset[Named]:
     """Return the single objects that these presets read by name."""
     return frozenset(each for name in names for each in PRESETS[name].named_objects(options))

@@ -30,7 +30,6 @@ from pyconfd.model.status import CredentialState, Renewal
 from pyconfd.printable import clean, short_duration
 from pyconfd.settings import Settings
 from pyconfd.sources.kubernetes import preflight as kubernetes
-from pyconfd.sources.kubernetes.resources import reads
 from pyconfd.status.document import read_report
 from pyconfd.status.listen import bind, parse_listen
 from pyconfd.system.command import run
@@ -220,8 +219,7 @@ def _accepted(what: str) -> Finding:
 def _cluster(settings: Settings, now: float) -> Iterator[Finding]:
     """Ask each API server, and look at what is shown to them."""
     try:
-        wanted = reads(settings.kubernetes, wiring.resources(settings), wiring.named(settings))
-        found, credentials = kubernetes.look(settings.kubernetes, wanted, events=settings.events.enabled)
+        found, credentials = kubernetes.look(settings.kubernetes, wiring.rights(settings))
     except PyconfdError as error:
         yield from findings_of(Level.FAILURE, "kubernetes", error.problems)
         return

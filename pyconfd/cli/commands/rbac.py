@@ -5,7 +5,7 @@ from pyconfd.cli.command import CommandContext, command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_notes, print_text
 from pyconfd.settings import Settings
-from pyconfd.sources.kubernetes.resources import manifest, reads
+from pyconfd.sources.kubernetes.resources import manifest
 
 
 @command(
@@ -29,5 +29,4 @@ def rbac(context: CommandContext) -> int:
 
 def permissions(settings: Settings) -> str:
     """Return the manifest."""
-    wanted = reads(settings.kubernetes, wiring.resources(settings), wiring.named(settings))
-    return manifest(wanted, events=settings.events.enabled)
+    return manifest(wiring.rights(settings))

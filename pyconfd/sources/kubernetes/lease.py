@@ -153,6 +153,11 @@ def parse_lease(answer: bytes) -> LeaseRecord:
     )
 
 
+def leases_path(namespace: str) -> str:
+    """Return the path of the Leases of a namespace."""
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+
+
 def lease_document(record: LeaseRecord, namespace: str, name: str) -> bytes:
     """Return the body of a request that writes a Lease, if it is still at ``record.version``."""
     metadata: dict[str, Any] = {"name": name, "namespace": namespace}
@@ -280,7 +285,7 @@ class Election:
 
     def _read(self) -> LeaseRecord:
         try:
-            return parse_lease(self._writer.send(Method.GET, f"{self._collection}/{self._name}"))
+            return parse_lease(self._writer.send(Method.GET, f"{leases_path(self._namespace)}/{self._name}"))
         except ApiError as error:
             if error.status == NOT_FOUND:
                 return LeaseRecord()
@@ -289,12 +294,8 @@ class Election:
     def _write(self, record: LeaseRecord) -> LeaseRecord:
         body = lease_document(record, self._namespace, self._name)
         if not record.version:
-            return parse_lease(self._writer.send(Method.CREATE, self._collection, body))
-        return parse_lease(self._writer.send(Method.REPLACE, f"{self._collection}/{self._name}", body))
-
-    @property
-    def _collection(self) -> str:
-        return f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases"
+            return parse_lease(self._writer.send(Method.CREATE, leases_path(self._namespace), body))
+        return parse_lease(self._writer.send(Method.REPLACE, f"{leases_path(self._namespace)}/{self._name}", body))
 
     def _date(self) -> str:
         return datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

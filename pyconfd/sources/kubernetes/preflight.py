@@ -1,8 +1,10 @@
 """Checks each API server before the start: whether it answers, and whether everything can be listed and watched."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 
 import msgspec
 
@@ -10,13 +12,16 @@ from pyconfd.errors import Problem, PyconfdError, TransientError
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.preflight import Finding, Level
+from pyconfd.model.snapshot import KIND_OF, Resource
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.client import Connection, Method
+from pyconfd.sources.kubernetes.client import Connection, Method, Params
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.decode import decode_list
 from pyconfd.sources.kubernetes.events import RefusedObject, event_of
 from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure
-from pyconfd.sources.kubernetes.resources import Read
+from pyconfd.sources.kubernetes.lease import LeaseRecord, claimed, lease_document, leases_path
+from pyconfd.sources.kubernetes.object_status import APPLY
+from pyconfd.sources.kubernetes.resources import API_VERSION_OF, CLUSTER_SCOPED, Read, Rights, path_of
 from pyconfd.system.clock import SystemClock
 
 TOTAL_S = 60.0
@@ -27,20 +32,20 @@ MOST_SKEW_S = 60.0
 """Certificates and tokens are valid from the minute on in which they were made."""
 
 _WATCH_S = 1
+_TRIAL, _TRIAL_TIME = "pyconfd-preflight", "2026-01-01T00:00:00.000000Z"
+_DRY_RUN: Params = MappingProxyType({"dryRun": "All"})
+_REMEDY = "pyconfd rbac prints all; or set cluster_status.enabled = false"
 
 
 def look(
     settings: KubernetesSettings,
-    wanted: Sequence[Read],
+    rights: Rights,
     *,
     clock: SystemClock | None = None,
     credentials: Credentials | None = None,
     total_s: float = TOTAL_S,
-    events: bool = False,
 ) -> tuple[tuple[Finding, ...], Credentials]:
     """Ask every API server; return what was found, in the order of the settings, and the credentials that were used.
-
-    ``events``: whether Events are to be created.
 
     Raises:
         ConfigurationError: no API server is known.
@@ -48,7 +53,7 @@ def look(
     clock = clock or SystemClock()
     known = credentials or Credentials(settings, clock)
     limited = replace(settings, read_timeout_s=min(settings.read_timeout_s, READ_TIMEOUT_S))
-    checks = [_ServerCheck(url, limited, known, clock, wanted, events=events) for url in known.urls]
+    checks = [_ServerCheck(url, limited, known, clock, rights) for url in known.urls]
     ends_s = clock.monotonic() + total_s
     for check in checks:
         check.start()
@@ -74,9 +79,7 @@ class _ServerCheck(threading.Thread):
         settings: KubernetesSettings,
         credentials: Credentials,
         clock: SystemClock,
-        wanted: Sequence[Read],
-        *,
-        events: bool,
+        rights: Rights,
     ) -> None:
         super().__init__(daemon=True)
         self.url = url
@@ -84,8 +87,7 @@ class _ServerCheck(threading.Thread):
         self._settings = settings
         self._credentials = credentials
         self._clock = clock
-        self._wanted = wanted
-        self._events = events
+        self._rights = rights
 
     def run(self) -> None:
         try:
@@ -108,16 +110,26 @@ class _ServerCheck(threading.Thread):
             return
         self.findings.append(Finding.ok("kubernetes", self.url, "answers, and is ready"))
         self._compare_clocks(connection.server_time_s)
-        for read in (*self._wanted, *([None] if self._events else [])):
-            place = f"{self.url} {read or 'events'}"
+        for what, asked in self._questions():
+            place = f"{self.url} {what}"
             try:
-                self.findings.append(
-                    self._may_read(connection, place, read) if read else self._may_create_events(connection, place)
-                )
+                self.findings.append(asked(connection, place))
             except TransientError as error:
                 self.findings.append(Finding.of(Level.FAILURE, "permissions", replace(error.problems[0], place=place)))
                 if isinstance(error, ApiError) and error.kind in NEXT_SERVER:
                     return  # the others would time out in the same way
+
+    def _questions(self) -> Iterator[tuple[str, Callable[[Connection, str], Finding]]]:
+        rights = self._rights
+        for read in rights.reads:
+            yield str(read), partial(self._may_read, read)
+        for resource in Resource:
+            if resource in rights.statuses:
+                yield f"status of {resource.value}", partial(self._may_write_status, resource)
+        if rights.statuses:
+            yield f"lease {'/'.join(rights.lease)}", self._may_hold_lease
+        if rights.events:
+            yield "events", self._may_create_events
 
     def _compare_clocks(self, server_time: float | None) -> None:
         if server_time is None:
@@ -132,7 +144,7 @@ class _ServerCheck(threading.Thread):
         self.findings.append(Finding.of(Level.WARNING, "clock", problem))
 
     @staticmethod
-    def _may_read(connection: Connection, place: str, read: Read) -> Finding:
+    def _may_read(read: Read, connection: Connection, place: str) -> Finding:
         """List and watch for real: what RBAC says about a user is known only for the user who asks.
 
         Raises:
@@ -143,6 +155,8 @@ class _ServerCheck(threading.Thread):
             page = decode_list(read.scope.resource, connection.list_page(read.path, {**read.params, "limit": 1}))
             version = page.resource_version
         except ApiError as error:
+            if read.optional and error.kind is Failure.NOT_FOUND:
+                return Finding.ok("permissions", place, "not served by this cluster: counts as empty")
             missing += [_denied(error, "list")]
         try:
             with connection.watch(read.path, read.watch_params(version, _WATCH_S)):
@@ -155,18 +169,71 @@ class _ServerCheck(threading.Thread):
         remedy = f"add the verb {verbs}: pyconfd rbac prints all"
         return Finding(Level.FAILURE, "permissions", place, f"this account may not {verbs} {read}", remedy)
 
+    @staticmethod
+    def _may_write_status(resource: Resource, connection: Connection, place: str) -> Finding:
+        """Apply the status of an object that does not exist, without keeping it; raises ApiError."""
+        namespace = "" if resource in CLUSTER_SCOPED else "default"
+        head = {"apiVersion": API_VERSION_OF[resource], "kind": KIND_OF[resource], "metadata": {"name": _TRIAL}}
+        path = f"{path_of(resource, namespace)}/{_TRIAL}/status"
+        if not _is_denied(connection, Method.APPLY, path, msgspec.json.encode(head), {**APPLY, **_DRY_RUN}):
+            return Finding.ok("permissions", place, "can be written")
+        remedy = f"add the verb patch to {resource.value}/status: {_REMEDY}"
+        return Finding(
+            Level.FAILURE, "permissions", place, f"this account may not patch {resource.value}/status", remedy
+        )
+
+    def _may_hold_lease(self, connection: Connection, place: str) -> Finding:
+        """Read, create and replace the Lease, without keeping it; raises ApiError."""
+        namespace, name = self._rights.lease
+        paths, trial = (
+            leases_path(namespace),
+            lease_document(claimed(LeaseRecord(), _TRIAL, _TRIAL_TIME), namespace, name),
+        )
+        missing = [] if not _is_denied(connection, Method.GET, f"{paths}/{name}") else ["get"]
+        try:
+            connection.send(Method.CREATE, paths, trial, _DRY_RUN)
+        except ApiError as error:
+            if error.kind is Failure.NOT_FOUND:
+                remedy = "apply what pyconfd rbac prints, which has it; or set cluster_status.lease_namespace"
+                return Finding(Level.FAILURE, "permissions", place, f"there is no namespace {namespace}", remedy)
+            missing += [] if error.kind is Failure.REFUSED else [_denied(error, "create")]
+        if _is_denied(connection, Method.REPLACE, f"{paths}/{name}", trial, _DRY_RUN):
+            missing.append("update")
+        if not missing:
+            return Finding.ok("permissions", place, "can be read, created and updated")
+        verbs = " and ".join(missing)
+        message = f"this account may not {verbs} the Lease {namespace}/{name}"
+        return Finding(Level.FAILURE, "permissions", place, message, f"add the verb {verbs}: {_REMEDY}")
+
     def _may_create_events(self, connection: Connection, place: str) -> Finding:
         """Create an Event without keeping it; raises ApiError."""
         trial = Refusal(ObjectRef("Namespace", "", "default"), "", "", RefusalReason.INCOMPLETE, "only a trial")
         namespace, event = event_of(RefusedObject(trial), self._clock.now(), instance="preflight", every_s=1.0)
         try:
             body = msgspec.json.encode(event)
-            connection.send(Method.CREATE, f"/api/v1/namespaces/{namespace}/events", body, {"dryRun": "All"})
+            connection.send(Method.CREATE, f"/api/v1/namespaces/{namespace}/events", body, _DRY_RUN)
         except ApiError as error:
             verb = _denied(error, "create")
             remedy = f"add the verb {verb}: pyconfd rbac prints all; or set events.enabled = false"
             return Finding(Level.FAILURE, "permissions", place, f"this account may not {verb} events", remedy)
         return Finding.ok("permissions", place, "can be created")
+
+
+def _is_denied(
+    connection: Connection, method: Method, path: str, body: bytes | None = None, params: Params = MappingProxyType({})
+) -> bool:
+    """Return whether the right to a request is missing. It is judged first: what fails later proves that it is there.
+
+    Raises:
+        ApiError: the server did not say.
+    """
+    try:
+        connection.send(method, path, body, params)
+    except ApiError as error:
+        if error.kind not in {Failure.FORBIDDEN, Failure.NOT_FOUND, Failure.REFUSED}:
+            raise
+        return error.kind is Failure.FORBIDDEN
+    return False
 
 
 def _denied(error: ApiError, verb: str) -> str:

@@ -188,42 +188,43 @@ _NO_TYPES = (
 _WIDTH = 120
 
 
-def manifest(
-    wanted: Sequence[Read],
-    *,
-    writes: Collection[Resource] = (),
-    lease: tuple[str, str] = ("", ""),
-    events: bool = False,
-    service_account: str = "pyconfd",
-    namespace: str = "pyconfd",
-) -> str:
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What pyconfd has to be allowed, and nothing else.
+
+    ``statuses`` are the kinds whose status it writes, for which it takes the ``lease`` (namespace and name). With
+    ``events`` it creates Events in every namespace: they stand beside the objects that they are about.
+    """
+
+    reads: Sequence[Read] = ()
+    statuses: Collection[Resource] = ()
+    lease: tuple[str, str] = ("", "")
+    events: bool = False
+
+
+def manifest(rights: Rights, *, service_account: str = "pyconfd", namespace: str = "pyconfd") -> str:
     """Return the YAML of a ServiceAccount with its rights and a token.
 
-    It may read what is ``wanted``: what is read in one namespace with a Role there, one object by its name, which
-    ``resourceNames`` allows to list and watch. It may write the status of ``writes``, and then the Lease (its namespace
-    and name). With ``events`` it may create Events in every namespace: they stand beside the objects that they are
-    about.
+    What is read in one namespace gets a Role there, and one object a rule with its name: ``resourceNames`` allows to
+    list and watch it.
     """
     subject = {"kind": "ServiceAccount", "name": service_account, "namespace": namespace}
     metadata = {"name": service_account, "namespace": namespace}
     documents: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}}
-        for each in sorted({namespace, *([lease[0]] if writes else [])} - _EXISTING_NAMESPACES)
+        for each in sorted({namespace, *([rights.lease[0]] if rights.statuses else [])} - _EXISTING_NAMESPACES)
     ]
     documents.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
-    for scope, rules in _rules_by_scope([read.scope for read in wanted], writes, lease, events=events).items():
+    for scope, rules in _rules_by_scope(rights).items():
         documents += _role_and_binding(service_account, scope, rules, subject)
     documents.append(_token_secret(service_account, namespace))
-    head = _HEAD.format(
-        what="\n".join(_summary(wanted, writes, lease, events)), namespace=namespace, account=service_account
-    )
+    head = _HEAD.format(what="\n".join(_summary(rights)), namespace=namespace, account=service_account)
     return head + yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True)
 
 
-def _rules_by_scope(
-    scopes: Sequence[Named], writes: Collection[Resource], lease: tuple[str, str], *, events: bool
-) -> dict[str, list[dict[str, Any]]]:
+def _rules_by_scope(rights: Rights) -> dict[str, list[dict[str, Any]]]:
     """Return the rules by namespace; "" are those for the whole cluster."""
+    scopes, writes = [read.scope for read in rights.reads], rights.statuses
     found: dict[str, list[dict[str, Any]]] = {}
     for namespace in sorted({scope.namespace for scope in scopes}):
         here = [scope for scope in scopes if scope.namespace == namespace]
@@ -241,7 +242,7 @@ def _rules_by_scope(
         for group in sorted({_group(each) for each in writes}):
             parts = [f"{each.value}/status" for each in Resource if each in writes and _group(each) == group]
             everywhere.append({"apiGroups": [group], "resources": parts, "verbs": ["patch"]})
-        home, name = lease
+        home, name = rights.lease
         leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
         found.setdefault(home, []).extend(
             [
@@ -249,27 +250,24 @@ def _rules_by_scope(
                 {**leases, "verbs": ["create"]},  # the name of what is created is not known to RBAC
             ]
         )
-    if events:
+    if rights.events:
         found.setdefault("", []).append({"apiGroups": [""], "resources": ["events"], "verbs": ["create"]})
     return found
 
 
-def _summary(
-    wanted: Sequence[Read], writes: Collection[Resource], lease: tuple[str, str], events: bool
-) -> Iterator[str]:
+def _summary(rights: Rights) -> Iterator[str]:
     """Yield what the manifest grants, as lines of a comment."""
     for what, names in (
-        ("list and watch", [str(read) for read in wanted]),
-        ("patch the status of", [each.value for each in Resource if each in writes]),
-        ("take and renew the Lease", ["/".join(lease)] if writes else []),
-        ("create", ["events"] if events else []),
+        ("list and watch", [str(read) for read in rights.reads]),
+        ("patch the status of", [each.value for each in Resource if each in rights.statuses]),
+        ("take and renew the Lease", ["/".join(rights.lease)] if rights.statuses else []),
+        ("create", ["events"] if rights.events else []),
     ):
         if names:
             text = f"{what} {', '.join(names)}"
             yield from textwrap.wrap(text, _WIDTH, initial_indent="# - ", subsequent_indent="#   ")
-    secrets = {
-        read.scope.namespace for read in wanted if read.scope.resource is Resource.SECRETS and not read.scope.name
-    }
+    whole = (read.scope for read in rights.reads if not read.scope.name)
+    secrets = {scope.namespace for scope in whole if scope.resource is Resource.SECRETS}
     if secrets:
         yield "#"
         where = "the whole cluster" if "" in secrets else "these namespaces"

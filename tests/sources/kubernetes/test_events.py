@@ -20,7 +20,7 @@ from pyconfd.sources.kubernetes.events import (
     RefusedObject,
     event_of,
 )
-from pyconfd.sources.kubernetes.resources import manifest
+from pyconfd.sources.kubernetes.resources import Rights, manifest
 from pyconfd.system.clock import SystemClock
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
@@ -180,7 +180,7 @@ def test_a_restart_within_the_hour_repeats_nothing() -> None:
 def test_a_missing_right_to_create_events_is_reported_and_heals(clock: FakeClock) -> None:
     with ApiServer() as server:
         server.cluster.add_namespace("shop")
-        server.rules = Rules(manifest([], events=False))
+        server.rules = Rules(manifest(Rights()))
         made = writer(server, clock, lambda: [culprit()])
         clock.look()
         assert written(server.cluster) == []
@@ -188,7 +188,7 @@ def test_a_missing_right_to_create_events_is_reported_and_heals(clock: FakeClock
         (problem,) = made.problems()
         assert 'cannot create resource "events"' in problem.message
         assert "pyconfd rbac" in problem.remedy
-        server.rules = Rules(manifest([], events=True))
+        server.rules = Rules(manifest(Rights(events=True)))
         clock.look(RETRY_S)
         assert written(server.cluster) == ["web"]
         assert made.problems() == ()

@@ -1,6 +1,8 @@
 """What each API server is asked before the start."""
 
 import time
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,10 +11,11 @@ from pyconfd.model.preflight import Level
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.preflight import look
-from pyconfd.sources.kubernetes.resources import reads
+from pyconfd.sources.kubernetes.resources import Rights, manifest, reads
 from pyconfd.system.clock import SystemClock
 from tests.world.apiserver import ApiServer
 from tests.world.faults import Fault, FaultKind
+from tests.world.rbac import Rules
 
 
 class WrongClock(SystemClock):
@@ -31,7 +34,7 @@ class WrongClock(SystemClock):
 )
 def test_the_clock_is_compared_with_the_servers(off_s: float, level: Level, words: str) -> None:
     with ApiServer() as server:
-        found, _ = look(KubernetesSettings(api_servers=(server.url,)), (), clock=WrongClock(off_s))
+        found, _ = look(KubernetesSettings(api_servers=(server.url,)), Rights(), clock=WrongClock(off_s))
     (told,) = [each for each in found if each.topic == "clock"]
     assert (told.level, words in told.message) == (level, True)
 
@@ -46,7 +49,7 @@ def test_all_that_the_source_reads_is_asked_for_as_the_source_asks() -> None:
         "configmaps lb/services",
     ]
     with ApiServer() as server:
-        found, _ = look(KubernetesSettings(api_servers=(server.url,)), wanted)
+        found, _ = look(KubernetesSettings(api_servers=(server.url,)), Rights(wanted))
         assert {each.level for each in found} == {Level.OK}
         for read in wanted:
             asked = [each for each in server.requests if each.path == read.path]
@@ -59,11 +62,71 @@ def test_all_that_the_source_reads_is_asked_for_as_the_source_asks() -> None:
 def test_a_server_that_never_answers_is_given_up() -> None:
     with ApiServer() as server:
         server.faults.add(Fault(FaultKind.HANG))
-        found, _ = look(KubernetesSettings(api_servers=(server.url,)), (), total_s=0.2)
+        found, _ = look(KubernetesSettings(api_servers=(server.url,)), Rights(), total_s=0.2)
     assert [each.level for each in found] == [Level.FAILURE]
     assert "not done within" in found[0].message or "no answer" in found[0].message
 
 
 def test_without_any_server_there_is_nothing_to_ask() -> None:
     with pytest.raises(ConfigurationError):
-        look(KubernetesSettings(kubeconfig="/nowhere"), ())
+        look(KubernetesSettings(kubeconfig="/nowhere"), Rights())
+
+
+RIGHTS = Rights(
+    reads(KubernetesSettings(), {Resource.SERVICES, Resource.GATEWAYS, Resource.GATEWAYCLASSES}, ()),
+    {Resource.GATEWAYS, Resource.GATEWAYCLASSES, Resource.SERVICES},
+    ("pyconfd", "lb"),
+    events=True,
+)
+
+
+def judged(server: ApiServer, *, applied: Rights = RIGHTS) -> tuple[list[str], list[str]]:
+    """Return what is in order, and message and remedy of the rest; ``applied`` are the rights that were given."""
+    server.rules = Rules(manifest(applied))
+    found, _ = look(KubernetesSettings(api_servers=(server.url,)), RIGHTS)
+    rights = [each for each in found if each.topic == "permissions"]
+    good = [each.what.partition(" ")[2] for each in rights if each.level is Level.OK]
+    return good, [f"{each.message} -> {each.remedy}" for each in rights if each.level is Level.FAILURE]
+
+
+ALL_IN_ORDER = [
+    *("services", "gatewayclasses", "gateways"),
+    *("status of services", "status of gatewayclasses", "status of gateways"),
+    *("lease pyconfd/lb", "events"),
+]
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_what_rbac_prints_is_all_that_preflight_wants(installed: bool) -> None:
+    with ApiServer() as server:
+        server.cluster.add_namespace("pyconfd")
+        if not installed:
+            server.cluster.uninstall("gateway.networking.k8s.io")
+        assert judged(server) == (ALL_IN_ORDER, [])
+        before = server.cluster.rv
+        judged(server)
+        assert server.cluster.rv == before
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        ({"statuses": {Resource.GATEWAYS, Resource.SERVICES}}, "may not patch gatewayclasses/status"),
+        ({"lease": ("pyconfd", "other")}, "may not get and update the Lease pyconfd/lb"),
+        ({"lease": ("elsewhere", "lb")}, "may not get and create and update the Lease"),
+        ({"events": False}, "may not create events"),
+        ({"reads": RIGHTS.reads[:2]}, "may not list and watch gateways"),
+    ],
+)
+def test_a_right_that_is_missing_is_named(missing: dict[str, Any], words: str) -> None:
+    with ApiServer() as server:
+        server.cluster.add_namespace("pyconfd")
+        (problem,) = judged(server, applied=replace(RIGHTS, **missing))[1]
+    assert words in problem
+    assert "pyconfd rbac prints all" in problem
+
+
+def test_without_the_namespace_of_the_lease_nobody_can_hold_it() -> None:
+    with ApiServer() as server:
+        (problem,) = judged(server)[1]
+    assert "there is no namespace pyconfd" in problem

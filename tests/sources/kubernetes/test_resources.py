@@ -10,7 +10,7 @@ from pyconfd.model.kubernetes import ConfigMap
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.resources import Read, manifest, reads
+from pyconfd.sources.kubernetes.resources import Read, Rights, manifest, reads
 
 CONFIG = Named(Resource.CONFIGMAPS, "lb", "config")
 KEYS = Named(Resource.SECRETS, "lb", "keys")
@@ -125,7 +125,7 @@ def wanted(*resources: Resource, namespaces: Sequence[str] = (), named: Sequence
     ],
 )
 def test_list_and_watch_on_exactly_what_is_read(reads: tuple[Read, ...], expected: dict[tuple[str, str], Any]) -> None:
-    text = manifest(reads)
+    text = manifest(Rights(reads))
     assert rules(text) == expected
     bindings = [each for each in yaml.safe_load_all(text) if each["kind"].endswith("Binding")]
     assert len(bindings) == len(expected)
@@ -138,7 +138,7 @@ def test_list_and_watch_on_exactly_what_is_read(reads: tuple[Read, ...], expecte
 
 def test_the_status_that_is_written_and_the_lease_of_the_writer() -> None:
     writes = [Resource.GATEWAYS, Resource.HTTPROUTES, SERVICES]
-    text = manifest(wanted(SERVICES), writes=writes, lease=("balancers", "lb"))
+    text = manifest(Rights(wanted(SERVICES), writes, ("balancers", "lb")))
     lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
     assert rules(text) == {
         ("ClusterRole", ""): [
@@ -162,16 +162,18 @@ def test_the_status_that_is_written_and_the_lease_of_the_writer() -> None:
 
 
 def test_the_head_says_that_rights_to_secrets_know_no_type() -> None:
-    assert "RBAC cannot limit" not in manifest(wanted(SERVICES, SECRETS, named=[KEYS]))
-    assert "Secrets of these namespaces can be read" in manifest(wanted(SECRETS, namespaces=["web"]))
-    assert "Secrets of the whole cluster can be read" in manifest(wanted(SECRETS, namespaces=["*"]))
+    assert "RBAC cannot limit" not in manifest(Rights(wanted(SERVICES, SECRETS, named=[KEYS])))
+    assert "Secrets of these namespaces can be read" in manifest(Rights(wanted(SECRETS, namespaces=["web"])))
+    assert "Secrets of the whole cluster can be read" in manifest(Rights(wanted(SECRETS, namespaces=["*"])))
     assert all(
-        len(line) <= 120 for line in manifest(wanted(*Resource, namespaces=["*"])).splitlines() if line[:1] == "#"
+        len(line) <= 120
+        for line in manifest(Rights(wanted(*Resource, namespaces=["*"]))).splitlines()
+        if line[:1] == "#"
     )
 
 
 def test_a_token_of_the_account_and_how_to_get_it() -> None:
-    text = manifest(wanted(Resource.NODES), service_account="lb", namespace="kube-system")
+    text = manifest(Rights(wanted(Resource.NODES)), service_account="lb", namespace="kube-system")
     (token,) = [each for each in yaml.safe_load_all(text) if each["kind"] == "Secret"]
     assert token["type"] == "kubernetes.io/service-account-token"
     assert token["metadata"] == {
@@ -184,14 +186,14 @@ def test_a_token_of_the_account_and_how_to_get_it() -> None:
 
 
 def test_events_may_be_created_only_where_that_is_asked_for() -> None:
-    assert "events" not in manifest(wanted(SERVICES))
-    text = manifest(wanted(SERVICES), events=True)
+    assert "events" not in manifest(Rights(wanted(SERVICES)))
+    text = manifest(Rights(wanted(SERVICES), events=True))
     roles = [each for each in yaml.safe_load_all(text) if each["kind"] == "ClusterRole"]
     assert roles[0]["rules"][1:] == [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
     assert "create events" in text
 
 
 def test_the_head_needs_no_kubectl_on_the_balancer() -> None:
-    head = manifest(wanted(SERVICES)).partition("\n---")[0]
+    head = manifest(Rights(wanted(SERVICES))).partition("\n---")[0]
     assert "install -m 0640 -g pyconfd token /etc/pyconfd/token" in head
     assert not [line for line in head.splitlines() if "kubectl" in line and "/etc/" in line]

@@ -7,7 +7,7 @@ import pytest
 
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.resources import manifest, reads
+from pyconfd.sources.kubernetes.resources import Rights, manifest, reads
 from pyconfd.sources.kubernetes.source import KubernetesSource
 from tests.sources.kubernetes.conftest import ALL, Start, eventually, synced
 from tests.world.apiserver import ApiServer
@@ -54,7 +54,7 @@ def test_the_allowed_namespaces_are_read_with_the_printed_rights(
     filled: Cluster, server: ApiServer, start: Start,
 ) -> None:  # fmt: skip
     wanted = reads(KubernetesSettings(secret_namespaces=tuple(namespaces)), RESOURCES, [])
-    server.rules = Rules(manifest(wanted))
+    server.rules = Rules(manifest(Rights(wanted)))
     source = start(server.url, resources=RESOURCES, secret_namespaces=tuple(namespaces))
     synced(source)
     assert kept(source) == (secrets, maps)
