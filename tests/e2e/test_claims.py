@@ -42,7 +42,7 @@ def test_a_deleted_name_stays_with_its_namespace_across_a_kill_and_then_goes_to_
 
     appliance.cluster.delete_service(NAMESPACE, "shop")
     appliance.until(lambda: refusals(appliance).get("thief") == "name_reserved", "the name is kept")
-    appliance.until(lambda: appliance.ask("shop") == "503", "nobody serves it")
+    appliance.until(lambda: appliance.ask("shop") == "404", "nobody serves it")
     appliance.kill()
     appliance.spawn()
     appliance.until(lambda: appliance.settled() and refusals(appliance).get("thief") == "name_reserved", "still")
