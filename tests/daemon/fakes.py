@@ -13,7 +13,7 @@ from pyconfd.app.daemon import pinned_settings, pinning, rollout_port
 from pyconfd.daemon.base_loop import Loop
 from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.name_register import NameRegisterFile
-from pyconfd.daemon.ports import NoChanges, NoRenderings, Renderings, RolloutPort, World
+from pyconfd.daemon.ports import NoChanges, NoObjectStatuses, NoRenderings, Renderings, RolloutPort, World
 from pyconfd.daemon.protection import decoded, encoded, hold_file
 from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.config import diff
@@ -23,7 +23,7 @@ from pyconfd.haproxy.process.observation import NotRunning, Observation, Running
 from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.balancing import TakesAll
 from pyconfd.model.changes import Change
-from pyconfd.model.context import EndpointTotals, Refusal
+from pyconfd.model.context import Context, EndpointTotals, Refusal
 from pyconfd.model.inputs import GenerationInputs
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
@@ -133,6 +133,7 @@ class FakeBalancer(TakesAll):
         self.disk = disk or FakeDisk()
         self.broken: ApplyError | RejectedInput | None = None
         self.tolerates = False
+        self.verifies = True
         self.takes_s = 0.25
         self.taken: tuple[Listener, ...] = ()
         self.attempts: list[tuple[float, str]] = []
@@ -175,7 +176,7 @@ class FakeBalancer(TakesAll):
         self._transact(rendering)
         self._last = Stored(generation, rendering)
         self.disk.history.append(self._last)
-        return Applied(generation, plan, verified=True)
+        return Applied(generation, plan, verified=self.verifies)
 
     def restore_last_good(self, now: float) -> Outcome | None:
         last = self.last_good()
@@ -278,6 +279,16 @@ class ToldChanges(NoChanges):
         self.told.append(change)
 
 
+class OfferedStatuses(NoObjectStatuses):
+    """What the writer of statuses was given."""
+
+    def __init__(self) -> None:
+        self.given: list[Context] = []
+
+    def offer(self, context: Context) -> None:
+        self.given.append(context)
+
+
 class LoopBed:
     """A loop with fakes around it; the test moves the clock."""
 
@@ -352,6 +363,7 @@ class Bed(LoopBed):
         self.compiled = 0
         self.memory = memory or RememberedHolds()
         self.marked: list[float] = []
+        self.statuses = OfferedStatuses()
         world = World(
             source=self.source,
             balancer=self.balancer,
@@ -370,6 +382,7 @@ class Bed(LoopBed):
             name_register=NameRegisterFile("", self.reserve_s),
             renderings=self.renderings,
             changes=self.changes,
+            object_statuses=self.statuses,
             rollout=RolloutPort(lambda: self.sample, lambda: self.marked.append(self.clock.elapsed)),
         )
         settings = replace(ApplySettings(), **apply)  # type: ignore[arg-type]

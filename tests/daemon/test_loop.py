@@ -8,6 +8,7 @@ import structlog.testing
 
 from pyconfd.daemon.base_loop import EXIT_BUG, run_until_stopped
 from pyconfd.errors import Problem, RejectedInput
+from pyconfd.model.outcome import Step
 from pyconfd.model.status import ApiServerState, Paused, Phase
 from tests.daemon.fakes import (
     DEAD,
@@ -206,3 +207,24 @@ def test_a_bug_ends_the_daemon_with_all_closed() -> None:
         assert run_until_stopped(bed.daemon) == EXIT_BUG
     assert bed.source.stopped
     assert "loop.crashed" in [line["event"] for line in logs]
+
+
+def test_only_what_haproxy_runs_is_published_in_statuses() -> None:
+    bed = Bed()
+    published = bed.statuses.given
+    bed.balancer.verifies = False
+    bed.source.show(cluster("192.0.2.10"))
+    bed.turn()
+    assert published == []  # nobody saw it run
+    bed.balancer.verifies = True
+    bed.source.show(cluster("192.0.2.11"))
+    bed.settle()
+    (context,) = published
+    for bed.balancer.broken in (DEAD, RejectedInput(Problem("", "invalid"), step=Step.CHECK)):
+        bed.source.show(cluster("192.0.2.12"))
+        bed.settle()
+    assert published == [context]
+    bed.source.show(cluster("192.0.2.11"))
+    bed.settle()
+    assert {each.totals for each in published} == {context.totals}
+    assert len(published) > 1  # the cluster may have changed what was written
