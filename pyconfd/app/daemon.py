@@ -28,6 +28,7 @@ from pyconfd.haproxy.runtime.traffic import TrafficWatch
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
+from pyconfd.presets.addresses import GATEWAY_CONTROLLER
 from pyconfd.sandbox.background import BackgroundTemplates
 from pyconfd.settings import Resolved, Settings
 from pyconfd.settings.inputs import inputs_of, with_inputs
@@ -35,6 +36,7 @@ from pyconfd.sources.fragments import SettledFragments
 from pyconfd.sources.host import ClusterSource
 from pyconfd.sources.kubernetes.events import EventWriter, RefusedObject
 from pyconfd.sources.kubernetes.lease import identity_of
+from pyconfd.sources.kubernetes.object_status import Scope
 from pyconfd.sources.kubernetes.status_writer import StatusWriter
 from pyconfd.status.changes import ChangeLog
 from pyconfd.status.redaction import public_refusal
@@ -67,10 +69,12 @@ def _daemon(own: Settings, around: ServiceContext) -> Daemon:
 
 def status_writer(settings: Settings, source: ClusterSource) -> StatusWriter | None:
     """Return what writes the status of the objects that haproxy serves; None where nothing is to be written."""
-    options = settings.cluster_status
-    if not options.enabled or not wiring.serves_haproxy(settings):
+    written = frozenset(wiring.rights(settings).statuses)
+    if not written:
         return None
-    return StatusWriter(settings.kubernetes, options, source.snapshot, identity=identity_of(settings.state_dir))
+    addresses, options = wiring.base_options(settings).addresses, settings.cluster_status
+    scope = Scope(written, frozenset((*addresses.pool, *addresses.shared)), GATEWAY_CONTROLLER)
+    return StatusWriter(settings.kubernetes, options, source.snapshot, scope, identity=identity_of(settings.state_dir))
 
 
 def cluster_loop(

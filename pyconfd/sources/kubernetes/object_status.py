@@ -6,6 +6,7 @@ others are sent along.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -126,16 +127,37 @@ def without_ours(resource: Resource, controller: str, standing: Status) -> dict[
     return {field: _foreign(standing.get(field) or (), controller)} if field is not None else {}
 
 
-def has_addresses(status: Status) -> bool:
-    """Return whether clients are told where to connect."""
-    return bool((status.get("loadBalancer") or {}).get("ingress") or status.get("addresses"))
+def addresses_in(status: Status) -> tuple[str, ...]:
+    """Return where clients are told to connect."""
+    published = (status.get("loadBalancer") or {}).get("ingress") or status.get("addresses") or ()
+    return tuple(str(each.get("ip") or each.get("hostname") or each.get("value") or "") for each in published)
 
 
 def may_hold(resource: Resource, controller: str, status: Status) -> bool:
     """Return whether a status may have anything of ours in it."""
     if (field := _ENTRIES_OF.get(resource)) is not None:
         return any(each.get("controllerName") == controller for each in status.get(field) or ())
-    return has_addresses(status) if resource is Resource.INGRESSES else bool(status)
+    return bool(addresses_in(status)) if resource is Resource.INGRESSES else bool(status)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What pyconfd writes to: objects of these ``resources``.
+
+    What a former process wrote is known by our ``addresses`` and our ``controller``. Others may use them too; but of
+    what is not sent, server-side apply removes only what our field manager owns.
+    """
+
+    resources: frozenset[Resource]
+    addresses: frozenset[str] = frozenset()
+    controller: str = ""
+
+    def has_mark(self, resource: Resource, status: Status) -> bool:
+        """Return whether a status has something that a former process may have written."""
+        if resource in _ENTRIES_OF:
+            return may_hold(resource, self.controller, status)
+        published = addresses_in(status)
+        return bool(published) and self.addresses.issuperset(published)
 
 
 def status_path(of: StatusOf) -> str:

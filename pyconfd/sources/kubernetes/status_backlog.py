@@ -14,9 +14,10 @@ from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.model.versioned import differing
 from pyconfd.sources.kubernetes.object_status import (
     WITH_STATUS,
+    Scope,
     Standing,
+    addresses_in,
     document,
-    has_addresses,
     may_hold,
     stands,
     to_apply,
@@ -94,7 +95,7 @@ class _Need(NamedTuple):
     @property
     def withdraws(self) -> bool:
         """Whether clients are told where to connect, and shall not be any more."""
-        return has_addresses(self.standing.status) and not (self.asked and has_addresses(self.asked.body))
+        return bool(addresses_in(self.standing.status)) and not (self.asked and addresses_in(self.asked.body))
 
 
 class _Due(NamedTuple):
@@ -108,8 +109,9 @@ class StatusBacklog:
     An object that is not ours any more loses our part after ``grace_s``; one in quarantine at once: it is not served.
     """
 
-    def __init__(self, grace_s: float) -> None:
+    def __init__(self, grace_s: float, scope: Scope) -> None:
         self._grace_s = grace_s
+        self._scope = scope
         self._asked = Asked()
         self._snapshot = Snapshot()
         self._due: dict[StatusOf, _Due] = {}
@@ -141,6 +143,8 @@ class StatusBacklog:
         for of in changed:
             self._note_owner(of, former.of(of), now)
         for resource in WITH_STATUS:
+            if resource not in self._scope.resources:
+                continue
             records = differing(getattr(before, resource.field), getattr(snapshot, resource.field))
             changed.update((StatusOf(resource, key), None) for key in records)
         for of in changed:
@@ -203,8 +207,14 @@ class StatusBacklog:
             self._left.pop(of, None)
         elif former is not None:
             self._left[of] = _Left(former.uid, former.controller, now)
-        elif of in self._asked.quarantined and of not in self._left and (found := self._standing(of)) is not None:
-            self._left[of] = _Left(found.uid, "", now)  # since a former process, which may have given it an address
+
+    def _note_left_over(self, of: StatusOf, now: float) -> None:
+        """Record that a former process, or another balancer, may have written to an object that is not ours."""
+        if of in self._left or of in self._written or self._asked.of(of) is not None:
+            return
+        standing = self._standing(of)
+        if standing is not None and self._scope.has_mark(of.resource, standing.status):
+            self._left[of] = _Left(standing.uid, self._scope.controller, now)
 
     def _standing(self, of: StatusOf) -> Standing | None:
         """Return an object as it is, though the watch may not have brought it yet; None where there is none."""
@@ -226,6 +236,7 @@ class StatusBacklog:
 
     def _consider(self, of: StatusOf, now: float) -> None:
         """Schedule the write of one object, if it needs one."""
+        self._note_left_over(of, now)
         need, left, written = self._need(of), self._left.get(of), self._written.get(of)
         if need is None:
             self._forget(of)

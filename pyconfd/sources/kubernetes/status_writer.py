@@ -22,7 +22,7 @@ from pyconfd.sources.kubernetes.client import Method
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.failures import ApiError
 from pyconfd.sources.kubernetes.lease import ANSWER_S, Election
-from pyconfd.sources.kubernetes.object_status import APPLY, WITH_STATUS, status_path
+from pyconfd.sources.kubernetes.object_status import APPLY, WITH_STATUS, Scope, status_path
 from pyconfd.sources.kubernetes.status_backlog import Asked, StatusBacklog, StatusWrite
 from pyconfd.sources.kubernetes.writing import CONFLICT, FORBIDDEN, NOT_ACCEPTED, NOT_FOUND, Writer
 from pyconfd.system.backoff import Backoff
@@ -73,7 +73,7 @@ class Pace:
 class StatusWriter:
     """Writes from a thread of its own between :meth:`start` and :meth:`stop`, or by :meth:`step`.
 
-    ``newest`` returns the newest Snapshot; it is called in that thread.
+    ``newest`` returns the newest Snapshot; it is called in that thread. ``scope`` is what may be written.
 
     Raises:
         ConfigurationError: from the constructor: no API server is known.
@@ -84,6 +84,7 @@ class StatusWriter:
         settings: KubernetesSettings,
         options: ClusterStatusSettings,
         newest: Callable[[], Snapshot | None],
+        scope: Scope,
         *,
         identity: str,
         clock: SystemClock | None = None,
@@ -112,7 +113,7 @@ class StatusWriter:
             identity=identity,
             clock=self._clock,
         )
-        self._backlog = StatusBacklog(options.grace_s)
+        self._backlog = StatusBacklog(options.grace_s, scope)
         self._pace = Pace()
         self._pauses = Backoff(first_s=_RETRY_FIRST_S, last_s=_RETRY_LAST_S)
         self._paused_until = 0.0

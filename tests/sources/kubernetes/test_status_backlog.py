@@ -12,7 +12,7 @@ from pyconfd.model.ingress import Ingress
 from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key, Resource, Snapshot
-from pyconfd.sources.kubernetes.object_status import stands, to_apply, without_ours
+from pyconfd.sources.kubernetes.object_status import Scope, stands, to_apply, without_ours
 from pyconfd.sources.kubernetes.status_backlog import CALM_S, CONTESTED_AFTER, Asked, StatusBacklog, StatusWrite
 
 OURS = "pyconfd.io/gateway"
@@ -169,7 +169,7 @@ class Here:
     """A cluster whose watch brings everything at once, unless it ``lags``."""
 
     def __init__(self) -> None:
-        self.backlog = StatusBacklog(GRACE_S)
+        self.backlog = StatusBacklog(GRACE_S, Scope(frozenset(RECORDS), frozenset({"192.0.2.1"}), OURS))
         self.now = 1000.0
         self.version = 0
         self.snapshot = Snapshot()
@@ -304,7 +304,30 @@ def test_deleted_objects_need_nothing(here: Here) -> None:
     here.delete(WEB)
     here.ask({})
     assert here.run(3600.0) == []
-    here.put(WEB, LB, uid="u2")  # its successor, and somebody else's
+    foreign = {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}
+    here.put(WEB, foreign, uid="u2")  # its successor, which somebody else serves
+    assert here.run(3600.0) == []
+
+
+@pytest.mark.parametrize(
+    ("of", "status", "expected"),
+    [
+        pytest.param(WEB, LB, [WEB], id="an Ingress with our address"),
+        pytest.param(WEB, {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}, [], id="with another one"),
+        pytest.param(WEB, {"loadBalancer": {"ingress": [{"hostname": "lb.example.com"}]}}, [], id="with a name"),
+        pytest.param(GATEWAY, {"addresses": [ADDRESS]}, [GATEWAY], id="a Gateway with our address"),
+        pytest.param(ROUTE, {"parents": [parent(OURS), parent("other/c")]}, [ROUTE], id="a route with our entry"),
+        pytest.param(ROUTE, {"parents": [parent("other/c")]}, [], id="a route of another"),
+    ],
+)
+def test_what_a_former_process_left_is_removed_after_the_grace(
+    here: Here, of: StatusOf, status: dict[str, Any], expected: list[StatusOf]
+) -> None:
+    here.put(of, status)
+    here.ask({})
+    assert here.run(GRACE_S - 1) == []
+    assert here.run(2.0) == expected
+    here.put(of, status)  # not ours then: it is still there
     assert here.run(3600.0) == []
 
 

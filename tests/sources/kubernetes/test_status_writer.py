@@ -13,6 +13,7 @@ from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.model.status import WriterRole
 from pyconfd.settings import ClusterStatusSettings, KubernetesSettings
 from pyconfd.sources.kubernetes.decode import decode_object
+from pyconfd.sources.kubernetes.object_status import Scope
 from pyconfd.sources.kubernetes.status_writer import BURST, FORBIDDEN_S, WRITES_PER_S, StatusWriter
 from tests.sources.kubernetes.clocks import StandingClock
 from tests.world.apiserver import ApiServer
@@ -34,7 +35,9 @@ class Node:
         self._cluster, self._known = cluster, {"": (0, Snapshot())}
         self._records: dict[tuple[str, str], Any] = {}
         settings = KubernetesSettings(api_servers=tuple(server.url for server in servers))
-        self.writer = StatusWriter(settings, ClusterStatusSettings(), self.newest, identity=name, clock=clock)
+        self.writer = StatusWriter(
+            settings, ClusterStatusSettings(), self.newest, Scope(frozenset(KINDS)), identity=name, clock=clock
+        )
         self._lease_at = self._step_at = 0.0
 
     def newest(self) -> Snapshot:
