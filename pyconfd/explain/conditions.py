@@ -37,6 +37,7 @@ _REMEDIES: Mapping[str, str] = MappingProxyType(
         "NoNodePort": "give the service the type NodePort or LoadBalancer",
         "NoSuchService": "create the service, or remove what names it",
         "NoSuchAddress": "choose an address that this machine has",
+        "NoFreeAddress": "add addresses to the setting addresses.pool, or remove an object that has one",
         "NoCertificate": "put the certificate with its key in place; it is used as soon as it is there",
         "Forbidden": "grant that right (pyconfd rbac prints all); it is used as soon as it is granted",
         "Incomplete": "add what is missing",

@@ -21,12 +21,13 @@ class PresetName(StrEnum):
     KUBE2LB = "kube2lb"
     CONFIGMAP = "configmap"
     HOSTS = "hosts"
+    LOADBALANCER = "loadbalancer"
 
 
 AUTO = "auto"
 """Stands for all of :data:`AUTOMATIC_PRESETS` in the setting ``presets.use``."""
 
-AUTOMATIC_PRESETS = (PresetName.DOMAINS,)
+AUTOMATIC_PRESETS = (PresetName.DOMAINS, PresetName.LOADBALANCER)
 """Those that need no settings of their own; the first one owns the plain names."""
 
 
@@ -48,6 +49,7 @@ class RefusalReason(StrEnum):
     NO_NODE_PORT = "no_node_port"
     NO_SUCH_SERVICE = "no_such_service"
     NO_SUCH_ADDRESS = "no_such_address"
+    NO_FREE_ADDRESS = "no_free_address"
     NO_CERTIFICATE = "no_certificate"
     FORBIDDEN = "forbidden"
     UNREADABLE = "unreadable"

@@ -13,6 +13,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from pyconfd.model.context import PresetName
 from pyconfd.model.kubernetes import Service
 from pyconfd.model.records import Status
 from pyconfd.model.reservation import NEVER
@@ -29,7 +30,7 @@ LOAD_BALANCER_CLASS = "pyconfd.io/lb"
 WISH = "pyconfd.io/addresses"
 """The annotation of a Service that asks for certain addresses of the pool, separated by commas."""
 
-_ASKING = MappingProxyType({Resource.GATEWAYS: "gateway", Resource.SERVICES: "loadbalancer"})
+_ASKING = MappingProxyType({Resource.GATEWAYS: "gateway", Resource.SERVICES: PresetName.LOADBALANCER})
 """The resources whose objects are given addresses, each with the preset that serves them."""
 _ANY = ""
 _FAMILIES = frozenset({"IPv4", "IPv6", _ANY})
@@ -244,9 +245,14 @@ class AddressBook:
 
     def of(self, resource: Resource, key: Key) -> Assigned:
         """Return what an object has."""
-        return self.assigned.get(resource, {}).get(key, NOTHING_ASSIGNED)
+        return self.of_all(resource).get(key, NOTHING_ASSIGNED)
+
+    def of_all(self, resource: Resource) -> Mapping[Key, Assigned]:
+        """Return what each object of a resource has."""
+        return self.assigned.get(resource, _NOBODY)
 
 
+_NOBODY: Mapping[Key, Assigned] = MappingProxyType({})
 NO_ADDRESSES = AddressBook(Snapshot(), (), MappingProxyType({}), MappingProxyType({}))
 
 
@@ -325,7 +331,8 @@ def _of_service(key: Key, snapshot: Snapshot, options: AddressOptions, claims: C
     if service is None or not is_served(service, options):
         return None
     ports = {each.port for each in service.spec.ports or () if (each.protocol or "TCP") == "TCP"}
-    if not ports:
+    ports = {each for each in ports if not claims.port(key.namespace, each)}
+    if not ports or claims.protocol(key.namespace, "tcp"):
         return None
     wish = (service.metadata.annotations or {}).get(WISH, "") or service.spec.load_balancer_ip or ""
     asked = [text.strip() for text in wish.split(",") if text.strip()]
@@ -343,6 +350,8 @@ def _of_gateway(key: Key, snapshot: Snapshot, claims: ClaimOptions) -> AddressRe
         return None
     asked = gateway.spec.addresses or ()
     if any(each.type != "IPAddress" for each in asked):
+        return None
+    if all(claims.port(key.namespace, each.port) for each in gateway.spec.listeners):
         return None
     wanted, problems = _wanted([each.value for each in asked] or [_ANY], key, claims)
     standing = _standing(gateway.status, "addresses", name="value")

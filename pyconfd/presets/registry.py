@@ -19,6 +19,7 @@ from pyconfd.presets.domains import DomainsPreset
 from pyconfd.presets.hosts import HostsPreset
 from pyconfd.presets.kube2lb.preset import Kube2lbPreset
 from pyconfd.presets.kubefigurator.preset import KubefiguratorPreset
+from pyconfd.presets.loadbalancer import LoadbalancerPreset
 from pyconfd.presets.preset import Preset, PresetOptions, PresetResult, Translation
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ SWITCH = "cluster_templates.allow_configuration_from_cluster"
 """The setting without which no template of the cluster is rendered."""
 
 
-_ALL = (DomainsPreset(), KubefiguratorPreset(), Kube2lbPreset(), ConfigmapPreset(), HostsPreset())
+_ALL = (DomainsPreset(), KubefiguratorPreset(), Kube2lbPreset(), ConfigmapPreset(), HostsPreset(), LoadbalancerPreset())
 
 PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _ALL})
 

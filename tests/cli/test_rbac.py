@@ -25,7 +25,14 @@ def rules(*arguments: str) -> set[tuple[str, str, tuple[str, ...]]]:
 VIEW = {("", each, ()) for each in ("services", "endpoints", "endpointslices", "nodes")}
 PODS = {("", "pods", ())}
 OBJECTS = {("lb", "configmaps", ("certificates", "config", "services")), ("lb", "secrets", ("keys",))}
-NEEDED = {"domains": VIEW, "kube2lb": VIEW, "kubefigurator": VIEW, "configmap": PODS | OBJECTS, "hosts": PODS}
+NEEDED = {
+    "domains": VIEW,
+    "loadbalancer": VIEW,
+    "kube2lb": VIEW,
+    "kubefigurator": VIEW,
+    "configmap": PODS | OBJECTS,
+    "hosts": PODS,
+}
 
 
 @pytest.mark.parametrize("preset", [str(each.value) for each in PresetName])

@@ -27,6 +27,7 @@ SHIPPED = (
     "05-stats.tmpl",
     "06-peers.tmpl",
     "08-gateway.tmpl",
+    "09-loadbalancer.tmpl",
 )
 FILES_DIR = "/etc/haproxy/generated/files"
 CASES = sorted(path.name for path in GOLDEN.iterdir())

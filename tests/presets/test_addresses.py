@@ -13,6 +13,7 @@ from pyconfd.model.gateway_api import (
     GatewayAddress,
     GatewayClass,
     GatewayClassSpec,
+    GatewayListener,
     GatewaySpec,
 )
 from pyconfd.model.kubernetes import Service, ServicePort, ServiceSpec
@@ -314,7 +315,7 @@ def listening(
 ) -> Gateway:
     """Return a Gateway that may ask for an address."""
     meta = ObjectMeta(name, "shop", creation_timestamp=created)
-    return Gateway(meta, GatewaySpec(class_, addresses=wanted or None), status)
+    return Gateway(meta, GatewaySpec(class_, (GatewayListener("http", port=80),), wanted or None), status)
 
 
 def snapshot(*objects: Service | Gateway) -> Snapshot:

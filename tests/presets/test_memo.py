@@ -17,6 +17,7 @@ from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import Name, Reservation
 from pyconfd.model.snapshot import HostFacts, Key, Snapshot
 from pyconfd.presets import registry
+from pyconfd.presets.addresses import LOAD_BALANCER_CLASS, AddressOptions
 from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53
 from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions, Rule
@@ -27,6 +28,7 @@ from tests.presets.objects import endpoint, endpoints, node, service, slice_, su
 from tests.presets.pods import certificate, config_map, pod, secret
 
 ALL = tuple(PresetName)
+POOL = ("192.0.2.1", "192.0.2.2")
 TAKEN = {Listener.at("*", 443): "another program listens there"}
 TAKEN_TWO = {Listener.at("*", port): "another program listens there" for port in (80, 5432)}
 NAMES = st.sampled_from(["a", "b", "c", "d"])
@@ -63,7 +65,10 @@ def services(draw: st.DrawFn, name: str, namespace: str) -> Service:
     ports = [ServicePort("web", 80, "web", draw(st.sampled_from([0, 30080])), "TCP")]
     ports += [ServicePort("db", 5432, 5432, 30432, "TCP")] if draw(st.booleans()) else []
     kind = draw(st.sampled_from(["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"]))
-    return Service(meta, ServiceSpec(tuple(ports), kind, draw(st.sampled_from([None, "Local"]))))
+    class_ = draw(st.sampled_from([None, LOAD_BALANCER_CLASS])) if kind == "LoadBalancer" else None
+    status = {"loadBalancer": {"ingress": [{"ip": draw(st.sampled_from(POOL))}]}} if draw(st.booleans()) else None
+    spec = ServiceSpec(tuple(ports), kind, draw(st.sampled_from([None, "Local"])), load_balancer_class=class_)
+    return Service(meta, spec, status)
 
 
 @st.composite
@@ -127,6 +132,7 @@ FACTS = st.sampled_from(
 )
 RESERVATION = Reservation("shop", "2026-01-01T12:00:00Z", 0.0)
 OWN = PresetOptions(
+    addresses=AddressOptions(POOL),
     kube2lb=Kube2lbOptions(server_name_templates=("{{ .Service.Name }}.example.com",)),
     hosts=HostsOptions(master="lb", selector={"app": "b"}, config=ObjectRef("Service", "demo", "a")),
 )

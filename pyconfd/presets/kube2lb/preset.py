@@ -22,6 +22,7 @@ from pyconfd.model.reservation import NEVER
 from pyconfd.model.snapshot import HostFacts, Key
 from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.presets import values
+from pyconfd.presets.addresses import LOAD_BALANCER_CLASS
 from pyconfd.presets.cluster import Cluster, nothing_read
 from pyconfd.presets.conflicts import NO_REFUSALS, Claims, ParsedClaims, SortedRefusals, reuse_equal
 from pyconfd.presets.endpoints import targets_of_port
@@ -141,6 +142,8 @@ def _parse(
     view, service = cluster.service(key), cluster.snapshot.services.get(key)
     if view is None or service is None or service.spec.type not in KINDS:
         return None
+    if service.spec.load_balancer_class == LOAD_BALANCER_CLASS:
+        return None  # it is the preset loadbalancer's
     refused: list[Refusal] = []
     claim = _claim(service, view, cluster, options=options, refused=refused)
     if claim is None:

@@ -1,0 +1,337 @@
+"""What Services of type LoadBalancer are given, and what they say in their status."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from pyconfd.model.context import Context, RefusalReason
+from pyconfd.model.kubernetes import (
+    EndpointPort,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    SessionAffinityClientIp,
+    SessionAffinityConfig,
+)
+from pyconfd.model.listener import Listener, Listeners
+from pyconfd.model.object_status import StatusOf
+from pyconfd.model.records import ObjectMeta
+from pyconfd.model.snapshot import HostFacts, Key, Resource
+from pyconfd.presets import registry
+from pyconfd.presets.addresses import LOAD_BALANCER_CLASS, WISH, AddressOptions
+from pyconfd.presets.loadbalancer import PROXY_PROTOCOL, BalancedPort, LoadbalancerPreset
+from pyconfd.presets.policy import ClaimOptions, Rule
+from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.registry import Memo
+from tests.presets.objects import Named, endpoint, node, slice_, snapshot
+
+POOL = AddressOptions(("192.0.2.1", "192.0.2.2"))
+OPTIONS = PresetOptions(addresses=POOL)
+WEB = ServicePort("web", 80, "web", 30080)
+PODS = (endpoint("10.0.0.1", node="n1"), endpoint("10.0.0.2", node="n2"))
+
+
+def balanced(
+    name: str = "web",
+    *,
+    ports: tuple[ServicePort, ...] = (WEB,),
+    annotations: Mapping[str, str] | None = None,
+    created: str = "2026-01-01T00:00:00Z",
+    class_: str | None = LOAD_BALANCER_CLASS,
+    **spec: Any,
+) -> Service:
+    meta = ObjectMeta(name, "shop", f"uid-{name}", creation_timestamp=created, annotations=dict(annotations or {}))
+    return Service(meta, ServiceSpec(ports, "LoadBalancer", load_balancer_class=class_, **spec))
+
+
+def behind(name: str = "web", *pods: Any) -> Named:
+    return slice_(name, *(pods or PODS), namespace="shop", ports=[EndpointPort("web", 8080, "TCP")])
+
+
+def read(*objects: Named, options: PresetOptions = OPTIONS, host: HostFacts | None = None) -> Context:
+    found = snapshot(*objects)
+    return registry.translate(replace(found, host=host) if host else found, ("loadbalancer",), options)
+
+
+def served(context: Context) -> list[BalancedPort]:
+    return list(context.names["loadbalancer"].values())
+
+
+def listening(context: Context) -> list[str]:
+    return [f"{address}:{port.port}" for port in served(context) for address in port.addresses]
+
+
+def refused(context: Context) -> list[tuple[str, str, str]]:
+    return [(each.field, each.value, each.reason) for each in context.refused]
+
+
+def status(context: Context, name: str = "web") -> dict[str, Any]:
+    (statuses,) = context.statuses
+    return dict(statuses[StatusOf(Resource.SERVICES, Key("shop", name))].body)
+
+
+def ingress(context: Context, name: str = "web") -> dict[str, list[str]]:
+    """Return the ports of each address in the status."""
+    found = status(context, name)["loadBalancer"].get("ingress", [])
+    return {
+        each["ip"]: [f"{port['port']}/{port['protocol']}{port.get('error', '')}" for port in each["ports"]]
+        for each in found
+    }
+
+
+@dataclass
+class Case:
+    """One Service, and what it is given."""
+
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    options: PresetOptions = OPTIONS
+    listening: tuple[str, ...] = ("192.0.2.1:80",)
+    refused: tuple[tuple[str, str, RefusalReason], ...] = ()
+    entry: Mapping[str, Any] = field(default_factory=dict)
+    ingress: Mapping[str, list[str]] | None = None
+
+
+def _annotated(**annotations: str) -> dict[str, Any]:
+    names = {"proxy": PROXY_PROTOCOL, "wish": WISH}
+    return {"annotations": {names[name]: value for name, value in annotations.items()}}
+
+
+def _only(**rule: Any) -> PresetOptions:
+    return replace(OPTIONS, claims=ClaimOptions((Rule(("shop",), **rule),)))
+
+
+_UDP = ServicePort("dns", 53, 53, protocol="UDP")
+_ADMIN = ServicePort("admin", 81, "web", 30081)
+_AFFINE = SessionAffinityConfig(SessionAffinityClientIp(60))
+_ANNOTATION = f"annotation {PROXY_PROTOCOL}"
+_R = RefusalReason
+
+CASES: Mapping[str, Case] = {
+    "a port": Case(entry={"source_ranges": (), "affinity_s": 0, "proxy_protocol": ""}),
+    "two ports": Case({"ports": (WEB, _ADMIN)}, listening=("192.0.2.1:80", "192.0.2.1:81")),
+    "UDP is refused by port": Case(
+        {"ports": (WEB, _UDP)},
+        refused=(("spec.ports", "53/UDP", _R.INVALID_VALUE),),
+        ingress={"192.0.2.1": ["80/TCP", "53/UDPpyconfd.io/UnsupportedProtocol"]},
+    ),
+    "UDP alone": Case({"ports": (_UDP,)}, listening=(), refused=(("spec.ports", "53/UDP", _R.INVALID_VALUE),)),
+    "no port": Case({"ports": ()}, listening=(), refused=(("spec.ports", "", _R.INCOMPLETE),)),
+    "source ranges": Case(
+        {"load_balancer_source_ranges": ("10.0.0.0/8", " 192.0.2.9/24 ", "10.0.0.0/8")},
+        entry={"source_ranges": ("10.0.0.0/8", "192.0.2.0/24")},
+    ),
+    "a source range that is none": Case(
+        {"load_balancer_source_ranges": ("10.0.0.0/8", "all")},
+        listening=(),
+        refused=(("spec.loadBalancerSourceRanges", "all", _R.INVALID_VALUE),),
+    ),
+    "affinity": Case({"session_affinity": "ClientIP"}, entry={"affinity_s": 10_800}),
+    "affinity with a time": Case(
+        {"session_affinity": "ClientIP", "session_affinity_config": _AFFINE}, entry={"affinity_s": 60}
+    ),
+    "a time without affinity": Case({"session_affinity_config": _AFFINE}, entry={"affinity_s": 0}),
+    "PROXY protocol": Case(_annotated(proxy="v2"), entry={"proxy_protocol": "v2"}),
+    "PROXY protocol of another version": Case(
+        _annotated(proxy="v3"), listening=(), refused=((_ANNOTATION, "v3", _R.INVALID_VALUE),)
+    ),
+    "an address of the pool": Case({"load_balancer_ip": "192.0.2.2"}, listening=("192.0.2.2:80",)),
+    "two addresses of the pool": Case(
+        _annotated(wish="192.0.2.2,192.0.2.1"), listening=("192.0.2.2:80", "192.0.2.1:80")
+    ),
+    "an address outside of the pool": Case(
+        {"load_balancer_ip": "192.0.2.9"},
+        listening=(),
+        refused=(("spec.loadBalancerIP", "192.0.2.9", _R.NO_SUCH_ADDRESS),),
+    ),
+    "something that is no address": Case(
+        _annotated(wish="any"), listening=(), refused=((f"annotation {WISH}", "any", _R.INVALID_VALUE),)
+    ),
+    "no pool": Case(
+        options=PresetOptions(),
+        listening=(),
+        refused=(("spec.loadBalancerClass", "", _R.NO_FREE_ADDRESS),),
+    ),
+    "a family that the pool does not have": Case(
+        {"ip_families": ("IPv6",)},
+        listening=(),
+        refused=(("spec.loadBalancerClass", "IPv6", _R.NO_FREE_ADDRESS),),
+    ),
+    "a port on all addresses is nobody's here": Case(
+        options=replace(OPTIONS, reserved=Listeners({Listener.at("*", 80): "frontend http-in"})),
+    ),
+    "a port of the operator on this address": Case(
+        {"ports": (WEB, _ADMIN)},
+        replace(OPTIONS, reserved=Listeners({Listener.at("192.0.2.1", 80): "frontend mine"})),
+        listening=("192.0.2.1:81",),
+        refused=(("spec.ports", "80", _R.PORT_TAKEN),),
+        ingress={"192.0.2.1": ["81/TCP", "80/TCPpyconfd.io/PortTaken"]},
+    ),
+    "a port of another program": Case(
+        options=replace(OPTIONS, taken_listeners={Listener.at("192.0.2.1", 80): "sshd listens on *:80"}),
+        listening=(),
+        refused=(("spec.ports", "80", _R.PORT_TAKEN),),
+    ),
+    "a namespace that may have some ports": Case(
+        {"ports": (WEB, _ADMIN)}, _only(ports=((81, 90),)), ("192.0.2.1:81",), (("spec.ports", "80", _R.NOT_ALLOWED),)
+    ),
+    "a namespace that may have no TCP": Case(
+        options=_only(protocols=("http",)), listening=(), refused=(("spec.type", "LoadBalancer", _R.NOT_ALLOWED),)
+    ),
+    "a namespace that may name no address": Case(
+        {"load_balancer_ip": "192.0.2.2"}, _only(), (), (("spec.loadBalancerIP", "192.0.2.2", _R.NOT_ALLOWED),)
+    ),
+    "no node port": Case(
+        {"ports": (WEB, ServicePort("admin", 81, "web"))},
+        replace(OPTIONS, node_ports=True),
+        refused=(("spec.ports", "81", _R.NO_NODE_PORT),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_service(name: str) -> None:
+    case = CASES[name]
+    context = read(balanced(**case.spec), behind(), options=case.options)
+
+    assert tuple(listening(context)) == case.listening
+    assert refused(context) == list(case.refused)
+    for port in served(context):
+        assert {key: getattr(port, key) for key in case.entry} == case.entry
+    of_address: dict[str, list[str]] = {}
+    for each in case.listening:
+        address, _, port_number = each.rpartition(":")
+        of_address.setdefault(address, []).append(f"{port_number}/TCP")
+    if case.ingress is not None or not case.refused or not case.listening:
+        assert ingress(context) == (case.ingress if case.ingress is not None else of_address)
+    (condition,) = status(context)["conditions"]
+    assert condition["status"] == ("True" if case.listening else "False")
+    assert set(context.listeners) == {
+        Listener(each.rpartition(":")[0], int(each.rpartition(":")[2])) for each in case.listening
+    }
+
+
+def test_the_whole_status_of_a_service() -> None:
+    service = balanced(ports=(WEB, _UDP))
+    service = Service(replace_meta(service.metadata, generation=3), service.spec)
+    (statuses,) = read(service, behind()).statuses
+    found = statuses[StatusOf(Resource.SERVICES, Key("shop", "web"))]
+    assert (found.uid, found.generation) == ("uid-web", 3)
+    assert found.body == {
+        "loadBalancer": {
+            "ingress": [
+                {
+                    "ip": "192.0.2.1",
+                    "ipMode": "Proxy",
+                    "ports": [
+                        {"port": 80, "protocol": "TCP"},
+                        {"port": 53, "protocol": "UDP", "error": "pyconfd.io/UnsupportedProtocol"},
+                    ],
+                }
+            ]
+        },
+        "conditions": [
+            {
+                "type": "pyconfd.io/Accepted",
+                "status": "True",
+                "reason": "PartlyAccepted",
+                "message": "spec.ports 53/UDP: HAProxy balances only TCP: this port is not served, the TCP ports are",
+                "observedGeneration": 3,
+            }
+        ],
+    }
+
+
+def test_foreign_services_are_never_touched() -> None:
+    context = read(balanced("a", class_="example.com/lb"), balanced("b", class_=None), behind("a"), behind("b"))
+    assert (served(context), context.refused, context.statuses) == ([], (), ({},))
+
+
+def test_an_exhausted_pool_touches_nobody_else() -> None:
+    services = [balanced(name, created=f"2026-01-0{age}T00:00:00Z") for age, name in enumerate("abc", 1)]
+    context = read(*services, behind("a"), behind("b"), behind("c"))
+
+    assert listening(context) == ["192.0.2.1:80", "192.0.2.2:80"]
+    assert [(each.ref.name, each.reason) for each in context.refused] == [("c", RefusalReason.NO_FREE_ADDRESS)]
+    assert (ingress(context, "a"), ingress(context, "c")) == ({"192.0.2.1": ["80/TCP"]}, {})
+    (condition,) = status(context, "c")["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "NoFreeAddress")
+
+
+def test_a_machine_without_the_address_refuses_it() -> None:
+    context = read(balanced(), behind(), host=HostFacts(frozenset({"127.0.0.1"})))
+    assert refused(context) == [("status.loadBalancer", "192.0.2.1", RefusalReason.NO_SUCH_ADDRESS)]
+    assert read(balanced(), behind(), host=HostFacts(frozenset({"192.0.2.1"}))).refused == ()
+
+
+class TestTargets:
+    @pytest.mark.parametrize("policy", ["Cluster", "Local", None])
+    def test_pods(self, policy: str | None) -> None:
+        (port,) = served(read(balanced(external_traffic_policy=policy), behind()))
+        assert [(each.address, each.port) for each in port.endpoints] == [("10.0.0.1", 8080), ("10.0.0.2", 8080)]
+
+    @pytest.mark.parametrize(("policy", "nodes"), [("Cluster", ["n1", "n2", "n3"]), ("Local", ["n1"])])
+    def test_node_ports(self, policy: str, nodes: list[str]) -> None:
+        machines = [node(f"n{number}", f"10.1.0.{number}") for number in (1, 2, 3)]
+        service = balanced(external_traffic_policy=policy)
+        context = read(service, behind("web", PODS[0]), *machines, options=replace(OPTIONS, node_ports=True))
+
+        (port,) = served(context)
+        assert [(each.node, each.port) for each in port.endpoints] == [(name, 30080) for name in nodes]
+
+    def test_without_pods_it_has_its_address(self) -> None:
+        context = read(balanced())
+        assert listening(context) == ["192.0.2.1:80"]
+        assert ingress(context) == {"192.0.2.1": ["80/TCP"]}
+
+
+def test_kube2lb_leaves_its_services_alone() -> None:
+    objects = (balanced(), balanced("other", class_=None), behind(), behind("other"))
+    context = registry.translate(snapshot(*objects), ("kube2lb", "loadbalancer"), OPTIONS)
+
+    assert [each.name for each in context.names["kube2lb"]["services"]] == ["other"]
+    assert [each.name for each in context.names["loadbalancer"].values()] == ["web"]
+
+
+def test_claims_say_what_asks_and_where_it_is_served() -> None:
+    found = snapshot(balanced(ports=(WEB, _UDP)), behind())
+    context = registry.translate(found, ("loadbalancer",), OPTIONS)
+    (claim,) = registry.claims_of(found, context, ("loadbalancer",), OPTIONS)
+
+    assert claim.names == ("192.0.2.1",)
+    assert [(each.section, each.key) for each in claim.backends] == [("lb-shop:web:80", "shop:web:80")]
+    assert [each.value for each in claim.refused] == ["53/UDP"]
+
+
+@pytest.mark.parametrize(
+    ("service", "hint"),
+    [
+        (balanced(class_="pyconfd.io/LB"), "pyconfd.io/lb"),
+        (balanced(annotations={"pyconfd.io/proxy-protokol": "v1"}), PROXY_PROTOCOL),
+        (balanced(annotations={"pyconfd.io/address": "192.0.2.1"}), WISH),
+        (balanced(annotations={"pyconfd.io/domain": "a.example.com", PROXY_PROTOCOL: "v1"}), ""),
+        (balanced(class_="example.com/lb", annotations={"pyconfd.io/address": "192.0.2.1"}), ""),
+    ],
+)
+def test_mistakes(service: Service, hint: str) -> None:
+    found = list(LoadbalancerPreset().mistakes(service))
+    assert [hint in each for each in found] == ([True] if hint else [])
+
+
+def replace_meta(meta: ObjectMeta, *, generation: int) -> ObjectMeta:
+    return ObjectMeta(meta.name, meta.namespace, meta.uid, generation=generation)
+
+
+def test_another_endpoint_changes_one_port_and_no_other_object() -> None:
+    memo = Memo()
+    objects = [balanced(name, ports=(ServicePort("web", 80 + number, "web"),)) for number, name in enumerate("abc")]
+    slices = [behind(name) for name in "abc"]
+    first = registry.translate(snapshot(*objects, *slices), ("loadbalancer",), OPTIONS, memo)
+    slices[1] = behind("b", endpoint("10.0.0.9"))
+    second = registry.translate(snapshot(*objects, *slices), ("loadbalancer",), OPTIONS, memo)
+
+    old, new = first.names["loadbalancer"], second.names["loadbalancer"]
+    assert [key for key in new if new[key] is not old[key]] == ["shop:b:81"]
+    assert (second.statuses[0] is first.statuses[0], second.refused is first.refused) == (True, True)
+    assert second.totals.claimed == first.totals.claimed - 1
