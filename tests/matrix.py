@@ -31,7 +31,7 @@ TESTS = (
     "tests/fragments/test_shipped_golden.py",
     "tests/fragments/test_takeover.py",
     "tests/docs/test_certificates.py",
-    *(f"tests/presets/gateway/test_{name}_live.py" for name in ("http", "shares", "tls")),
+    *(f"tests/presets/gateway/test_{name}_live.py" for name in ("http", "mirror", "shares", "tls")),
     *(
         f"tests/haproxy/test_{name}.py"
         for name in (

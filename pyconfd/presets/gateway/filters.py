@@ -8,10 +8,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pyconfd.model.gateway_api import (
+    BackendRef,
     CorsFilter,
     HeaderModifier,
     HttpHeader,
     PathModifier,
+    RequestMirror,
     RequestRedirect,
     RouteFilter,
     UrlRewrite,
@@ -77,6 +79,14 @@ class Cors(NamedTuple):
     max_age: int
 
 
+class Mirror(NamedTuple):
+    """Copies of ``share`` of ``of`` requests go where ``reference`` leads."""
+
+    reference: BackendRef
+    share: int
+    of: int
+
+
 class Filters(NamedTuple):
     """All filters of one rule or reference."""
 
@@ -86,6 +96,7 @@ class Filters(NamedTuple):
     path: PathEdit | None = None
     redirect: Redirect | None = None
     cors: Cors | None = None
+    mirrors: tuple[Mirror, ...] = ()
 
     def followed_by(self, later: "Filters") -> "Filters":
         """Return these and, after them, those of a reference."""
@@ -97,6 +108,7 @@ class Filters(NamedTuple):
             later.path or self.path,
             self.redirect,
             self.cors,
+            self.mirrors,
         )
 
 
@@ -113,7 +125,7 @@ def parse(filters: Iterable[RouteFilter] | None, matches: Sequence[RouteMatch], 
     seen: set[str] = set()
     for place, each in enumerate(filters or ()):
         where = f"{field}[{place}]"
-        if each.type in seen:
+        if each.type in seen and each.type != "RequestMirror":
             refuse(f"{where}.type", each.type, "this filter is there already: put both into one", INCOMPATIBLE)
         seen.add(each.type)
         found = _with(found, each, matches, where)
@@ -123,7 +135,9 @@ def parse(filters: Iterable[RouteFilter] | None, matches: Sequence[RouteMatch], 
     return found
 
 
-def _with(found: Filters, each: RouteFilter, matches: Sequence[RouteMatch], field: str) -> Filters:
+def _with(  # noqa: PLR0911 - one for each kind of filter
+    found: Filters, each: RouteFilter, matches: Sequence[RouteMatch], field: str
+) -> Filters:
     if each.type == "RequestHeaderModifier" and (modifier := each.request_header_modifier):
         return found._replace(request=_edits(modifier, f"{field}.requestHeaderModifier"))
     if each.type == "ResponseHeaderModifier" and (modifier := each.response_header_modifier):
@@ -134,7 +148,9 @@ def _with(found: Filters, each: RouteFilter, matches: Sequence[RouteMatch], fiel
         return _redirected(found, each.request_redirect, matches, f"{field}.requestRedirect")
     if each.type == "CORS" and each.cors:
         return found._replace(cors=_cors(each.cors, f"{field}.cors"))
-    known = "RequestHeaderModifier, ResponseHeaderModifier, RequestRedirect, URLRewrite, CORS"
+    if each.type == "RequestMirror" and each.request_mirror:
+        return found._replace(mirrors=(*found.mirrors, _mirror(each.request_mirror, f"{field}.requestMirror")))
+    known = "RequestHeaderModifier, ResponseHeaderModifier, RequestMirror, RequestRedirect, URLRewrite, CORS"
     return refuse(f"{field}.type", each.type, f"this filter is not supported, or without its part; known: {known}")
 
 
@@ -217,6 +233,15 @@ def _path_edit(modifier: PathModifier, matches: Sequence[RouteMatch], field: str
             return PathEdit(f"^{prefix}(/.*)?$", f"{as_format(by)}\\1")
         return PathEdit(f"^{prefix}/?(.*)$", "/\\1")
     return refuse(f"{field}.type", modifier.type, "expected ReplaceFullPath or ReplacePrefixMatch, with its value")
+
+
+def _mirror(mirror: RequestMirror, field: str) -> Mirror:
+    share, of = (mirror.fraction.numerator, mirror.fraction.denominator) if mirror.fraction else (100, 100)
+    if mirror.percent is not None:
+        share = mirror.percent
+    if not 0 <= share <= of or not 1 <= of < 2**31:
+        refuse(field, f"{share}/{of}", "not a share of requests: expected at most all of them")
+    return Mirror(mirror.backend_ref, share, of)
 
 
 def _cors(cors: CorsFilter, field: str) -> Cors:

@@ -114,5 +114,5 @@ class GatewayFrontend(msgspec.Struct, frozen=True, gc=False):
         return tuple(each for each in self.listeners if not each.http)
 
     def socket_of(self, listener: str) -> str:
-        """Return the file name of the socket on which TLS of a listener is ended."""
-        return f"gateway-{hashlib.sha256(f'{self.name}:{listener}'.encode()).hexdigest()[:16]}.sock"
+        """Return what the name of the socket ends with on which TLS of a listener is ended."""
+        return hashlib.sha256(f"{self.name}:{listener}".encode()).hexdigest()[:12]

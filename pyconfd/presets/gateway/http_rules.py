@@ -52,6 +52,14 @@ class ParsedRule(NamedTuple):
     retry: Retry | None = None
 
 
+class MirrorSection(NamedTuple):
+    """Where copies of ``share`` of ``of`` requests go."""
+
+    name: str
+    share: int
+    of: int
+
+
 class RuleBackend(RouteBackend, frozen=True, gc=False):
     """A backend of a rule. ``route`` is what its ``entries`` lead to: its own name, or the route of choices.
 
@@ -68,6 +76,7 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     retry: Retry | None = None
     options: str = ""
     sans: tuple[str, ...] = ()
+    mirrors: tuple[MirrorSection, ...] = ()
 
 
 class RuleSections(NamedTuple):
@@ -158,8 +167,27 @@ def _retry(retry: HttpRetry | None) -> Retry | None:
     return Retry(attempts, " ".join(["conn-failure", "empty-response", "response-timeout", *map(str, codes)]))
 
 
-def sections_of(rule: ParsedRule, references: Sequence[Reference], name: str, owner: str) -> RuleSections:
-    """Return what serves a rule; ``references`` has what each of its own leads to, ``name`` begins all sections."""
+def sections_of(
+    rule: ParsedRule, references: Sequence[Reference], name: str, owner: str, mirrors: Sequence[Reference] = ()
+) -> RuleSections:
+    """Return what serves a rule, in sections whose names begin with ``name``.
+
+    ``references`` has what each of its own leads to, ``mirrors`` what those of ``rule.filters.mirrors`` lead to.
+    """
+    copies = []
+    to = []
+    for place, (mirror, reference) in enumerate(zip(rule.filters.mirrors, mirrors, strict=True)):
+        if reference.resolved and mirror.share:
+            to.append(MirrorSection(f"{name}_mirror_{place}", mirror.share, mirror.of))
+            copies.append(_backend(ParsedRule(()), NO_FILTERS, (reference,), to[-1].name, owner))
+    made = _sections(rule, references, name, owner)
+    if not copies:
+        return made
+    backends = (msgspec.structs.replace(each, mirrors=tuple(to)) for each in made.backends)
+    return made._replace(backends=(*backends, *copies))
+
+
+def _sections(rule: ParsedRule, references: Sequence[Reference], name: str, owner: str) -> RuleSections:
     if rule.filters.redirect is not None:
         return RuleSections(name, (_backend(rule, NO_FILTERS, (), name, owner),))
     of_each = rule.of_references or (NO_FILTERS,) * len(references)

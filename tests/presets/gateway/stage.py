@@ -31,6 +31,7 @@ from pyconfd.presets.gateway.http_rules import (
     parse_http,
     sections_of,
 )
+from pyconfd.presets.gateway.mirror import SCRIPT
 from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.routing.table import RoutingTable
 from pyconfd.presets.routing.types import HostKind, RouteRule, Site
@@ -71,13 +72,19 @@ class Echo(BaseHTTPRequestHandler):
         seen: dict[str, list[str]] = {}
         for name, value in self.headers.items():
             seen.setdefault(name.lower(), []).append(value)
-        title = getattr(self.server, "title", "")
+        assert isinstance(self.server, EchoServer)
         text = json.dumps(
-            {"pod": title, "method": self.command, "path": self.path, "headers": seen, "body": body.decode()}
+            {
+                "pod": self.server.title,
+                "method": self.command,
+                "path": self.path,
+                "headers": seen,
+                "body": body.decode(),
+            }
         ).encode()
-        self.server.seen.append(self.path)  # type: ignore[attr-defined]  # http_server() sets it
-        script: Callable[[str], int] = getattr(self.server, "script", lambda _: 200)
-        self.send_response(script(self.path))
+        self.server.seen.append(self.path)
+        self.server.last = seen
+        self.send_response(self.server.script(self.path))
         for each in self.headers.get_all("X-Answer") or ():
             name, _, value = each.partition("=")
             self.send_header(name, value)
@@ -93,7 +100,10 @@ class Echo(BaseHTTPRequestHandler):
 
 
 class EchoServer(ThreadingHTTPServer):
-    """A pod with a name; ``seen`` are the paths that were asked for, ``script`` gives the status for a path."""
+    """A pod with a name; ``script`` gives the status for a path.
+
+    ``seen`` are the paths that were asked for, ``last`` has the headers of the last request.
+    """
 
     daemon_threads = True
     request_queue_size = 128
@@ -101,6 +111,7 @@ class EchoServer(ThreadingHTTPServer):
     def __init__(self, title: str, script: Callable[[str], int] = lambda _: 200) -> None:
         self.title, self.script = title, script
         self.seen: list[str] = []
+        self.last: dict[str, list[str]] = {}
         super().__init__(("127.0.0.1", 0), Echo)
 
     def handle_error(self, *_: object) -> None:
@@ -145,10 +156,10 @@ class Routes:
     def site(self) -> str:
         return f"{self.name}|{self.host or '*'}"
 
-    def add(self, rule: ParsedRule, *references: Reference) -> "Routes":
+    def add(self, rule: ParsedRule, *references: Reference, mirrors: Sequence[Reference] = ()) -> "Routes":
         number = len(self.sections)
         section = f"{self.name}_{(self.host or 'any').replace('*', 'all')}_{number}"
-        made = sections_of(rule, references, section, f"HTTPRoute demo/{section}")
+        made = sections_of(rule, references, section, f"HTTPRoute demo/{section}", mirrors)
         self.sections.append(made)
         owner = Owner("HTTPRoute", "demo", section, "2026-01-01T00:00:00Z")
         self.rules += [
@@ -186,7 +197,9 @@ def render(
 ) -> Rendering:
     """Render all shipped fragments with nothing but these."""
     options = RenderOptions(files_dir, variables={"http_bind": "", "https_bind": "", "stats_bind": "", **variables})
-    names = {"frontends": {each.name: each for each in frontends}, "backends": dict(backends)}
+    script = f"{files_dir}/mirror.lua" if any(each.mirrors for each in backends.values()) else ""
+    fronts = {each.name: each for each in frontends}
+    names = {"frontends": fronts, "backends": dict(backends), "mirror_script": script}
     context = Context({"domains": {}, "gateway": names})
     return copy(Renderer(read_fragments(directory()), options)).render(context, curdate="").rendering
 
@@ -249,6 +262,7 @@ def running(
     conf, log = folder / "haproxy.cfg", folder / "haproxy.log"
     rendering = render(frontends, backends, str(folder), runtime_socket=f"{sockets}/s", **variables)
     write_rendering(rendering, conf)
+    (folder / "mirror.lua").write_text(SCRIPT)
     checked = subprocess.run([HAPROXY, "-c", "-f", str(conf)], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr + conf.read_text()
     assert "WARNING" not in checked.stderr, checked.stderr
