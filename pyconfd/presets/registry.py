@@ -1,14 +1,15 @@
 """The list of all presets, and what those in use make of one Snapshot together."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import is_
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from pyconfd.model.claim import Claim
 from pyconfd.model.context import Claimed, ClusterTemplate, Context, EndpointTotals, Refusal, RefusalReason
-from pyconfd.model.listener import Listener
+from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
 from pyconfd.model.reservation import Owner, Owners
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.presets import addresses, cluster, values
@@ -26,10 +27,29 @@ if TYPE_CHECKING:
     from pyconfd.model.rendering import OutputFile
 
 
+_T = TypeVar("_T")
+
+
 class _Kept(NamedTuple):
     preset: str
     options: PresetOptions
     result: PresetResult
+
+
+class _Recent(Generic[_T]):
+    """What was made of the very same objects a moment ago."""
+
+    def __init__(self) -> None:
+        self._known: deque[tuple[tuple[object, ...], _T]] = deque(maxlen=4)
+
+    def made(self, parts: tuple[object, ...], make: Callable[[], _T]) -> _T:
+        """Return what ``make`` returns, or returned for the same ``parts``."""
+        for known, made in self._known:
+            if len(known) == len(parts) and all(map(is_, known, parts)):
+                return made
+        made = make()
+        self._known.append((parts, made))
+        return made
 
 
 class Memo:
@@ -44,6 +64,8 @@ class Memo:
         self._former: list[_Kept] = []
         self._refused = NO_REFUSALS
         self._cluster: Cluster | None = None
+        self.lost: _Recent[list[dict[Listener, str]]] = _Recent()
+        self.listeners: _Recent[frozenset[Listener]] = _Recent()
 
     def read_cluster(self, snapshot: Snapshot, names: Sequence[str], options: PresetOptions) -> Cluster:
         """Read a Snapshot; what was of no use for the one before is forgotten."""
@@ -128,22 +150,22 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
     given: dict[str, object] = {"cluster": read.view}
     templates: list[ClusterTemplate] = []
     files: set[OutputFile] = set()
-    owners, listeners, claimed = dict[str, Owners](), set[Listener](), 0
+    owners, claimed = dict[str, Owners](), 0
     for name, result in zip(names, results, strict=True):
         given.setdefault(name, MappingProxyType(dict(result.names)))
         given |= {each: value for each, value in result.names.items() if each not in given or each == name}
         templates += result.templates
         files.update(result.files)
-        listeners.update(result.listeners)
         claimed += result.claimed
         if result.owners:
             owners[name] = result.owners
+    listeners = tuple(result.listeners for result in results)
     off = () if options.cluster_templates else tuple(map(_switched_off, templates))
     return Context(
         MappingProxyType(given),
         memo.sorted_refusals(read.refused, *(result.refused for result in results), off),
         EndpointTotals(claimed, read.ready),
-        frozenset(listeners),
+        memo.listeners.made(listeners, lambda: frozenset().union(*listeners)),
         templates=() if off else tuple(templates),
         files=tuple(sorted(files)),
         dns_names=_dns_names(results),
@@ -171,8 +193,7 @@ def _results(names: Sequence[str], read: Cluster, options: PresetOptions, memo: 
     results = [memo.read_preset(name, read, options) for name in names]
     lost: list[dict[Listener, str]] = [{} for _ in names]
     # What one loses may let its next claim in, which may be too young as well: each round takes something away.
-    pool = options.addresses.members
-    while len(names) > 1 and any(found := _lost_to_others(names, results, pool)):
+    while len(names) > 1 and any(found := _lost_to_others(names, results, options.addresses.members, memo)):
         for number, more in enumerate(found):
             if more:
                 lost[number] |= more
@@ -182,25 +203,37 @@ def _results(names: Sequence[str], read: Cluster, options: PresetOptions, memo: 
 
 
 def _lost_to_others(
-    names: Sequence[str], results: Sequence[PresetResult], pool: Collection[str]
+    names: Sequence[str], results: Sequence[PresetResult], pool: Collection[str], memo: Memo
 ) -> list[dict[Listener, str]]:
     """Return for each preset the listeners that it gave away though an older claim of another one covers them."""
+    listeners = tuple(result.listeners for result in results)
+    return memo.lost.made((*names, pool, *listeners), lambda: _lost(names, listeners, pool))
+
+
+def _lost(
+    names: Sequence[str], listeners: Sequence[Mapping[Listener, Owner]], pool: Collection[str]
+) -> list[dict[Listener, str]]:
     lost: list[dict[Listener, str]] = [{} for _ in names]
     claimed = [
         (owner.since, owner.namespace, owner.name, number, listener, owner)
-        for number, result in enumerate(results)
-        for listener, owner in result.listeners.items()
+        for number, mine in enumerate(listeners)
+        for listener, owner in mine.items()
     ]
     if len({number for *_, number, _, _ in claimed}) < 2:
         return lost
-    kept: defaultdict[int, list[tuple[int, Listener, Owner]]] = defaultdict(list)
-    for *_, number, listener, owner in sorted(claimed):
-        older = (each for each in kept[listener.port] if each[0] != number and _takes(each[1], listener, pool))
-        found = next(older, None)
+    kept: defaultdict[int, defaultdict[str, list[tuple[int, int, Listener, Owner]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for rank, (*_, number, listener, owner) in enumerate(sorted(claimed)):
+        at_port = kept[listener.port]
+        # An address that is not known may be any.
+        covering = {listener.address, ANY_IPV4, ANY_IPV6, ""} if listener.address else at_port.keys()
+        older = (each for address in covering for each in at_port.get(address, ()))
+        found = min((each for each in older if each[1] != number and _takes(each[2], listener, pool)), default=None)
         if found is None:
-            kept[listener.port].append((number, listener, owner))
+            at_port[listener.address].append((rank, number, listener, owner))
         else:
-            other, place, by = found
+            _, other, place, by = found
             whose = f"{by.kind} {by.namespace}/{by.name} of preset {names[other]}"
             lost[number][listener] = f"{whose} listens on {place} already (the older one keeps it)"
     return lost
