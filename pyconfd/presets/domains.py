@@ -348,6 +348,8 @@ def _entries(
         if before is None or before[0] is not claim or before[1] != listen_port:
             targets = targets_of_port(claim.port, claim.service, nodes, options)
             made[domain] = _entry(claim, targets, listen_port)
+    if former is not memo.decided.served:
+        return VersionedDict(made)
     if not made and not gone:
         return memo.entries
     if gone or not former.keys() >= made.keys():
