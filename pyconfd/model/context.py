@@ -21,13 +21,14 @@ class PresetName(StrEnum):
     KUBE2LB = "kube2lb"
     CONFIGMAP = "configmap"
     HOSTS = "hosts"
+    GATEWAY = "gateway"
     LOADBALANCER = "loadbalancer"
 
 
 AUTO = "auto"
 """Stands for all of :data:`AUTOMATIC_PRESETS` in the setting ``presets.use``."""
 
-AUTOMATIC_PRESETS = (PresetName.DOMAINS, PresetName.LOADBALANCER)
+AUTOMATIC_PRESETS = (PresetName.DOMAINS, PresetName.GATEWAY, PresetName.LOADBALANCER)
 """Those that need no settings of their own; the first one owns the plain names."""
 
 

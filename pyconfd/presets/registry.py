@@ -17,6 +17,7 @@ from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.configmap import ConfigmapPreset
 from pyconfd.presets.conflicts import NO_REFUSALS
 from pyconfd.presets.domains import DomainsPreset
+from pyconfd.presets.gateway.preset import GatewayPreset
 from pyconfd.presets.hosts import HostsPreset
 from pyconfd.presets.kube2lb.preset import Kube2lbPreset
 from pyconfd.presets.kubefigurator.preset import KubefiguratorPreset
@@ -100,7 +101,15 @@ SWITCH = "cluster_templates.allow_configuration_from_cluster"
 """The setting without which no template of the cluster is rendered."""
 
 
-_ALL = (DomainsPreset(), KubefiguratorPreset(), Kube2lbPreset(), ConfigmapPreset(), HostsPreset(), LoadbalancerPreset())
+_ALL = (
+    DomainsPreset(),
+    GatewayPreset(),
+    LoadbalancerPreset(),
+    KubefiguratorPreset(),
+    Kube2lbPreset(),
+    ConfigmapPreset(),
+    HostsPreset(),
+)
 
 PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _ALL})
 

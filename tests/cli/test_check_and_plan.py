@@ -298,6 +298,15 @@ def test_the_permissions_are_those_that_the_settings_need(settings: Settings) ->
         "endpoints",
         "endpointslices",
         "nodes",
+        "namespaces",
+        "gatewayclasses",
+        "gateways",
+        "httproutes",
+        "grpcroutes",
+        "tlsroutes",
+        "tcproutes",
+        "referencegrants",
+        "backendtlspolicies",
     }
     assert {verb for rule in rules for verb in rule["verbs"]} <= {"get", "list", "watch"}
     secrets = replace(settings, kubernetes=KubernetesSettings(secret_namespaces=("tls",)))

@@ -25,8 +25,16 @@ def rules(*arguments: str) -> set[tuple[str, str, tuple[str, ...]]]:
 VIEW = {("", each, ()) for each in ("services", "endpoints", "endpointslices", "nodes")}
 PODS = {("", "pods", ())}
 OBJECTS = {("lb", "configmaps", ("certificates", "config", "services")), ("lb", "secrets", ("keys",))}
+GATEWAY = {
+    ("", each, ())
+    for each in (
+        *("namespaces", "gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes"),
+        *("referencegrants", "backendtlspolicies"),
+    )
+}
 NEEDED = {
     "domains": VIEW,
+    "gateway": VIEW | GATEWAY,
     "loadbalancer": VIEW,
     "kube2lb": VIEW,
     "kubefigurator": VIEW,

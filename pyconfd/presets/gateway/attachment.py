@@ -104,6 +104,11 @@ def hosts_at(listener: str, hostnames: Sequence[str]) -> tuple[HostAt, ...]:
     return tuple(found)
 
 
+def parent_key(route: Key, parent: ParentReference) -> Key:
+    """Return which object a parentRef of a route names."""
+    return Key(route.namespace if parent.namespace is None else parent.namespace, parent.name)
+
+
 def attach(
     route: RouteHead,
     gateways: Mapping[Key, Sequence[ListenerDecision]],
@@ -112,7 +117,7 @@ def attach(
     """Return what becomes of the parentRefs that name one of ``gateways``; the others are for other controllers."""
     found = []
     for parent in route.parents:
-        key = Key(route.namespace if parent.namespace is None else parent.namespace, parent.name)
+        key = parent_key(Key(route.namespace, ""), parent)
         if (parent.group, parent.kind) == (GROUP, "Gateway") and key in gateways:
             found.append(_attach_to(route, parent, key, gateways[key], labels_of))
     return tuple(found)

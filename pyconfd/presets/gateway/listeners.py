@@ -56,23 +56,19 @@ _BY_NAME = frozenset({Protocol.HTTP, Protocol.HTTPS, Protocol.TLS})
 """Protocols whose listeners may share a port."""
 
 
-class CertificateReference(NamedTuple):
-    """A Secret that a listener may use; ``names`` are those that the certificate is for."""
-
-    key: Key
-    names: tuple[str, ...]
-
-
 class Found(NamedTuple):
-    """What a reference leads to; ``fault`` says why it leads nowhere, "" where it does."""
+    """What a reference to certificates leads to: the file with ``pem``, at ``path`` where they are of a Secret.
 
-    names: tuple[str, ...] = ()
+    ``fault`` says why it leads nowhere, or (with a certificate) why that is not the newest one.
+    """
+
     pem: str = ""
+    path: str = ""
     fault: str = ""
 
 
 class Lookup(NamedTuple):
-    """What Gateways refer to: TLS Secrets (names of the certificate), CA certificates of ConfigMaps, and the grants."""
+    """What Gateways refer to: TLS Secrets, CA certificates of ConfigMaps, and the grants."""
 
     secret: Callable[[Key], Found]
     ca_bundle: Callable[[Key], Found]
@@ -100,7 +96,7 @@ class ListenerDecision(NamedTuple):
     mode: TlsMode
     kinds: tuple[str, ...]
     namespaces: NamespacesFrom
-    certificates: tuple[CertificateReference, ...]
+    certificates: tuple[Found, ...]
     client_ca: ClientCa | None
     faults: tuple[Fault, ...]
     conditions: tuple[StatusCondition, ...]
@@ -117,7 +113,7 @@ class _Draft:
         self.hostname = ""
         self.mode = TlsMode.NONE
         self.kinds: tuple[str, ...] = ()
-        self.certificates: tuple[CertificateReference, ...] = ()
+        self.certificates: tuple[Found, ...] = ()
         self.client_ca: ClientCa | None = None
         self.not_accepted: list[Fault] = []
         self.not_resolved: list[Fault] = []
@@ -221,9 +217,7 @@ def _judge_tls(draft: _Draft, gateway: Gateway, lookup: Lookup) -> None:
         _judge_clients(draft, gateway.metadata.namespace, validation, lookup)
 
 
-def _certificate(
-    draft: _Draft, namespace: str, reference: SecretReference, lookup: Lookup
-) -> CertificateReference | None:
+def _certificate(draft: _Draft, namespace: str, reference: SecretReference, lookup: Lookup) -> Found | None:
     field, key = "tls.certificateRefs", Key(reference.namespace or namespace, reference.name)
     if (reference.group, reference.kind) != ("", "Secret"):
         kind = ".".join(filter(None, (reference.kind, reference.group)))
@@ -236,7 +230,7 @@ def _certificate(
     found = lookup.secret(key)
     if found.fault:
         draft.unresolved("InvalidCertificateRef", field, f"{key.namespace}/{key.name}", found.fault)
-    return CertificateReference(key, found.names) if found.pem else None
+    return found if found.pem else None
 
 
 def _is_permitted(grants: Grants, namespace: str, kind: str, key: Key) -> bool:

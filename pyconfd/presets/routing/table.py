@@ -94,10 +94,11 @@ def _contested(match: RouteMatch) -> object:
     return regex, match.method, frozenset(match.headers), frozenset(match.query)
 
 
-def _precedence(rule: RouteRule) -> tuple[bool, bool, int, int, tuple[str, str, str, str, int]]:
+def _precedence(rule: RouteRule) -> tuple[int, bool, bool, int, int, tuple[int, str, str, str, str, int]]:
     match = rule.match
     return (
-        match.kind is not PathKind.REGEX, not match.method, -len(match.headers), -len(match.query), rule.rank,
+        rule.precedence, match.kind is not PathKind.REGEX, not match.method, -len(match.headers), -len(match.query),
+        rule.rank,
     )  # fmt: skip
 
 

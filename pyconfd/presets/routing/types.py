@@ -59,19 +59,23 @@ class RouteMatch(NamedTuple):
 
 
 class RouteRule(NamedTuple):
-    """One match of one object at one site; ``number`` is its place among those of the object."""
+    """One match of one object at one site; ``number`` is its place among those of the object.
+
+    Rules with a lower ``precedence`` come first whatever their match is: those of a route that names more of the host.
+    """
 
     site: str
     match: RouteMatch
     backend: str
     owner: Owner
     number: int = 0
+    precedence: int = 0
 
     @property
-    def rank(self) -> tuple[str, str, str, str, int]:
+    def rank(self) -> tuple[int, str, str, str, str, int]:
         """The older object comes first, then namespace and name decide, then the order in the object."""
         owner = self.owner
-        return owner.since, owner.namespace, owner.name, owner.kind, self.number
+        return self.precedence, owner.since, owner.namespace, owner.name, owner.kind, self.number
 
 
 class PathEntry(NamedTuple):

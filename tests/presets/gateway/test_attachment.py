@@ -14,7 +14,7 @@ from pyconfd.presets.gateway.grants import Grants
 from pyconfd.presets.gateway.listeners import Found, Lookup, decide_listeners
 from tests.presets.gateway.objects import gateway
 
-LOOKUP = Lookup(lambda _: Found((), "PEM"), lambda _: Found((), "CA"), Grants())
+LOOKUP = Lookup(lambda _: Found("PEM"), lambda _: Found("CA"), Grants())
 GATEWAY = Key("shop", "web")
 LABELS = {"shop": {"team": "shop"}, "blue": {"team": "blue"}, "red": {"team": "red"}}
 CERT = "tls: {certificateRefs: [{name: cert}]}"

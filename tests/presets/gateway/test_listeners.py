@@ -18,8 +18,8 @@ BUNDLES = {Key("shop", "ca"), Key("other", "ca")}
 
 def lookup(grants: Grants | None = None) -> Lookup:
     return Lookup(
-        lambda key: Found(("a.com",), "PEM") if key in SECRETS else Found(fault="there is no such Secret"),
-        lambda key: Found((), "CA\n") if key in BUNDLES else Found(fault="there is no such ConfigMap"),
+        lambda key: Found("PEM", "/cert.pem") if key in SECRETS else Found(fault="there is no such Secret"),
+        lambda key: Found("CA\n") if key in BUNDLES else Found(fault="there is no such ConfigMap"),
         grants or Grants(),
     )
 

@@ -1,0 +1,39 @@
+"""CA certificates in ConfigMaps."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from pyconfd.model.kubernetes import ConfigMap
+from pyconfd.model.snapshot import Key
+from pyconfd.presets.gateway.listeners import Found
+
+CA_KEY = "ca.crt"
+"""Where a ConfigMap has its certificates. Source: the Gateway API, ``caCertificateRefs``."""
+
+_MOST_BYTES = 1 << 20
+
+
+def ca_bundle(config_maps: Mapping[Key, ConfigMap], key: Key) -> Found:
+    """Return the CA certificates of a ConfigMap, or why there are none."""
+    config_map = config_maps.get(key)
+    if config_map is None:
+        return Found(fault=f"there is no ConfigMap {key.namespace}/{key.name}")
+    text = (config_map.data or {}).get(CA_KEY, "")
+    if not text:
+        return Found(fault=f"the ConfigMap has no key {CA_KEY}")
+    return _parsed(text)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> Found:
+    if len(text) > _MOST_BYTES:
+        return Found(fault=f"{CA_KEY} is larger than 1 MB")
+    try:
+        certificates = x509.load_pem_x509_certificates(text.encode())
+        # Written again: the file has nothing but certificates.
+        return Found("".join(each.public_bytes(Encoding.PEM).decode() for each in certificates))
+    except ValueError:
+        return Found(fault=f"{CA_KEY} holds no PEM certificates")

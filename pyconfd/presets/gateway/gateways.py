@@ -1,0 +1,256 @@
+"""GatewayClasses and Gateways: which are served, at which addresses, and what their status says."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pyconfd.model.gateway_api import GROUP, Gateway, GatewayClass
+from pyconfd.model.object_status import ObjectStatus
+from pyconfd.model.reservation import NEVER, Owner
+from pyconfd.model.snapshot import Key
+from pyconfd.presets.addresses import AddressProblem, Assigned
+from pyconfd.presets.gateway.grants import Referrer, Target
+from pyconfd.presets.gateway.listeners import Found, ListenerDecision, Lookup
+from pyconfd.presets.gateway.status import (
+    CONTROLLER,
+    Fault,
+    StatusCondition,
+    conditions,
+    object_status,
+    of_faults,
+    unmet,
+)
+
+FEATURES = (
+    "BackendTLSPolicy",
+    "BackendTLSPolicySANValidation",
+    "GRPCRoute",
+    "GRPCRouteNamedRouteRule",
+    "GRPCRouteRequestHeaderModifier",
+    "Gateway",
+    "GatewayAddressEmpty",
+    "GatewayBackendClientCertificate",
+    "GatewayFrontendClientCertificateValidation",
+    "GatewayFrontendClientCertificateValidationInsecureFallback",
+    "GatewayHTTPListenerIsolation",
+    "GatewayPort8080",
+    "GatewayRouteHostnameIntersectionPrecedence",
+    "GatewayStaticAddresses",
+    "HTTPRoute",
+    "HTTPRoute303RedirectStatusCode",
+    "HTTPRoute307RedirectStatusCode",
+    "HTTPRoute308RedirectStatusCode",
+    "HTTPRouteBackendProtocolH2C",
+    "HTTPRouteBackendProtocolWebSocket",
+    "HTTPRouteBackendRequestHeaderModification",
+    "HTTPRouteBackendTimeout",
+    "HTTPRouteBackendURLRewrite",
+    "HTTPRouteCORS",
+    "HTTPRouteDestinationPortMatching",
+    "HTTPRouteHostRewrite",
+    "HTTPRouteMethodMatching",
+    "HTTPRouteNamedRouteRule",
+    "HTTPRouteParentRefPort",
+    "HTTPRoutePathRedirect",
+    "HTTPRoutePathRewrite",
+    "HTTPRoutePortRedirect",
+    "HTTPRouteQueryParamMatching",
+    "HTTPRouteRequestTimeout",
+    "HTTPRouteResponseHeaderModification",
+    "HTTPRouteSchemeRedirect",
+    "ReferenceGrant",
+    "TCPRoute",
+    "TLSRoute",
+    "TLSRouteModeMixed",
+    "TLSRouteModeTerminate",
+)
+"""What is supported, sorted by name. Source of the names: ``pkg/features`` of the Gateway API."""
+
+
+class GatewayDecision(NamedTuple):
+    """One Gateway. ``addresses`` are where it listens, () where it serves nothing.
+
+    ``client_certificate`` is what backends are shown, None for nothing. ``faults`` are all, those of listeners
+    included.
+    """
+
+    key: Key
+    uid: str
+    generation: int
+    owner: Owner
+    addresses: tuple[str, ...]
+    listeners: tuple[ListenerDecision, ...]
+    client_certificate: Found | None
+    faults: tuple[Fault, ...]
+    conditions: tuple[StatusCondition, ...]
+
+    def listener(self, name: str) -> ListenerDecision:
+        """Return the listener of this name, which is there."""
+        return next(each for each in self.listeners if each.name == name)
+
+
+def is_mine(gateway_class: GatewayClass | None) -> bool:
+    """Return whether a class is for this controller."""
+    return gateway_class is not None and gateway_class.spec.controller_name == CONTROLLER
+
+
+def class_fault(gateway_class: GatewayClass) -> Fault | None:
+    """Return why a class cannot be accepted."""
+    parameters = gateway_class.spec.parameters_ref
+    if parameters is None:
+        return None
+    detail = "parameters of no kind are supported: remove the field"
+    return Fault("InvalidParameters", "spec.parametersRef", f"{parameters.kind} {parameters.name}", detail)
+
+
+def class_status(gateway_class: GatewayClass) -> ObjectStatus:
+    """Return the status of a class."""
+    fault, meta = class_fault(gateway_class), gateway_class.metadata
+    accepted = of_faults("Accepted", (fault,) if fault is not None else ())
+    return object_status(
+        meta,
+        {
+            "conditions": conditions((accepted,), meta.generation),
+            "supportedFeatures": [{"name": name} for name in FEATURES],
+        },
+    )
+
+
+def decide_gateway(
+    gateway: Gateway, listeners: tuple[ListenerDecision, ...], assigned: Assigned, lookup: Lookup
+) -> GatewayDecision:
+    """Return what becomes of a Gateway whose class is accepted."""
+    meta = gateway.metadata
+    rejected = _rejections(gateway)
+    invalid = [each for each in listeners if not each.is_accepted]
+    client_certificate, unresolved = _client_certificate(gateway, lookup)
+    if any(not each.refs_resolved for each in listeners):
+        names = ", ".join(each.name for each in listeners if not each.refs_resolved)
+        detail = "references of these listeners are not resolved: see the conditions of each"
+        unresolved = (*unresolved, Fault("ListenersNotResolved", "listeners", names, detail))
+    names = ", ".join(each.name for each in invalid)
+    not_valid = Fault("ListenersNotValid", "listeners", names, "these are not accepted: see the conditions of each")
+    if not rejected and len(invalid) == len(listeners):
+        rejected = (not_valid,)
+    addressing = tuple(map(_address_fault, assigned.problems))
+    programmed = _not_programmed(rejected, addressing, assigned, listeners)
+    found = [
+        StatusCondition("Accepted", "True", not_valid.reason, not_valid.message)
+        if invalid and not rejected
+        else of_faults("Accepted", rejected),
+        of_faults("Programmed", programmed),
+        of_faults("ResolvedRefs", unresolved),
+    ]
+    if _is_insecure(gateway):
+        message = "clients without a valid certificate are let in"
+        found.append(StatusCondition("InsecureFrontendValidationMode", "True", "ConfigurationChanged", message))
+    summaries = {"ListenersNotValid", "ListenersNotResolved", "Invalid"}
+    faults = (
+        *(each for each in (*rejected, *programmed, *unresolved) if each.reason not in summaries),
+        *(fault for each in listeners for fault in each.faults),
+    )
+    owner = Owner("Gateway", meta.namespace, meta.name, meta.creation_timestamp or NEVER)
+    served = assigned.addresses if not rejected else ()
+    return GatewayDecision(
+        Key(meta.namespace, meta.name),
+        meta.uid,
+        meta.generation,
+        owner,
+        served,
+        listeners,
+        client_certificate,
+        faults,
+        tuple(found),
+    )
+
+
+def _rejections(gateway: Gateway) -> tuple[Fault, ...]:
+    found = []
+    parameters = gateway.spec.infrastructure.parameters_ref if gateway.spec.infrastructure is not None else None
+    if parameters is not None:
+        detail = "parameters of no kind are supported: remove the field"
+        value = f"{parameters.kind} {parameters.name}"
+        found.append(Fault("InvalidParameters", "spec.infrastructure.parametersRef", value, detail))
+    for address in gateway.spec.addresses or ():
+        if address.type != "IPAddress":
+            detail = "supported are addresses of type IPAddress"
+            found.append(Fault("UnsupportedAddress", "spec.addresses", f"{address.type} {address.value}", detail))
+    return tuple(found)
+
+
+def _address_fault(problem: AddressProblem) -> Fault:
+    reason = "AddressNotUsable" if problem.reason.is_about_a_wish else "AddressNotAssigned"
+    return Fault(reason, "spec.addresses", problem.wanted, problem.detail)
+
+
+def _not_programmed(
+    rejected: tuple[Fault, ...],
+    addressing: tuple[Fault, ...],
+    assigned: Assigned,
+    listeners: tuple[ListenerDecision, ...],
+) -> tuple[Fault, ...]:
+    if rejected:
+        return (rejected[0]._replace(reason="Invalid"),)
+    if addressing:
+        return addressing
+    if not assigned.addresses:
+        return (Fault("AddressNotAssigned", "spec.addresses", "", "it has no address yet"),)
+    if not any(each.is_programmed for each in listeners):
+        return (Fault("Invalid", "listeners", "", "none of them can serve: see the conditions of each"),)
+    return ()
+
+
+def _client_certificate(gateway: Gateway, lookup: Lookup) -> tuple[Found | None, tuple[Fault, ...]]:
+    """Return the Secret that backends are shown, and why it is not the one that is named."""
+    backend = gateway.spec.tls.backend if gateway.spec.tls is not None else None
+    reference = backend.client_certificate_ref if backend is not None else None
+    if reference is None:
+        return None, ()
+    field, namespace = "spec.tls.backend.clientCertificateRef", gateway.metadata.namespace
+    key = Key(reference.namespace or namespace, reference.name)
+    if (reference.group, reference.kind) != ("", "Secret"):
+        kind = ".".join(filter(None, (reference.kind, reference.group)))
+        return None, (Fault("InvalidClientCertificateRef", field, kind, "certificates are in Secrets: name a Secret"),)
+    if not lookup.grants.permits(Referrer("Gateway", namespace), Target("Secret", key.namespace, key.name)):
+        detail = f"no ReferenceGrant of namespace {key.namespace} allows Gateways of {namespace} to use it"
+        return None, (Fault("RefNotPermitted", field, f"{key.namespace}/{key.name}", detail),)
+    found = lookup.secret(key)
+    faults: tuple[Fault, ...] = ()
+    if found.fault:
+        faults = (Fault("InvalidClientCertificateRef", field, f"{key.namespace}/{key.name}", found.fault),)
+    return found if found.pem else None, faults
+
+
+def _is_insecure(gateway: Gateway) -> bool:
+    frontend = gateway.spec.tls.frontend if gateway.spec.tls is not None else None
+    if frontend is None:
+        return False
+    found = (frontend.default, *(each.tls for each in frontend.per_port or ()))
+    return any(each.validation is not None and each.validation.mode == "AllowInsecureFallback" for each in found)
+
+
+def gateway_status(gateway: GatewayDecision, attached: Mapping[str, int]) -> ObjectStatus:
+    """Return the status of a Gateway; ``attached`` are the numbers of routes by listener."""
+    generation = gateway.generation
+    body: dict[str, Any] = {
+        "conditions": conditions(gateway.conditions, generation),
+        "listeners": [
+            {
+                "name": each.name,
+                "supportedKinds": [{"group": GROUP, "kind": kind} for kind in each.kinds],
+                "attachedRoutes": attached.get(each.name, 0),
+                "conditions": conditions(_of_listener(each, gateway), generation),
+            }
+            for each in gateway.listeners
+        ],
+    }
+    if gateway.addresses:
+        body["addresses"] = [{"type": "IPAddress", "value": address} for address in gateway.addresses]
+    return ObjectStatus(gateway.uid, generation, body)
+
+
+def _of_listener(listener: ListenerDecision, gateway: GatewayDecision) -> list[StatusCondition]:
+    """Return the conditions of a listener, which is not programmed where its Gateway has no address."""
+    if gateway.addresses or not listener.is_programmed:
+        return list(listener.conditions)
+    fault = Fault("Pending", "", "", "the Gateway has no address: see its conditions")
+    return [unmet("Programmed", fault) if each.type == "Programmed" else each for each in listener.conditions]

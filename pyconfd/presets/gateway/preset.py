@@ -1,0 +1,510 @@
+"""Preset ``gateway``: the Gateway API.
+
+Read in this order: :func:`_world` decides about Gateways and policies, ``_Reading`` decides about the routes that
+changed and updates the parts that follow from them: the table of paths, backends, frontends and statuses.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pyconfd.model.claim import Claim, ClaimedBackend
+from pyconfd.model.context import PresetName, Refusal
+from pyconfd.model.gateway_api import ParentReference, TCPRoute
+from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.listener import Listener
+from pyconfd.model.object_status import ObjectStatus, StatusOf
+from pyconfd.model.rendering import FileKind, OutputFile
+from pyconfd.model.reservation import Owner
+from pyconfd.model.snapshot import KIND_OF, Key, Resource
+from pyconfd.model.versioned import GivenDict, VersionedDict, differing, with_values
+from pyconfd.presets import values
+from pyconfd.presets.certificates import certificate_for
+from pyconfd.presets.cluster import Cluster, nothing_read
+from pyconfd.presets.conflicts import NO_REFUSALS, SortedRefusals
+from pyconfd.presets.gateway.attachment import parent_key, valid_hosts
+from pyconfd.presets.gateway.authorities import ca_bundle
+from pyconfd.presets.gateway.frontends import GatewayFrontend
+from pyconfd.presets.gateway.gateways import (
+    GatewayDecision,
+    class_fault,
+    class_status,
+    decide_gateway,
+    gateway_status,
+    is_mine,
+)
+from pyconfd.presets.gateway.grants import Grants, grants_of
+from pyconfd.presets.gateway.http_rules import RuleBackend
+from pyconfd.presets.gateway.listeners import Found, Lookup, decide_listeners
+from pyconfd.presets.gateway.policies import Policies, decide_policies
+from pyconfd.presets.gateway.ports import Port, frontend, ports_of
+from pyconfd.presets.gateway.routes import ROUTES, Route, RouteDecision, World, decide, same_request
+from pyconfd.presets.gateway.status import CONTROLLER, ancestor_status, object_status
+from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
+from pyconfd.presets.routing.table import RoutingTable
+
+if TYPE_CHECKING:
+    from pyconfd.presets.routing.types import RouteRule
+
+_MOST_ANCESTORS = 16
+"""Source: the CRD of BackendTLSPolicy."""
+
+_Routes = Mapping[StatusOf, RouteDecision]
+
+
+@dataclass(frozen=True, slots=True)
+class _Former:
+    """What a result was made of, and its parts.
+
+    ``users`` are the routes that refer to a Service, ``members`` those that are served at a frontend, ``attached`` the
+    numbers of routes by Gateway and listener.
+    """
+
+    world: World
+    ports: Mapping[str, Port]
+    routes: _Routes
+    users: Mapping[Key, frozenset[StatusOf]]
+    members: Mapping[str, frozenset[StatusOf]]
+    attached: Mapping[Key, Mapping[str, int]]
+    table: RoutingTable
+    backends: Mapping[str, RuleBackend]
+    frontends: Mapping[str, GatewayFrontend]
+    statuses: Mapping[StatusOf, ObjectStatus]
+    refused: SortedRefusals = NO_REFUSALS
+    claimed: int = 0
+    files: tuple[OutputFile, ...] = ()
+
+
+def _nothing(cluster: str, options: PresetOptions) -> _Former:
+    empty = World(nothing_read(cluster), options, {}, Grants(), Policies())
+    return _Former(
+        empty, {}, {}, {}, {}, {}, RoutingTable(), VersionedDict({}), VersionedDict({}), VersionedDict({})
+    )  # fmt: skip
+
+
+def _world(cluster: Cluster, options: PresetOptions, former: World) -> World:
+    """Return all that routes are decided by; a part that is equal is the former one."""
+    snapshot, before = cluster.snapshot, former.cluster.snapshot
+    same_grants = snapshot.referencegrants is before.referencegrants
+    grants = former.grants if same_grants else grants_of(snapshot.referencegrants)
+    same = same_grants and options == former.options and _same_basis(cluster, former.cluster)
+    if same and snapshot.backendtlspolicies is before.backendtlspolicies and not snapshot.backendtlspolicies:
+        return World(cluster, former.options, former.gateways, grants, former.policies)
+
+    def secret(key: Key) -> Found:
+        found = certificate_for(cluster, options.tls, key.namespace, key.name, ())
+        pem = found.file.content if found.file is not None else ""
+        return Found(pem, found.path, found.fault)
+
+    def bundle(key: Key) -> Found:
+        return ca_bundle(cluster.snapshot.config_maps, key)
+
+    lookup = Lookup(secret, bundle, grants)
+    gateways: Mapping[Key, GatewayDecision] = {
+        key: decide_gateway(
+            gateway,
+            decide_listeners(gateway, lookup, _taken(key, cluster, options)),
+            cluster.addresses.of(Resource.GATEWAYS, key),
+            lookup,
+        )
+        for key, gateway in sorted(snapshot.gateways.items())
+        if _is_accepted(cluster, gateway.spec.gateway_class_name)
+    }
+    gateways = {key: old if (old := former.gateways.get(key)) == new else new for key, new in gateways.items()}
+    if gateways.keys() == former.gateways.keys() and all(map(is_, gateways.values(), former.gateways.values())):
+        gateways = former.gateways
+    policies = decide_policies(snapshot.backendtlspolicies, cluster, bundle, options.tls.directory)
+    return World(cluster, options, gateways, grants, former.policies if policies == former.policies else policies)
+
+
+def _same_basis(cluster: Cluster, former: Cluster) -> bool:
+    """Return whether all that Gateways are decided by is the same."""
+    now, before = cluster.snapshot, former.snapshot
+    return (
+        now.gatewayclasses is before.gatewayclasses
+        and now.gateways is before.gateways
+        and now.config_maps is before.config_maps
+        and now.namespaces is before.namespaces
+        and now.denied == before.denied
+        and cluster.secrets is former.secrets
+        and cluster.addresses.assigned is former.addresses.assigned
+    )
+
+
+def _is_accepted(cluster: Cluster, name: str) -> bool:
+    found = cluster.snapshot.gatewayclasses.get(Key("", name))
+    return found is not None and is_mine(found) and class_fault(found) is None
+
+
+def _taken(key: Key, cluster: Cluster, options: PresetOptions) -> Any:
+    addresses = cluster.addresses.of(Resource.GATEWAYS, key).addresses
+
+    def taken(port: int) -> str:
+        if wrong := options.claims.port(key.namespace, port):
+            return wrong
+        holders = (options.holder(Listener.at(address, port)) for address in addresses)
+        return next(filter(None, holders), "")
+
+    return taken
+
+
+class _Reading:
+    """One reading: the parts of the former result that do not hold any more are made again."""
+
+    def __init__(self, world: World, former: _Former) -> None:
+        self.world, self.former = world, former
+        self.routes = dict(former.routes)
+        self.changed: dict[StatusOf, RouteDecision | None] = {}
+        """The routes that are decided otherwise; None for one that is gone."""
+
+    def decide(self) -> None:
+        """Decide about the routes that changed, or whose Services or world did."""
+        world, former = self.world, self.former
+        same_world = _same_for_routes(world, former.world)
+        changed_gateways = set(differing(former.world.gateways, world.gateways))
+        services = world.cluster.changed_since(former.world.cluster)
+        by_services = {id_ for key in services for id_ in former.users.get(key, ())}
+        by_world: set[StatusOf] = set()
+        if not same_world:
+            by_world.update(former.routes)
+        elif changed_gateways:
+            by_world.update(id_ for id_, each in former.routes.items() if _names_one_of(each, changed_gateways))
+        for resource in ROUTES:
+            before: Mapping[Key, Route] = getattr(former.world.cluster.snapshot, resource.field)
+            objects: Mapping[Key, Route] = getattr(world.cluster.snapshot, resource.field)
+            again = {id_.key for id_ in by_services | by_world if id_.resource is resource}
+            for key in sorted({*again, *differing(before, objects)}):
+                id_ = StatusOf(resource, key)
+                known = former.routes.get(id_)
+                if key not in objects:
+                    if known is not None:
+                        self.changed[id_] = None
+                        del self.routes[id_]
+                elif key in again or known is None or not same_request(known.route, objects[key]):
+                    self._decide(id_, objects[key], same_world=id_ not in by_world)
+
+    def _decide(self, id_: StatusOf, route: Route, *, same_world: bool) -> None:
+        self.routes[id_] = self.changed[id_] = decide(
+            id_, route, self.world, self.former.routes.get(id_), same_world=same_world
+        )
+
+    def users(self) -> Mapping[Key, frozenset[StatusOf]]:
+        """Return the routes by the Services that they refer to."""
+        return self._index(self.former.users, lambda route: route.services)
+
+    def members(self) -> Mapping[str, frozenset[StatusOf]]:
+        """Return the routes by the frontends that lead to them."""
+        return self._index(self.former.members, lambda route: frozenset(at.frontend for at in route.sites))
+
+    def _index(self, former: Mapping[Any, frozenset[StatusOf]], of: Any) -> Mapping[Any, frozenset[StatusOf]]:
+        updated: dict[Any, set[StatusOf]] = {}
+        for id_, now in self.changed.items():
+            before = self.former.routes.get(id_)
+            old = of(before) if before is not None else frozenset()
+            new = of(now) if now is not None else frozenset()
+            for key in old ^ new:
+                members = updated.setdefault(key, set(former.get(key, ())))
+                members.symmetric_difference_update((id_,))
+        if not updated:
+            return former
+        found = {**former, **{key: frozenset(members) for key, members in updated.items()}}
+        return {key: members for key, members in found.items() if members}
+
+    def attached(self) -> Mapping[Key, Mapping[str, int]]:
+        """Return how many routes are attached to each listener."""
+        counts: dict[Key, Counter[str]] = {}
+        for id_, now in self.changed.items():
+            before = self.former.routes.get(id_)
+            if before is not None and now is not None and before.parents is now.parents:
+                continue
+            for sign, route in ((-1, before), (1, now)):
+                for gateway, listener in _attachments(route):
+                    count = counts.setdefault(gateway, Counter(self.former.attached.get(gateway, {})))
+                    count[listener] += sign
+        return {**self.former.attached, **counts} if counts else self.former.attached
+
+    def table(self) -> RoutingTable:
+        """Return the table of paths with the rules of the changed routes."""
+        rules: dict[Hashable, tuple[RouteRule, ...]] = {}
+        for id_, now in self.changed.items():
+            before = self.former.routes.get(id_)
+            if before is None or now is None or before.rules is not now.rules:
+                rules[id_] = now.rules if now is not None and _is_of_requests(id_) else ()
+        return self.former.table.updated(rules) if rules else self.former.table
+
+    def backends(self, table: RoutingTable) -> Mapping[str, RuleBackend]:
+        """Return all sections of rules, with the entries of the table that lead to them."""
+        former = self.former
+        replaced: dict[str, RuleBackend] = {}
+        gone: set[str] = set()
+        for id_, now in self.changed.items():
+            before = former.routes.get(id_)
+            old = {each.name: each for each in before.backends} if before is not None else {}
+            new = {each.name: each for each in now.backends} if now is not None else {}
+            gone |= old.keys() - new.keys()
+            replaced.update((name, each) for name, each in new.items() if old.get(name) is not each)
+        for route in differing(former.table.entries, table.entries):
+            name = _entered_at(route, replaced, former.backends)
+            found = replaced.get(name) or former.backends.get(name)
+            if found is not None and name not in gone:
+                replaced[name] = found
+        made = {
+            name: msgspec.structs.replace(each, entries=table.entries.get(each.route, ()))
+            for name, each in replaced.items()
+        }
+        if gone or not former.backends.keys() >= made.keys():
+            found_all = {**former.backends, **made}
+            return VersionedDict({name: found_all[name] for name in sorted(found_all) if name not in gone})
+        return with_values(former.backends, made)
+
+    def frontends(self, ports: Mapping[str, Port], table: RoutingTable, members: Any) -> Mapping[str, GatewayFrontend]:
+        """Return the frontends; those are made again whose hosts, conditions or listeners changed."""
+        former = self.former
+        stale = {name for name, port in ports.items() if former.ports.get(name) != port}
+        stale.update(site.partition("|")[0] for site in differing(former.table.groups, table.groups))
+        for id_, now in self.changed.items():
+            before = former.routes.get(id_)
+            if before is None or now is None or before.sites is not now.sites or _choices(before) != _choices(now):
+                stale.update(at.frontend for route in (before, now) if route is not None for at in route.sites)
+        made = {}
+        for name in stale & ports.keys():
+            routes = [self.routes[id_] for id_ in sorted(members.get(name, ()))]
+            found = frontend(ports[name], routes, table, former.frontends.get(name))
+            if found is not former.frontends.get(name):
+                made[name] = found
+        if former.frontends.keys() == ports.keys():
+            return with_values(former.frontends, made)
+        return VersionedDict({name: made[name] if name in made else former.frontends[name] for name in sorted(ports)})
+
+    def statuses(self, attached: Mapping[Key, Mapping[str, int]], users: Any) -> Mapping[StatusOf, ObjectStatus]:
+        """Return what the status of each object shall say."""
+        world, former = self.world, self.former
+        found: dict[StatusOf, ObjectStatus | None] = {}
+        classes, known = world.cluster.snapshot.gatewayclasses, former.world.cluster.snapshot.gatewayclasses
+        for key in differing(known, classes):
+            mine = key in classes and is_mine(classes[key])
+            found[StatusOf(Resource.GATEWAYCLASSES, key)] = class_status(classes[key]) if mine else None
+        for key in {*former.world.gateways, *world.gateways}:
+            gateway, count = world.gateways.get(key), attached.get(key, {})
+            same_count = former.attached.get(key, {}) == count
+            if gateway is None or gateway is not former.world.gateways.get(key) or not same_count:
+                made = gateway_status(gateway, count) if gateway is not None else None
+                found[StatusOf(Resource.GATEWAYS, key)] = made
+        found.update((id_, now.status if now is not None else None) for id_, now in self.changed.items())
+        for key in {*former.world.policies.verdicts, *world.policies.verdicts}:
+            found[StatusOf(Resource.BACKENDTLSPOLICIES, key)] = self._policy_status(key, users)
+        replaced = {id_: now for id_, now in found.items() if now is not None and former.statuses.get(id_) != now}
+        gone = {id_ for id_, now in found.items() if now is None and id_ in former.statuses}
+        if gone or not former.statuses.keys() >= replaced.keys():
+            together = {**former.statuses, **replaced}
+            return VersionedDict({id_: each for id_, each in together.items() if id_ not in gone})
+        return with_values(former.statuses, replaced)
+
+    def _policy_status(self, key: Key, users: Mapping[Key, frozenset[StatusOf]]) -> ObjectStatus | None:
+        """Return the status of a policy: an entry for each Gateway that leads to a Service of it."""
+        verdict = self.world.policies.verdicts.get(key)
+        if verdict is None:
+            return None
+        gateways = {
+            gateway
+            for service in verdict.services
+            for id_ in users.get(service, ())
+            for gateway, _ in _attachments(self.routes[id_])
+        }
+        ancestors = [
+            ancestor_status(*gateway, verdict.conditions, verdict.meta.generation)
+            for gateway in sorted(gateways)[:_MOST_ANCESTORS]
+        ]
+        return object_status(verdict.meta, {"ancestors": ancestors}, CONTROLLER)
+
+    def refused(self) -> tuple[tuple[Refusal, ...], ...]:
+        """Return the refusals of all objects, the very tuples of before where nothing is new."""
+        parts = self.former.refused.parts
+        same_routes = all(
+            (before.refused if (before := self.former.routes.get(id_)) is not None else ())
+            == (now.refused if now is not None else ())
+            for id_, now in self.changed.items()
+        )
+        same_world = self.world.gateways is self.former.world.gateways and (
+            self.world.policies is self.former.world.policies
+        )
+        if parts and same_routes and same_world and self.world.same_classes(self.former.world):
+            return parts
+        return tuple(_refused_by(self.world)), tuple(each for route in self.routes.values() for each in route.refused)
+
+
+def _entered_at(route: str, *sections: Mapping[str, RuleBackend]) -> str:
+    """Return the section that has the entries of a route of the table."""
+    if any(route in each for each in sections):
+        return route
+    return next((name for each in sections for name, made in each.items() if made.route == route), route)
+
+
+def _is_of_requests(id_: StatusOf) -> bool:
+    return id_.resource in {Resource.HTTPROUTES, Resource.GRPCROUTES}
+
+
+def _choices(route: RouteDecision) -> list[Any]:
+    return [made.choices if made is not None else () for made in route.sections]
+
+
+def _attachments(route: RouteDecision | None) -> set[tuple[Key, str]]:
+    if route is None:
+        return set()
+    return {(each.gateway, each.listener) for parent in route.parents for each in parent.attachments}
+
+
+def _names_one_of(route: RouteDecision, gateways: set[Key]) -> bool:
+    return any(parent_key(route.id.key, each) in gateways for each in route.route.spec.parent_refs or ())
+
+
+def _same_for_routes(world: World, former: World) -> bool:
+    """Return whether nothing but Gateways and Services can make a route another one."""
+    now, before = world.cluster, former.cluster
+    return (
+        world.options == former.options
+        and world.grants is former.grants
+        and world.policies is former.policies
+        and now.snapshot.namespaces is before.snapshot.namespaces
+        and (now.view.nodes is before.view.nodes or not world.options.node_ports)
+    )
+
+
+def _refused_by(world: World) -> Iterator[Refusal]:
+    cluster = world.cluster.snapshot.cluster
+    for key, each in world.cluster.snapshot.gatewayclasses.items():
+        fault = class_fault(each) if is_mine(each) else None
+        if fault is not None:
+            yield fault.refusal(ObjectRef("GatewayClass", "", key.name, cluster))
+    for key, gateway in world.gateways.items():
+        yield from (fault.refusal(ObjectRef("Gateway", *key, cluster)) for fault in gateway.faults)
+    for key, verdict in world.policies.verdicts.items():
+        yield from (fault.refusal(ObjectRef("BackendTLSPolicy", *key, cluster)) for fault in verdict.faults)
+
+
+def _files(world: World, ports: Iterable[Port]) -> tuple[OutputFile, ...]:
+    """Return the certificates of listeners, and what clients and servers are verified with."""
+    found: set[OutputFile] = set()
+    for port in ports:
+        listeners = [each for each in port.listeners if each.is_programmed]
+        pairs = {(each.path, each.pem) for listener in listeners for each in listener.certificates}
+        found.update(OutputFile(FileKind.CERTIFICATE, path, pem) for path, pem in pairs)
+        if port.ca_file is not None:
+            found.add(port.ca_file)
+        if (shown := port.gateway.client_certificate) is not None:
+            found.add(OutputFile(FileKind.CERTIFICATE, shown.path, shown.pem))
+    bundles = (each.bundle for each in world.policies.verdicts.values() if each.bundle[0])
+    found.update(OutputFile(FileKind.CERTIFICATE, path, pem) for path, pem in bundles)
+    return tuple(sorted(found))
+
+
+def _addresses_of(backend: RuleBackend) -> list[str]:
+    return [each.address for each in backend.servers if each.state == "ready"]
+
+
+class GatewayPreset(Preset):
+    """Reads the Gateway API."""
+
+    name = PresetName.GATEWAY
+    gives = frozenset({"gateway"})
+    resources = CLUSTER_VIEW | {
+        Resource.GATEWAYCLASSES,
+        Resource.GATEWAYS,
+        Resource.HTTPROUTES,
+        Resource.GRPCROUTES,
+        Resource.TLSROUTES,
+        Resource.TCPROUTES,
+        Resource.REFERENCEGRANTS,
+        Resource.BACKENDTLSPOLICIES,
+        Resource.NAMESPACES,
+        Resource.CONFIGMAPS,
+    }
+    writes_status = frozenset({Resource.GATEWAYCLASSES, Resource.GATEWAYS, *ROUTES, Resource.BACKENDTLSPOLICIES})
+
+    def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
+        """Return ``gateway``: the frontends of Gateways' ports, and the backends of routes' rules, each by its name."""
+        memo = former.memo if former else None
+        if not isinstance(memo, _Former) or memo.world.cluster.view.name != cluster.view.name:
+            memo = _nothing(cluster.view.name, options)
+        world = _world(cluster, options, memo.world)
+        reading = _Reading(world, memo)
+        reading.decide()
+        directory = options.tls.directory
+        ports: Mapping[str, Port] = memo.ports
+        if world.gateways is not memo.world.gateways:
+            ports = {port.name: port for each in world.gateways.values() for port in ports_of(each, directory)}
+        users, members, attached = reading.users(), reading.members(), reading.attached()
+        table = reading.table()
+        backends = reading.backends(table)
+        frontends = reading.frontends(ports, table, members)
+        statuses = reading.statuses(attached, users)
+        refused = memo.refused.of(*reading.refused())
+        claimed = memo.claimed
+        for name in differing(memo.backends, backends):
+            claimed += len(_addresses_of(backends[name])) if name in backends else 0
+            claimed -= len(_addresses_of(memo.backends[name])) if name in memo.backends else 0
+        same_files = ports is memo.ports and world.policies is memo.world.policies
+        files = memo.files if same_files else _files(world, ports.values())
+        return PresetResult(
+            {"gateway": GivenDict(frontends=frontends, backends=backends)},
+            refused.refused,
+            claimed,
+            _listeners(ports.values()),
+            files=files,
+            serves=backends,
+            addresses_of=_addresses_of,
+            statuses=statuses,
+            memo=_Former(
+                world, ports, reading.routes, users, members, attached, table, backends, frontends, statuses, refused,
+                claimed, files,
+            ),
+        )  # fmt: skip
+
+    def claims(self, translation: Translation) -> Iterator[Claim]:
+        """Return a claim for each Gateway of this controller, and for each route that names one."""
+        given: Mapping[str, Mapping[str, Any]] = translation.given.get("gateway", {})
+        sections: defaultdict[str, list[RuleBackend]] = defaultdict(list)
+        for backend in given.get("backends", {}).values():
+            sections[backend.owner.rpartition(" rule ")[0]].append(backend)
+        snapshot = translation.snapshot
+        mine = {
+            key
+            for key, gateway in snapshot.gateways.items()
+            if (found := snapshot.gatewayclasses.get(Key("", gateway.spec.gateway_class_name))) and is_mine(found)
+        }
+        for key in sorted(mine):
+            name = snapshot.gateways[key].spec.gateway_class_name
+            yield Claim(translation.ref("Gateway", key), self.name, f"GatewayClass {values.shown(name)}", (), ())
+        for resource in ROUTES:
+            routes: Mapping[Key, Route] = getattr(snapshot, resource.field)
+            for key in sorted(routes):
+                parents = [each for each in routes[key].spec.parent_refs or () if parent_key(key, each) in mine]
+                if parents:
+                    ref = translation.ref(KIND_OF[resource], key)
+                    yield self._claim(ref, routes[key], parents, sections.get(str(ref), []))
+
+    def _claim(
+        self, ref: ObjectRef, route: Route, parents: Iterable[ParentReference], sections: Iterable[RuleBackend]
+    ) -> Claim:
+        hosts = () if isinstance(route, TCPRoute) else valid_hosts(route.spec.hostnames or ())[0]
+        backends = tuple(
+            ClaimedBackend(each.name, each.name, each.name, each.servers, frozenset(hosts)) for each in sections
+        )
+        named = ", ".join(values.shown(f"{each.namespace or ref.namespace}/{each.name}") for each in parents)
+        endpoints = tuple(dict.fromkeys(server for each in backends for server in each.endpoints))
+        return Claim(ref, self.name, f"parentRefs {named}", hosts, backends, endpoints)
+
+    def how_to_claim(self, options: PresetOptions) -> str:
+        """Return which object to make."""
+        del options
+        return f"make an HTTPRoute for a Gateway whose GatewayClass has the controllerName {CONTROLLER}"
+
+
+def _listeners(ports: Iterable[Port]) -> Mapping[Listener, Owner]:
+    return {
+        Listener.at(address, port.number): port.gateway.owner for port in ports for address in port.gateway.addresses
+    }

@@ -1,0 +1,272 @@
+"""Objects of the Gateway API in; frontends, backends, refusals and statuses out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from pyconfd.model.context import Context, PresetName
+from pyconfd.model.object_status import StatusOf
+from pyconfd.model.snapshot import Key, Resource, Snapshot
+from pyconfd.presets import registry
+from pyconfd.presets.addresses import AddressOptions
+from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.registry import Memo
+from tests.presets.gateway.objects import CLASS, snapshot
+
+OPTIONS = PresetOptions(addresses=AddressOptions(("192.0.2.1", "192.0.2.2")))
+
+GATEWAY = """
+kind: Gateway
+metadata: {name: web, generation: 2}
+spec:
+  gatewayClassName: pyconfd
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+"""
+SERVICE = """
+kind: Service
+metadata: {{name: {name}}}
+spec: {{ports: [{{name: web, port: 80, targetPort: 8080}}]}}
+---
+kind: EndpointSlice
+metadata: {{name: {name}-1, labels: {{kubernetes.io/service-name: {name}}}}}
+addressType: IPv4
+ports: [{{name: web, port: 8080, protocol: TCP}}]
+endpoints: [{{addresses: ["{address}"], targetRef: {{kind: Pod, name: {name}-pod}}}}]
+"""
+APP = SERVICE.format(name="app", address="10.0.0.1")
+
+
+def route(name: str, rules: str, more: str = "", kind: str = "HTTPRoute") -> str:
+    return f"""
+kind: {kind}
+metadata: {{name: {name}, generation: 4}}
+spec:
+  parentRefs: [{{name: web}}]
+  {more}
+  rules: {rules}
+"""
+
+
+def read(snapshot: Snapshot, memo: Memo | None = None, options: PresetOptions = OPTIONS) -> Context:
+    return registry.translate(snapshot, (PresetName.GATEWAY,), options, memo)
+
+
+def status(context: Context, resource: Resource, name: str, namespace: str = "shop") -> Mapping[str, Any]:
+    (statuses,) = context.statuses
+    return statuses[StatusOf(resource, Key(namespace, name))].body
+
+
+def reasons(body: Mapping[str, Any]) -> dict[str, str]:
+    return {each["type"]: each["reason"] for each in body["conditions"]}
+
+
+def route_reasons(context: Context, name: str, resource: Resource = Resource.HTTPROUTES) -> dict[str, str]:
+    (parent,) = status(context, resource, name)["parents"]
+    return reasons(parent)
+
+
+def given(context: Context) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = context.names["gateway"]
+    return found
+
+
+def test_one_route_is_served_and_says_so() -> None:
+    context = read(snapshot(CLASS, GATEWAY, APP, route("app", "[{backendRefs: [{name: app, port: 80}]}]")))
+
+    front, backend = given(context)["frontends"]["gw_shop_web_80"], given(context)["backends"]["gw_http_shop_app_0"]
+    assert (front.addresses, [site.id for site in front.sites]) == (("192.0.2.1",), ["gw_shop_web_80|*"])
+    assert [entry.key for entry in backend.entries] == ["gw_shop_web_80|*/"]
+    assert [server.address for server in backend.servers] == ["10.0.0.1"]
+    body = status(context, Resource.GATEWAYS, "web")
+    assert body["addresses"] == [{"type": "IPAddress", "value": "192.0.2.1"}]
+    assert [each["attachedRoutes"] for each in body["listeners"]] == [1]
+    assert route_reasons(context, "app") == {"Accepted": "Accepted", "ResolvedRefs": "ResolvedRefs"}
+    assert {each["observedGeneration"] for each in body["conditions"]} == {2}
+    assert context.refused == ()
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ("[{backendRefs: [{name: missing, port: 80}]}]", {"Accepted": "Accepted", "ResolvedRefs": "BackendNotFound"}),
+        ("[{backendRefs: [{name: app, port: 81}]}]", {"Accepted": "Accepted", "ResolvedRefs": "BackendNotFound"}),
+        ("[{backendRefs: [{name: app}]}]", {"Accepted": "Accepted", "ResolvedRefs": "BackendNotFound"}),
+        (
+            "[{backendRefs: [{name: app, port: 80, kind: Bucket, group: a.io}]}]",
+            {"Accepted": "Accepted", "ResolvedRefs": "InvalidKind"},
+        ),
+        (
+            "[{backendRefs: [{name: app, namespace: other, port: 80}]}]",
+            {"Accepted": "Accepted", "ResolvedRefs": "RefNotPermitted"},
+        ),
+        ("[{}]", {"Accepted": "Accepted", "ResolvedRefs": "ResolvedRefs"}),
+        (
+            "[{matches: [{path: {type: RegularExpression, value: '(('}}]}]",
+            {"Accepted": "UnsupportedValue", "ResolvedRefs": "ResolvedRefs"},
+        ),
+        (
+            "[{backendRefs: [{name: app, port: 80}]}, {matches: [{headers: [{name: 'a\\nb', value: x}]}]}]",
+            {"Accepted": "Accepted", "ResolvedRefs": "ResolvedRefs", "PartiallyInvalid": "UnsupportedValue"},
+        ),
+    ],
+)
+def test_conditions_of_routes(rules: str, expected: dict[str, str]) -> None:
+    context = read(snapshot(CLASS, GATEWAY, APP, route("app", rules.replace("\\n", "x y"))))
+
+    assert route_reasons(context, "app") == expected
+    assert bool(context.refused) is (set(expected.values()) != {"Accepted", "ResolvedRefs"})
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected", "address"),
+    [
+        ("", ("Accepted", "Programmed"), ["192.0.2.1"]),
+        ("addresses: [{value: 192.0.2.2}]", ("Accepted", "Programmed"), ["192.0.2.2"]),
+        ("addresses: [{type: IPAddress}]", ("Accepted", "Programmed"), ["192.0.2.1"]),
+        ("addresses: [{value: 198.51.100.1}]", ("Accepted", "AddressNotUsable"), None),
+        ("addresses: [{type: a.io/other, value: x}]", ("UnsupportedAddress", "Invalid"), None),
+        (
+            "infrastructure: {parametersRef: {group: a.io, kind: Parameters, name: x}}",
+            ("InvalidParameters", "Invalid"),
+            None,
+        ),
+    ],
+)
+def test_conditions_of_gateways(spec: str, expected: tuple[str, str], address: list[str] | None) -> None:
+    context = read(snapshot(CLASS, f"{GATEWAY}\n  {spec}"))
+
+    body = status(context, Resource.GATEWAYS, "web")
+    assert (reasons(body)["Accepted"], reasons(body)["Programmed"]) == expected
+    assert [each["value"] for each in body.get("addresses", ())] == (address or [])
+    assert bool(given(context)["frontends"]) is (address is not None)
+
+
+def test_without_a_pool_a_gateway_says_what_to_set() -> None:
+    context = read(snapshot(CLASS, GATEWAY), options=PresetOptions())
+
+    body = status(context, Resource.GATEWAYS, "web")
+    assert reasons(body)["Programmed"] == "AddressNotAssigned"
+    assert "addresses" not in body
+    (refusal,) = context.refused
+    assert "addresses.pool" in refusal.detail
+
+
+def test_classes_of_others_are_left_alone() -> None:
+    context = read(snapshot(CLASS.replace("pyconfd.io/gateway", "example.com/other"), GATEWAY, route("app", "[{}]")))
+
+    assert context.statuses == ({},)
+
+
+def test_each_gateway_has_an_address_of_its_own() -> None:
+    context = read(snapshot(CLASS, GATEWAY, GATEWAY.replace("name: web", "name: other")))
+
+    assert {each.addresses for each in given(context)["frontends"].values()} == {("192.0.2.1",), ("192.0.2.2",)}
+
+
+STREAMS = """
+kind: Gateway
+metadata: {name: web}
+spec:
+  gatewayClassName: pyconfd
+  listeners:
+  - {name: tls, port: 443, protocol: TLS, hostname: "*.example.com", tls: {mode: Passthrough}}
+  - {name: tcp, port: 5432, protocol: TCP}
+"""
+
+
+def test_connections_go_by_name_or_all_to_the_oldest_route() -> None:
+    rules = "[{backendRefs: [{name: app, port: 80}]}]"
+    wildcard = route("wild", rules, "hostnames: ['*.example.com']", "TLSRoute")
+    exact = route("exact", rules, "hostnames: [a.example.com]", "TLSRoute").replace(
+        "generation: 4", "generation: 4, creationTimestamp: '2027-01-01T00:00:00Z'"
+    )
+    context = read(
+        snapshot(
+            CLASS, STREAMS, APP, wildcard, exact, route("b", rules, "", "TCPRoute"), route("a", rules, "", "TCPRoute")
+        )
+    )
+
+    fronts = given(context)["frontends"]
+    assert [(each.host, each.backend) for each in fronts["gw_shop_web_443"].names] == [
+        ("*.example.com", "gw_tls_shop_wild_0"),
+        ("a.example.com", "gw_tls_shop_exact_0"),
+    ]
+    assert fronts["gw_shop_web_5432"].backend == "gw_tcp_shop_a_0"
+    body = status(context, Resource.GATEWAYS, "web")
+    assert [each["attachedRoutes"] for each in body["listeners"]] == [2, 2]
+
+
+def test_a_route_that_names_more_of_the_host_comes_first() -> None:
+    rules = "[{backendRefs: [{name: app, port: 80}]}]"
+    older = route("older", rules, "hostnames: ['*.example.com']")
+    newer = route("newer", rules, "hostnames: [a.example.com]").replace(
+        "generation: 4", "generation: 4, creationTimestamp: '2027-01-01T00:00:00Z'"
+    )
+    gateway = GATEWAY.replace("port: 80,", "port: 80, hostname: a.example.com,")
+    backends = given(read(snapshot(CLASS, gateway, APP, older, newer)))["backends"]
+
+    assert [name for name, each in backends.items() if each.entries] == ["gw_http_shop_newer_0"]
+
+
+def test_a_host_belongs_to_the_most_specific_listener() -> None:
+    gateway = GATEWAY.replace(
+        "[{name: http, port: 80, protocol: HTTP}]",
+        "[{name: any, port: 80, protocol: HTTP}, {name: wild, port: 80, protocol: HTTP, hostname: '*.example.com'}]",
+    )
+    rules = "[{backendRefs: [{name: app, port: 80}]}]"
+    text = route("app", rules, "hostnames: [a.example.com, b.org]").replace(
+        "{name: web}", "{name: web, sectionName: any}"
+    )
+    context = read(snapshot(CLASS, gateway, APP, text))
+
+    (backend,) = given(context)["backends"].values()
+    assert [each.key for each in backend.entries] == ["gw_shop_web_80|b.org/"]
+    sites = given(context)["frontends"]["gw_shop_web_80"].sites
+    assert [site.host for site in sites] == ["", "*.example.com", "b.org"]
+
+
+STEPS = [
+    snapshot(CLASS, GATEWAY, APP, route("app", "[{backendRefs: [{name: app, port: 80}]}]")),
+    snapshot(CLASS, GATEWAY, route("app", "[{backendRefs: [{name: app, port: 80}]}]")),
+    snapshot(
+        CLASS, GATEWAY, APP, route("app", "[{matches: [{path: {value: /x}}], backendRefs: [{name: app, port: 80}]}]")
+    ),
+    snapshot(
+        CLASS,
+        GATEWAY,
+        APP.replace("10.0.0.1", "10.0.0.9"),
+        route("app", "[{matches: [{path: {value: /x}}, {method: GET}], backendRefs: [{name: app, port: 80}]}]"),
+        route("b", "[{backendRefs: [{name: app, port: 80}, {name: missing, port: 80}]}]", "hostnames: [b.com]"),
+    ),
+    snapshot(
+        CLASS, GATEWAY.replace("port: 80", "port: 8080"), APP, route("b", "[{backendRefs: [{name: app, port: 80}]}]")
+    ),
+    snapshot(GATEWAY, APP, route("b", "[{backendRefs: [{name: app, port: 80}]}]")),
+    snapshot(CLASS, STREAMS, APP, route("b", "[{backendRefs: [{name: app, port: 80}]}]", "", "TCPRoute")),
+]
+
+
+@pytest.mark.parametrize("order", [range(7), range(6, -1, -1), [0, 3, 0, 4, 1, 5, 2, 6, 3]])
+def test_changes_give_what_a_fresh_translation_gives(order: Any) -> None:
+    memo = Memo()
+    for step in order:
+        assert read(STEPS[step], memo) == read(STEPS[step])
+
+
+def test_another_endpoint_changes_one_backend_only() -> None:
+    memo = Memo()
+    rules = (
+        "[{backendRefs: [{name: app, port: 80}]}, {matches: [{path: {value: /x}}], backendRefs: [{name: b, port: 80}]}]"
+    )
+    other = SERVICE.format(name="b", address="10.0.0.2")
+    first = snapshot(CLASS, GATEWAY, APP, other, route("app", rules))
+    before = read(first, memo)
+    slices = {**first.endpointslices, **snapshot(APP.replace("10.0.0.1", "10.0.0.7")).endpointslices}
+    fields = {name: getattr(first, name) for name in ("services", "gatewayclasses", "gateways", "httproutes")}
+    after = read(Snapshot(endpointslices=slices, **fields), memo)
+
+    assert given(after)["frontends"] is given(before)["frontends"]
+    assert after.statuses[0] is before.statuses[0]
+    kept = [name for name, each in given(after)["backends"].items() if each is given(before)["backends"][name]]
+    assert kept == ["gw_http_shop_app_1"]
