@@ -8,14 +8,14 @@ import msgspec
 
 from pyconfd.model.kubernetes import SERVICE_NAME_LABEL, AnyObject, Endpoint, Endpoints, EndpointSlice, Node, Pod
 from pyconfd.model.listener import canonical
-from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.snapshot import ROUTING_RESOURCES, Key, Snapshot
 from pyconfd.model.versioned import differing
 
 ENDPOINT_FIELDS = ("endpointslices", "pods", "nodes")
 """Fields of a Snapshot whose objects are, or list, what traffic is sent to."""
 
-CLAIM_FIELDS = ("services", "endpoints", "config_maps")
-"""Fields of a Snapshot whose objects ask for something to be served."""
+CLAIM_FIELDS = ("services", "endpoints", "config_maps", "namespaces", *(each.field for each in ROUTING_RESOURCES))
+"""Fields of a Snapshot whose objects ask for something to be served, or allow it."""
 
 _Identity = tuple[str, str, str]
 """Namespace, kind and name of a pod; of an endpoint without a target just the namespace is known."""
@@ -25,7 +25,7 @@ class KeptObjects:
     """The objects that one hold keeps.
 
     Of an EndpointSlice the lost endpoints are kept, and served beside those that the cluster shows. A pod or node is
-    kept as a whole, a pod until its name has another address. A Service, Endpoints object or ConfigMap is kept as a
+    kept as a whole, a pod until its name has another address. What asks for traffic, as a Service does, is kept as a
     whole; an edit or a new object during a hold is intended, so then the new version is kept.
     """
 

@@ -29,8 +29,19 @@ import msgspec
 from pyconfd.admission.endpoint_counts import EndpointCounts, Name, changes_between, ready_addresses
 from pyconfd.admission.kept_objects import CLAIM_FIELDS, ENDPOINT_FIELDS, KeptObjects, with_missing
 from pyconfd.model.context import Claimed, Context
+from pyconfd.model.gateway_api import (
+    BackendTLSPolicy,
+    Gateway,
+    GatewayClass,
+    GRPCRoute,
+    HTTPRoute,
+    ReferenceGrant,
+    TCPRoute,
+    TLSRoute,
+)
 from pyconfd.model.hold import SHOWN, Hold, HoldEvent, HoldKind, HoldStep
-from pyconfd.model.kubernetes import ConfigMap, Endpoints, EndpointSlice, Node, Pod, Service
+from pyconfd.model.ingress import Ingress, IngressClass
+from pyconfd.model.kubernetes import ConfigMap, Endpoints, EndpointSlice, Namespace, Node, Pod, Service
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.versioned import differing
 
@@ -80,6 +91,17 @@ class SavedHold(msgspec.Struct, frozen=True, omit_defaults=True):
     nodes: list[Node] = []
     pods: list[Pod] = []
     config_maps: list[ConfigMap] = []
+    namespaces: list[Namespace] = []
+    ingressclasses: list[IngressClass] = []
+    ingresses: list[Ingress] = []
+    gatewayclasses: list[GatewayClass] = []
+    gateways: list[Gateway] = []
+    httproutes: list[HTTPRoute] = []
+    grpcroutes: list[GRPCRoute] = []
+    tlsroutes: list[TLSRoute] = []
+    tcproutes: list[TCPRoute] = []
+    referencegrants: list[ReferenceGrant] = []
+    backendtlspolicies: list[BackendTLSPolicy] = []
 
 
 class RemovalProtection:

@@ -25,7 +25,7 @@ from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.model.status import Quarantined, QuarantineStatus
 from pyconfd.model.versioned import differing
 from pyconfd.presets.endpoints import owner_of
-from pyconfd.presets.origins import Filter, ObjectOrigin, exists, ref_of, version_of
+from pyconfd.presets.origins import WHOLE_RESOURCES, Filter, ObjectOrigin, exists, ref_of, version_of
 from pyconfd.system.backoff import Backoff
 
 log = structlog.get_logger(__name__)
@@ -239,7 +239,7 @@ def changed_origins(old: Snapshot, new: Snapshot) -> Iterator[ObjectOrigin]:
             owner = owner_of(key, slices[key]) if key in slices else None
             if owner is not None:
                 yield ObjectOrigin(Resource.SERVICES, owner)
-    for resource in (Resource.PODS, Resource.NODES, Resource.SECRETS):
+    for resource in WHOLE_RESOURCES:
         for key in differing(getattr(old, resource.field), getattr(new, resource.field)):
             yield ObjectOrigin(resource, key)
     for key in differing(old.config_maps, new.config_maps):

@@ -15,7 +15,7 @@ from pyconfd.model.explanation import ClaimReport, EndpointReport, InstanceState
 from pyconfd.model.hold import command_of
 from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.rendering import FileKind, Rendering
-from pyconfd.model.snapshot import RECORD_OF, Key, Named, Resource, Snapshot
+from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Named, Resource, Snapshot
 from pyconfd.presets import registry, values
 from pyconfd.presets.certificates import from_base64, key_body
 from pyconfd.presets.endpoints import unservable
@@ -268,12 +268,16 @@ def refused_object(ref: ObjectRef, refused: Iterable[Refusal], evidence: Evidenc
     return ClaimReport(str(ref), tuple(conditions), remedy=remedy_of(ref, conditions, evidence))
 
 
-def not_claimed(key: Key, evidence: Evidence) -> ClaimReport:
+def not_claimed(key: Key, evidence: Evidence, resource: Resource = Resource.SERVICES) -> ClaimReport:
     """Return what would make an object claim something: first what was probably meant, then what each preset needs."""
-    service = evidence.snapshot.services.get(key)
-    ref = ObjectRef("Service" if service else "Endpoints", key.namespace, key.name, evidence.snapshot.cluster)
+    service = evidence.snapshot.services.get(key) if resource is Resource.SERVICES else None
+    kind = "Endpoints" if resource is Resource.SERVICES and service is None else KIND_OF[resource]
+    ref = ObjectRef(kind, key.namespace, key.name, evidence.snapshot.cluster)
     never = unservable(service) if service is not None else ""
-    ways = (f"{registry.PRESETS[name].how_to_claim(evidence.options)} (preset {name})" for name in evidence.presets)
+    presets = {name: registry.PRESETS[name] for name in evidence.presets}
+    if resource is not Resource.SERVICES:
+        presets = {name: preset for name, preset in presets.items() if resource in preset.resources}
+    ways = (f"{preset.how_to_claim(evidence.options)} (preset {name})" for name, preset in presets.items())
     hints = [*filter(None, [never]), *_mistakes(service, evidence), *ways]
     conditions = _in_order((), Condition(ConditionType.ACCEPTED, _FALSE, "NotClaimed", "it claims nothing"))
     return ClaimReport(str(ref), conditions, remedy="; or ".join(hints))

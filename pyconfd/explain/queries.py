@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from pyconfd.model.claim import Claim
 from pyconfd.model.condition import ConditionStatus
 from pyconfd.model.context import ALL_NAMESPACES, Refusal
 from pyconfd.model.explanation import ClaimReport, Explanation, LineOrigin
-from pyconfd.model.snapshot import KIND_OF, Key, Resource
+from pyconfd.model.snapshot import KIND_OF, ROUTING_RESOURCES, Key, Resource
 from pyconfd.presets import conflicts, values
 from pyconfd.presets.views import EndpointView
 from pyconfd.status.redaction import HIDDEN, redacted
@@ -46,7 +47,8 @@ def explain(query: str, evidence: Evidence) -> Explanation:
     """Answer ``query``; an empty one is about everything that is refused, the newest first.
 
     It is a service (``shop/web``, ``web``), a domain, a pod, an address, a backend, a server (``backend/name``) or a
-    line (``line 123``, ``haproxy.cfg:123``); a kind before it (``service web``, ``secret/shop/tls``) takes only that.
+    line (``line 123``, ``haproxy.cfg:123``); a kind before it (``service web``, ``ingress web``, ``secret/shop/tls``)
+    takes only that.
     """
     answer = _answer(" ".join(query.split()), evidence) if query else _refused(evidence)
     return msgspec.structs.replace(answer, query=query)
@@ -65,7 +67,7 @@ def _answer(query: str, evidence: Evidence) -> Explanation:
     if kind.lower() not in _KINDS or not name:
         kind, name = "", query
     # A Secret often has the name of the Service whose certificate it holds: that one comes first.
-    for kinds in ([kind.lower()],) if kind else ([each for each in _KINDS if each != "secret"], ["secret"]):
+    for kinds in ([kind.lower()],) if kind else (_WITHOUT_KIND, ["secret"]):
         subjects = dict.fromkeys((each, subject) for each in kinds for subject in _KINDS[each].find(name, evidence))
         if len(subjects) > 1:
             candidates = tuple(f"{each} {subject}" for each, subject in subjects)
@@ -113,7 +115,8 @@ def _path(key: Key) -> str:
 def _keys(evidence: Evidence) -> list[Key]:
     refs = [*(each.ref for each in evidence.claims), *(each.ref for each in evidence.refused)]
     others = {Key(ref.namespace, ref.name) for ref in refs if ref.kind not in {"Pod", "Secret"}}
-    return sorted({*evidence.snapshot.services, *evidence.snapshot.endpoints, *others})
+    routing = (key for resource in _CLAIMING for key in getattr(evidence.snapshot, resource.field))
+    return sorted({*evidence.snapshot.services, *evidence.snapshot.endpoints, *routing, *others})
 
 
 def _find_objects(query: str, evidence: Evidence) -> Iterator[str]:
@@ -127,8 +130,27 @@ def _of_object(subject: str, evidence: Evidence) -> Explanation:
     if not reports:
         mine = [each for each in evidence.refused if each.ref[1:3] == key and each.ref.kind != "Secret"]
         reports = tuple(_refused_objects(mine, evidence))
-    reports = reports or (not_claimed(key, evidence),)
+    if not reports:
+        there = [resource for resource in _CLAIMING if key in getattr(evidence.snapshot, resource.field)]
+        if key in evidence.snapshot.services or not there:
+            there.insert(0, Resource.SERVICES)
+        reports = tuple(not_claimed(key, evidence, resource) for resource in there)
     return _explanation(evidence, subject.lstrip("/"), claims=reports)
+
+
+def _find_of(resource: Resource, query: str, evidence: Evidence) -> Iterator[str]:
+    refused = (Key(*each.ref[1:3]) for each in evidence.refused if each.ref.kind == KIND_OF[resource])
+    known = sorted({*getattr(evidence.snapshot, resource.field), *refused})
+    return (_path(key) for key in known if _is_named(query, key))
+
+
+def _of_kind(resource: Resource, subject: str, evidence: Evidence) -> Explanation:
+    key, kind = _key_of(subject), KIND_OF[resource]
+    claims = [each for each in evidence.claims if each.ref[:3] == (kind, *key)]
+    refused = [each for each in evidence.refused if each.ref[:3] == (kind, *key)]
+    reports = _reports(claims, evidence) or tuple(_refused_objects(refused, evidence))
+    reports = reports or (not_claimed(key, evidence, resource),)
+    return _explanation(evidence, f"{kind} {subject.lstrip('/')}", claims=reports)
 
 
 def _find_secrets(query: str, evidence: Evidence) -> Iterator[str]:
@@ -402,6 +424,8 @@ def _notes(kind: str, name: str, evidence: Evidence) -> Iterator[str]:
         yield f"Secrets of namespace {key.namespace} are not read: add it to kubernetes.secret_namespaces"
 
 
+_CLAIMING = [each for each in ROUTING_RESOURCES if each not in {Resource.INGRESSCLASSES, Resource.REFERENCEGRANTS}]
+
 _KINDS: Mapping[str, _Kind] = MappingProxyType(
     {
         "service": _Kind(_find_objects, _of_object),
@@ -411,6 +435,10 @@ _KINDS: Mapping[str, _Kind] = MappingProxyType(
         "backend": _Kind(_find_backends, _of_backend),
         "server": _Kind(_find_servers, _of_server),
         "secret": _Kind(_find_secrets, _of_secret),
+        **{KIND_OF[each].lower(): _Kind(partial(_find_of, each), partial(_of_kind, each)) for each in _CLAIMING},
     }
 )
 """By the word that may stand before a query."""
+
+_WITHOUT_KIND = [word for word in _KINDS if word not in {"secret", *(KIND_OF[each].lower() for each in _CLAIMING)}]
+"""What a query without such a word may mean; ``service`` finds all objects of a name, whatever their kinds."""

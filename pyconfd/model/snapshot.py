@@ -114,6 +114,21 @@ class Resource(StrEnum):
         return "config_maps" if self is Resource.CONFIGMAPS else self.value
 
 
+ROUTING_RESOURCES = (
+    Resource.INGRESSCLASSES,
+    Resource.INGRESSES,
+    Resource.GATEWAYCLASSES,
+    Resource.GATEWAYS,
+    Resource.HTTPROUTES,
+    Resource.GRPCROUTES,
+    Resource.TLSROUTES,
+    Resource.TCPROUTES,
+    Resource.REFERENCEGRANTS,
+    Resource.BACKENDTLSPOLICIES,
+)
+"""The kinds of networking.k8s.io and the Gateway API: those that ask for traffic, and what they depend on."""
+
+
 class Named(NamedTuple):
     """One object that is read by its name; nothing else of its kind is. "" stands for all names, or namespaces."""
 

@@ -10,7 +10,7 @@ import msgspec
 
 from pyconfd.model.claim import Claim
 from pyconfd.model.kubernetes import ConfigMap, ObjectRef
-from pyconfd.model.snapshot import KIND_OF, Key, Resource, Snapshot
+from pyconfd.model.snapshot import KIND_OF, ROUTING_RESOURCES, Key, Resource, Snapshot
 from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.presets.hosts import APP
 from pyconfd.presets.kube2lb.claims import Kube2lbNode
@@ -33,6 +33,10 @@ class ObjectOrigin(NamedTuple):
     def at(cls, ref: ObjectRef, entry: str = "") -> "ObjectOrigin":
         """Return the origin that a reference names."""
         return cls(_RESOURCE_OF[ref.kind], Key(ref.namespace, ref.name), entry)
+
+
+WHOLE_RESOURCES = (Resource.PODS, Resource.NODES, Resource.SECRETS, *ROUTING_RESOURCES)
+"""The kinds whose objects are left out as a whole, each by itself."""
 
 
 def owners_among(snapshot: Snapshot, origins: Collection[ObjectOrigin]) -> frozenset[Key]:
@@ -134,7 +138,7 @@ def ref_of(snapshot: Snapshot, origin: ObjectOrigin) -> ObjectRef:
 def everything(snapshot: Snapshot, claims: Iterable[Claim]) -> frozenset[ObjectOrigin]:
     """Return all origins of a Snapshot; of ConfigMaps the entries that are ``claims``."""
     found = {ObjectOrigin(Resource.SERVICES, key) for key in (*snapshot.services, *snapshot.endpoints)}
-    for resource in (Resource.PODS, Resource.NODES, Resource.SECRETS):
+    for resource in WHOLE_RESOURCES:
         found |= {ObjectOrigin(resource, key) for key in getattr(snapshot, resource.field)}
     return frozenset(found | {ObjectOrigin.at(claim.ref, claim.item) for claim in claims if claim.item})
 

@@ -15,6 +15,7 @@ import yaml
 
 from pyconfd.errors import ConfigurationError, Problem
 from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.gateway_api import GROUP as GATEWAY_API
 from pyconfd.model.kubernetes import AnyObject, ObjectRef, Pod, Secret
 from pyconfd.model.secrets import names_secret
 from pyconfd.model.snapshot import KIND_OF, Key, Resource, Snapshot
@@ -38,6 +39,13 @@ _MAY_BE_SECRET = (
 _WORD_ENDS = re.compile(r"[/.-]")
 _CLUSTER_FIELD = "pyconfd.io/cluster"
 _RESOURCE_OF = {(API_VERSION_OF[resource], kind): resource for resource, kind in KIND_OF.items()}
+# kubectl writes the version that a cluster prefers, which depends on its CustomResourceDefinitions.
+_RESOURCE_OF |= {
+    (f"{GATEWAY_API}/{version}", KIND_OF[resource]): resource
+    for resource in Resource
+    for version in ("v1", "v1beta1")
+    if API_VERSION_OF[resource].startswith(f"{GATEWAY_API}/")
+}
 _REMEDY = "give what this prints: kubectl get services,endpoints,endpointslices,nodes -A -o yaml"
 
 log = structlog.get_logger(__name__)
@@ -130,7 +138,7 @@ def _plain_pod(json: bytes) -> dict[str, Any]:
 
 
 def _public(plain: dict[str, Any], hide: Callable[[str], str]) -> dict[str, Any]:
-    """Remove credentials from annotations, those of a pod template too, and from the values of a ConfigMap."""
+    """Remove credentials from annotations, those of a pod template too, from ConfigMaps, and from headers of routes."""
     spec = plain.get("spec")
     template = spec.get("template") if isinstance(spec, dict) else None
     for part in (plain, template):
@@ -140,8 +148,22 @@ def _public(plain: dict[str, Any], hide: Callable[[str], str]) -> dict[str, Any]
                 continue
             for name, value in values.items():
                 if isinstance(value, str) and value != REDACTED:
-                    values[name] = REDACTED if names_secret(_WORD_ENDS.sub("_", name)) else hide(value)
+                    values[name] = _hidden(name, value, hide)
+    for rule in spec.get("rules") or () if isinstance(spec, dict) else ():
+        _hide_headers(rule, hide)
     return plain
+
+
+def _hide_headers(part: Any, hide: Callable[[str], str]) -> None:
+    """Hide what a filter of a route sets, and what a match compares: ``{name: Authorization, value: ...}``."""
+    if isinstance(part, dict) and isinstance(name := part.get("name"), str) and isinstance(part.get("value"), str):
+        part["value"] = _hidden(name, part["value"], hide)
+    for below in part.values() if isinstance(part, dict) else part if isinstance(part, list | tuple) else ():
+        _hide_headers(below, hide)
+
+
+def _hidden(name: str, value: str, hide: Callable[[str], str]) -> str:
+    return REDACTED if names_secret(_WORD_ENDS.sub("_", name)) else hide(value)
 
 
 class _SnapshotReader:

@@ -1,11 +1,16 @@
 """What is held, what passes, and what ends a hold."""
 
+from typing import Any
+
+import msgspec
 import pytest
 
+from pyconfd.admission.kept_objects import KeptObjects
 from pyconfd.admission.removal_protection import Moment, RemovalRules, SavedHold
 from pyconfd.model.hold import HoldKind, HoldStep
 from pyconfd.model.kubernetes import ServicePort
-from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.records import ObjectMeta
+from pyconfd.model.snapshot import RECORD_OF, ROUTING_RESOURCES, Key, Resource, Snapshot
 from tests.admission.cluster import Cluster, Pod
 from tests.presets import objects
 
@@ -284,3 +289,19 @@ def test_objects_that_lost_nothing_are_those_of_the_cluster() -> None:
     assert cluster.served.services is cluster.raw.services
     untouched = Key("demo", "s0-a")
     assert cluster.served.endpointslices[untouched] is cluster.raw.endpointslices[untouched]
+
+
+@pytest.mark.parametrize("resource", ROUTING_RESOURCES)
+def test_what_routes_depend_on_is_kept_over_a_restart(resource: Resource) -> None:
+    record: Any = RECORD_OF[resource](ObjectMeta(name="web", namespace="shop"))
+    key, field = Key("shop", "web"), resource.field
+    kept = KeptObjects()
+    parts: dict[str, Any] = {field: {key: record}}
+    kept.keep_lost(Snapshot(**parts), Snapshot(), {"10.0.0.1"}, name_vanished=True)
+    assert getattr(kept.merged(Snapshot(), {"10.0.0.1"}), field) == {key: record}
+
+    lists: dict[str, Any] = {name: list(objects.values()) for name, objects in kept.objects.items()}
+    saved = msgspec.json.decode(msgspec.json.encode(SavedHold(**lists)), type=SavedHold)
+    again = KeptObjects()
+    again.restore({name: getattr(saved, name) for name in again.objects}, Snapshot())
+    assert getattr(again.merged(Snapshot(), {"10.0.0.1"}), field) == {key: record}

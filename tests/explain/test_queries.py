@@ -11,7 +11,12 @@ from pyconfd.explain.queries import explain
 from pyconfd.explain.text import render
 from pyconfd.haproxy.runtime.servers_now import ServerNow
 from pyconfd.model.condition import Age
+from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.explanation import Explanation, InstanceState
+from pyconfd.model.gateway_api import HTTPRoute
+from pyconfd.model.ingress import Ingress
+from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import Name, NameRegister, Reservation
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.system import secrecy
@@ -223,3 +228,31 @@ def test_the_output_of_the_command() -> None:
         kept={("domains", "a.example.com"): frozenset({"10.0.0.1"})},
     )
     assert render(found) == OUTPUT
+
+
+def with_ingress(**more: Any) -> Evidence:
+    """Return the world with an Ingress of another class that has the name of a Service, and a refused Gateway."""
+    made = world(**more)
+    ingress, route = Ingress(ObjectMeta(name="web", namespace="shop")), HTTPRoute(ObjectMeta(name="r", namespace="a"))
+    snapshot = replace(made.snapshot, ingresses={WEB: ingress}, httproutes={Key("a", "r"): route})
+    gateway = Refusal(ObjectRef("Gateway", "shop", "gw"), "", "", RefusalReason.UNREADABLE, "no object")
+    return replace(made, snapshot=snapshot, refused=(*made.refused, gateway))
+
+
+@pytest.mark.parametrize(
+    ("query", "objects", "reasons"),
+    [
+        ("web", ["Service shop/web"], {"Accepted"}),
+        ("ingress web", ["Ingress shop/web"], {"NotClaimed"}),
+        ("ingress/shop/web", ["Ingress shop/web"], {"NotClaimed"}),
+        ("a/r", ["HTTPRoute a/r"], {"NotClaimed"}),
+        ("httproute r", ["HTTPRoute a/r"], {"NotClaimed"}),
+        ("gateway gw", ["Gateway shop/gw"], {"Unreadable"}),
+        ("gw", ["Gateway shop/gw"], {"Unreadable"}),
+        ("gateway web", [], set()),
+    ],
+)
+def test_ingresses_gateways_and_routes_are_found(query: str, objects: list[str], reasons: set[str]) -> None:
+    found = explain(query, with_ingress())
+    assert [each.object.partition(" a.")[0] for each in found.claims] == objects
+    assert {each.conditions[0].reason for each in found.claims} == reasons

@@ -258,3 +258,56 @@ def test_pods_and_config_maps_in_a_file(tmp_path: Path) -> None:
     assert write_snapshot(again) == written
     assert again.pods[Key("demo", "a")].status == snapshot.pods[Key("demo", "a")].status
     assert Snapshot().pods == {}
+
+
+ROUTING = """
+apiVersion: v1
+kind: List
+items:
+- apiVersion: networking.k8s.io/v1
+  kind: Ingress
+  metadata: {name: web, namespace: shop}
+  spec: {ingressClassName: pyconfd, rules: [{host: a.example.com}]}
+  status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}
+- apiVersion: gateway.networking.k8s.io/v1
+  kind: ReferenceGrant
+  metadata: {name: grant, namespace: shop}
+  spec: {from: [], to: []}
+- apiVersion: gateway.networking.k8s.io/v1beta1
+  kind: Gateway
+  metadata: {name: web, namespace: shop}
+  spec: {gatewayClassName: pyconfd, listeners: [{name: http, port: 80, protocol: HTTP, newIn2030: 1}]}
+- apiVersion: gateway.networking.k8s.io/v1
+  kind: HTTPRoute
+  metadata: {name: web, namespace: shop}
+  spec:
+    rules:
+    - matches: [{headers: [{name: X-Api-Key, value: hunter2}, {name: X-Canary, value: "1"}]}]
+      filters:
+      - type: RequestHeaderModifier
+        requestHeaderModifier: {set: [{name: Authorization, value: Basic hunter2}]}
+- apiVersion: gateway.networking.k8s.io/v1
+  kind: TCPRoute
+  metadata: {name: bad, namespace: shop}
+  spec: {rules: none}
+"""
+
+
+def test_ingresses_and_routes_in_a_file_without_credentials(tmp_path: Path) -> None:
+    (tmp_path / "routing.yaml").write_text(ROUTING)
+    snapshot, refused = read_snapshot(tmp_path / "routing.yaml")
+    key, grant = Key("shop", "web"), Key("shop", "grant")
+    assert (set(snapshot.ingresses), set(snapshot.gateways), set(snapshot.httproutes)) == ({key}, {key}, {key})
+    assert set(snapshot.referencegrants) == {grant}
+    assert [(each.ref.kind, each.ref.name) for each in refused] == [("TCPRoute", "bad")]
+
+    (tmp_path / "again.yaml").write_text(text := write_snapshot(snapshot))
+    again, refused = read_snapshot(tmp_path / "again.yaml")
+    assert refused == ()
+    assert (again.ingresses, again.gateways, again.referencegrants) == (
+        *(snapshot.ingresses, snapshot.gateways, snapshot.referencegrants),
+    )
+    assert "hunter2" not in text
+    (route,) = [each for each in yaml.safe_load(text)["items"] if each["kind"] == "HTTPRoute"]
+    (rule,) = route["spec"]["rules"]
+    assert [each["value"] for each in rule["matches"][0]["headers"]] == ["REDACTED", "1"]

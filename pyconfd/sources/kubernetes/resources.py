@@ -10,7 +10,7 @@ import yaml
 
 from pyconfd.model.kubernetes import AnyObject, ConfigMap
 from pyconfd.model.records import ObjectMeta
-from pyconfd.model.snapshot import Named, Resource
+from pyconfd.model.snapshot import ROUTING_RESOURCES, Named, Resource
 from pyconfd.settings import KubernetesSettings
 
 API_VERSION_OF: Mapping[Resource, str] = MappingProxyType(
@@ -49,20 +49,7 @@ _CA_PAGE_SIZE = 50
 _TLS_ONLY: Mapping[str, str] = MappingProxyType({"fieldSelector": "type=kubernetes.io/tls"})
 """Secrets of other types hold tokens and passwords that pyconfd does not need."""
 _ESSENTIAL = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES})
-OPTIONAL = frozenset(
-    {
-        Resource.INGRESSCLASSES,
-        Resource.INGRESSES,
-        Resource.GATEWAYCLASSES,
-        Resource.GATEWAYS,
-        Resource.HTTPROUTES,
-        Resource.GRPCROUTES,
-        Resource.TLSROUTES,
-        Resource.TCPROUTES,
-        Resource.REFERENCEGRANTS,
-        Resource.BACKENDTLSPOLICIES,
-    }
-)
+OPTIONAL = frozenset(ROUTING_RESOURCES)
 """APIs that a cluster need not serve: those of CustomResourceDefinitions, which can be installed later, and of presets
 that are in use by default. Without one nothing is missing."""
 
