@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pyconfd.model.gateway_api import GrpcMatch, HttpMatch, HttpPathMatch, ValueMatch
 from pyconfd.presets import values
+from pyconfd.presets.gateway import patterns
 from pyconfd.presets.gateway.faults import refuse
 from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.routing.types import PathKind, RouteGroup, RouteMatch, ValueCondition
@@ -21,11 +22,6 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}", re.ASCII)
 _PATH = re.compile(r"/(?:[A-Za-z0-9/_.~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2}){0,1023}", re.ASCII)
 _GRPC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,1023}", re.ASCII)
 _CONDITION_WORDS = values.CONDITION_WORDS | {"{", "}", "!", "||"}
-
-_PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?:)?|\)|\||[*+?]|\{[0-9]*,?[0-9]*\}|.", re.DOTALL)
-_OTHERWISE = re.compile(r"\[\[|--|&&|~~|\|\|")
-_MOST_REPEATS = 3
-"""Each of them can be tried at each place of a path, so that more of them take seconds for a long one."""
 
 
 def header_name(value: str, field: str) -> str:
@@ -56,45 +52,9 @@ def pattern(value: str, field: str) -> str:
     Raises:
         InvalidRule: it is none.
     """
-    if _OTHERWISE.search(value):
-        refuse(field, value, "HAProxy and other programs read [[, --, &&, ~~ and || in different ways")
-    try:
-        values.pattern(value)
-    except ValueError as error:
-        refuse(field, value, str(error))
-    if _can_take_long(value):
-        refuse(
-            field,
-            value,
-            f"it can take seconds to compare: repeat at most {_MOST_REPEATS} times, and no group that itself repeats "
-            "or has |",
-        )
+    if fault := patterns.fault_of(value):
+        refuse(field, value, fault)
     return value
-
-
-def _can_take_long(value: str) -> bool:
-    """Return whether a pattern repeats too often, or a group that repeats or has alternatives."""
-    repeats, variable, last_varies = 0, [False], False
-    for part in _PART.findall(value):
-        if part in {"(", "(?:"}:
-            variable.append(False)
-            last_varies = False
-        elif part == ")":
-            last_varies = variable.pop() if len(variable) > 1 else False
-            variable[-1] = variable[-1] or last_varies
-        elif part == "|":
-            variable[-1], last_varies = True, False
-        elif part in {"*", "+"} or (len(part) > 1 and part[0] == "{"):
-            if last_varies:
-                return True
-            if not part[1:-1].isdigit():
-                repeats += 1
-                variable[-1] = True
-        elif part == "?":
-            variable[-1] = True
-        else:
-            last_varies = False
-    return repeats > _MOST_REPEATS
 
 
 def http_match(match: HttpMatch, field: str) -> RouteMatch:
@@ -127,7 +87,8 @@ def grpc_match(match: GrpcMatch, field: str) -> RouteMatch:
             pattern(text, f"{field}.method.{name}") if text else "[^/]+"
             for name, text in (("service", asked.service), ("method", asked.method))
         )
-        return _limited(RouteMatch(PathKind.REGEX, f"/({service})/({method})", headers=headers), field)
+        both = pattern(f"/({service})/({method})", f"{field}.method")
+        return _limited(RouteMatch(PathKind.REGEX, both, headers=headers), field)
     if asked.type != "Exact":
         refuse(f"{field}.method.type", asked.type, "expected Exact or RegularExpression")
     for name, text in (("service", asked.service), ("method", asked.method)):
