@@ -24,7 +24,7 @@ from pyconfd.model.context import ClusterTemplate, Context, PresetName, Refusal
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.rendering import SECRETS_FOLDER, FileKind, FragmentSet, Rendering, order_differs
-from pyconfd.model.snapshot import HostFacts, Named, Resource, Snapshot
+from pyconfd.model.snapshot import HostFacts, Key, Named, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.certificates import TlsOptions
@@ -348,10 +348,16 @@ def base_options(settings: Settings) -> PresetOptions:
         tls=TlsOptions(
             directory=f"{files_dir_of(settings.haproxy)}/{SECRETS_FOLDER}",
             namespaces=settings.kubernetes.secret_namespaces,
+            default=_key(settings.tls.default_certificate),
         ),
         claims=_claim_options(settings),
         cluster_templates=settings.cluster_templates.allow_configuration_from_cluster,
     )
+
+
+def _key(path: str) -> Key | None:
+    namespace, separator, name = path.partition("/")
+    return Key(namespace, name) if separator else None
 
 
 def _claim_options(settings: Settings) -> ClaimOptions:

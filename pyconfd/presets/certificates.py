@@ -7,6 +7,7 @@ A preset whose objects name TLS Secrets calls :func:`certificate_for` for each r
 
 import base64
 import binascii
+import datetime as dt
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from pyconfd.model.context import ALL_NAMESPACES
 from pyconfd.model.kubernetes import Secret
 from pyconfd.model.rendering import FileKind, OutputFile
-from pyconfd.model.snapshot import Key
+from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import values
 from pyconfd.presets.views import CertificateView
 
@@ -158,6 +159,18 @@ def read_secret(secret: Secret, hour: int) -> ReadSecret:
         return ReadSecret(None, "tls.crt has expired: renew it")
     meta = secret.metadata
     return ReadSecret(CertificateView(meta.namespace, meta.name, pair.pem, pair.names, pair.not_after), "", pair.issuer)
+
+
+def described_secret(snapshot: Snapshot, key: Key) -> str:
+    """Return what the certificate in a TLS Secret is, for people: its names, when it expires and who issued it."""
+    shown = f"Secret {values.shown(key.namespace)}/{values.shown(key.name)}"
+    secret = snapshot.secrets.get(key)
+    read = read_secret(secret, 0) if secret is not None and secret.type == TLS else ReadSecret(None)
+    if read.view is None:
+        return shown
+    names = ", ".join(read.view.names) or "no name"
+    until = dt.datetime.fromtimestamp(read.view.not_after, dt.UTC).date()
+    return f"{shown} for {values.shown(names)}, until {until}, issued by {values.shown(read.issuer)}"
 
 
 def covers(names: Sequence[str], host: str) -> bool:

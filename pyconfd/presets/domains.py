@@ -2,10 +2,10 @@
 
 Read from Endpoints objects (python-confd's way) and from Services, there also as ``pyconfd.io/domain``,
 ``pyconfd.io/proto``, ``pyconfd.io/port`` (which port of the service, by name or number) and ``pyconfd.io/listen-port``
-(which port to bind for a protocol that is not routed by name).
+(which port to bind for a protocol that is not routed by name); those of :mod:`pyconfd.presets.domain_tls` ask for TLS.
 
 Read in this order: :func:`asked` parses what one object claims, :func:`read` updates the claims of the changed objects,
-``_decide`` gives each name to the oldest claim, ``_entries`` makes what templates see.
+``_decide`` gives each name to the oldest claim, ``_certificates`` finds those, ``_entries`` makes what templates see.
 """
 
 import difflib
@@ -24,17 +24,28 @@ from pyconfd.model.reservation import NEVER, NO_OWNERS, Name, Owner, Owners
 from pyconfd.model.snapshot import Key
 from pyconfd.model.versioned import GivenDict, GivenList, VersionedDict, differing, with_values
 from pyconfd.presets import values
+from pyconfd.presets.certificates import described_secret
 from pyconfd.presets.cluster import Cluster, nothing_read
 from pyconfd.presets.conflicts import NO_REFUSALS, Claims, ParsedClaims, ReservedNames, SortedRefusals
+from pyconfd.presets.domain_tls import (
+    TLS_ANNOTATIONS,
+    AnnotationError,
+    DomainCertificates,
+    DomainTls,
+    TlsClaim,
+    WantedTls,
+    tls_claim,
+)
 from pyconfd.presets.endpoints import EXTERNAL_NAME, NO_TCP, targets_of_port
 from pyconfd.presets.policy import ClaimOptions, in_ranges
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
-from pyconfd.presets.views import EndpointView, NodeView, PortView, ServiceView
+from pyconfd.presets.views import EndpointView, PortView, ServiceView
 
 _T = TypeVar("_T")
 
 PREFIX = "pyconfd.io/"
-_ANNOTATIONS = ("domain", "proto", f"{PREFIX}domain", f"{PREFIX}proto")
+_PREFIXED = ("port", "listen-port", *TLS_ANNOTATIONS)
+_ANNOTATIONS = ("domain", "proto", *(PREFIX + name for name in ("domain", "proto", *_PREFIXED)))
 
 ROUTED_BY_NAME = frozenset({"http", "https"})
 """Protocols whose connections name the domain they want, so that many domains share one port."""
@@ -58,6 +69,7 @@ class DomainClaim:
     service: Service | None
     view: ServiceView
     first_port: int = 0
+    tls: TlsClaim | None = None
 
     @property
     def rank(self) -> tuple[str, str, str, str]:
@@ -133,7 +145,7 @@ def _with_view(
             DomainClaim(
                 claim.ref, claim.created, claim.claimed_name, claim.owner, claim.domain, claim.proto,
                 view.ports[former.ports.index(claim.port)], claim.listen_port, claim.service, view,
-                claim.first_port,
+                claim.first_port, claim.tls,
             )
             for claim in parsed.claims
         ),
@@ -154,7 +166,7 @@ def annotations_of(meta: ObjectMeta, kind: str) -> Mapping[str, str]:
     if kind == "Endpoints":
         return {name: given.get(name, "") for name in ("domain", "proto", "port", "listen-port")}
     return {name: given.get(PREFIX + name, given.get(name, "")) for name in ("domain", "proto")} | {
-        name: given.get(PREFIX + name, "") for name in ("port", "listen-port")
+        name: given.get(PREFIX + name, "") for name in _PREFIXED
     }
 
 
@@ -176,19 +188,29 @@ def _claim(
         raise _RefusedClaim(refusal(ref, "spec.type", "ExternalName", RefusalReason.INVALID_VALUE, EXTERNAL_NAME))
     listen, wanted = annotations.get("listen-port", ""), _parsed(ref, "domain", domain, values.host_name)
     port = _chosen_port(ref, annotations.get("port", ""), view, endpoints)
+    parsed_proto = _parsed(ref, "proto", proto, values.protocol)
     return DomainClaim(
         ref=ref,
         created=created or NEVER,
         claimed_name=Name("", wanted),
         owner=Owner(ref.kind, ref.namespace, ref.name, created or NEVER),
         domain=wanted,
-        proto=_parsed(ref, "proto", proto, values.protocol),
+        proto=parsed_proto,
         port=port,
         listen_port=_parsed(ref, "listen-port", listen, values.port_number) if listen else None,
         service=service,
         view=view,
         first_port=_first_number(port, endpoints),
+        tls=_asked_tls(ref, annotations, wanted, parsed_proto),
     )
+
+
+def _asked_tls(ref: ObjectRef, annotations: Mapping[str, str], domain: str, proto: str) -> TlsClaim | None:
+    try:
+        return tls_claim(annotations, domain, proto)
+    except AnnotationError as error:
+        field = f"annotation {error.name}"
+        raise _RefusedClaim(refusal(ref, field, error.value, RefusalReason.INVALID_VALUE, str(error))) from None
 
 
 def _first_number(port: PortView, endpoints: Endpoints | None) -> int:
@@ -268,6 +290,7 @@ class _Former:
     claims: Claims[DomainClaim]
     decided: _DecidedDomains
     entries: Mapping[str, dict[str, Any]]
+    certificates: DomainCertificates = field(default_factory=DomainCertificates)
     refused: SortedRefusals = NO_REFUSALS
     claimed: int = 0
 
@@ -330,24 +353,47 @@ def _decide(claims: Sequence[DomainClaim], options: PresetOptions) -> _DecidedDo
     )
 
 
+def _certificates(
+    decided: _DecidedDomains, memo: _Former, cluster: Cluster, options: PresetOptions
+) -> DomainCertificates:
+    served, former = decided.served, memo.certificates.wanted
+    changed = {
+        domain: want
+        for domain in differing(memo.decided.served, served)
+        if (want := _wanted_tls(served.get(domain))) != former.get(domain)
+    }
+    same = options.tls == memo.options.tls and cluster.snapshot.denied == memo.cluster.snapshot.denied
+    secrets = differing(memo.cluster.secrets, cluster.secrets) if same else None
+    return memo.certificates.updated(changed, secrets, cluster, options.tls)
+
+
+def _wanted_tls(served: tuple[DomainClaim, int | None] | None) -> WantedTls | None:
+    if served is None or served[0].tls is None:
+        return None
+    return WantedTls(served[0].ref, served[0].tls)
+
+
 def _entries(
-    decided: _DecidedDomains, memo: _Former, nodes: tuple[NodeView, ...], options: PresetOptions
+    decided: _DecidedDomains, memo: _Former, cluster: Cluster, options: PresetOptions, tls: Mapping[str, DomainTls]
 ) -> Mapping[str, dict[str, Any]]:
     """Return the entry of each domain, the former one where nothing about it changed."""
+    nodes = cluster.view.nodes
     kind = (options.node_ports, options.node_address_types)
     same_nodes = nodes is memo.cluster.view.nodes or not options.node_ports
     former = memo.decided.served if same_nodes and kind == memo.kind_of_targets else {}
     made: dict[str, dict[str, Any]] = {}
     gone = False
-    for domain in differing(former, decided.served):
+    changed_tls = differing(memo.certificates.views, tls)
+    for domain in dict.fromkeys((*differing(former, decided.served), *changed_tls)):
         if domain not in decided.served:
             gone = True
             continue
         claim, listen_port = decided.served[domain]
-        before = former.get(domain)
-        if before is None or before[0] is not claim or before[1] != listen_port:
+        before, own = former.get(domain), tls.get(domain)
+        same_tls = own is memo.certificates.views.get(domain)
+        if not same_tls or before is None or before[0] is not claim or before[1] != listen_port:
             targets = targets_of_port(claim.port, claim.service, nodes, options)
-            made[domain] = _entry(claim, targets, listen_port)
+            made[domain] = _entry(claim, targets, listen_port, own)
     if former is not memo.decided.served:
         return VersionedDict(made)
     if not made and not gone:
@@ -357,7 +403,9 @@ def _entries(
     return with_values(memo.entries, made)
 
 
-def _entry(claim: DomainClaim, endpoints: tuple[EndpointView, ...], listen_port: int | None) -> dict[str, Any]:
+def _entry(
+    claim: DomainClaim, endpoints: tuple[EndpointView, ...], listen_port: int | None, tls: DomainTls | None
+) -> dict[str, Any]:
     ready = [endpoint for endpoint in endpoints if endpoint.state == "ready"]
     # One port for all of ``ips``, as python-confd had it: that of the first subset, where a pod of it is ready.
     port = claim.first_port or claim.port.target_port
@@ -377,6 +425,7 @@ def _entry(claim: DomainClaim, endpoints: tuple[EndpointView, ...], listen_port:
         listen_port=listen_port,
         ports=GivenList(map(GivenDict, ports)),
         service=claim.view,
+        tls=tls,
     )
 
 
@@ -433,8 +482,9 @@ class DomainsPreset(Preset):
             decided = _with_claims(memo.decided, claims.replaced(memo.claims, changed))
         else:
             decided = _decide(list(claims.in_order()), options)
-        refused = memo.refused.of(claims.refused, decided.refused)
-        entries = _entries(decided, memo, cluster.view.nodes, options)
+        certificates = _certificates(decided, memo, cluster, options)
+        refused = memo.refused.of(claims.refused, decided.refused, certificates.refused)
+        entries = _entries(decided, memo, cluster, options, certificates.views)
         claimed = memo.claimed
         for domain in differing(memo.entries, entries):
             claimed += len(_addresses_of(entries[domain])) if domain in entries else 0
@@ -444,10 +494,12 @@ class DomainsPreset(Preset):
             refused.refused,
             claimed,
             decided.listeners,
+            files=certificates.files,
             serves=entries,
             addresses_of=_addresses_of,
             owners=decided.owners,
-            memo=_Former(cluster, options, claims, decided, entries, refused, claimed),
+            ends_tls=bool(certificates.wanted),
+            memo=_Former(cluster, options, claims, decided, entries, certificates, refused, claimed),
         )
 
     def claims(self, translation: Translation) -> Iterator[Claim]:
@@ -463,10 +515,13 @@ class DomainsPreset(Preset):
                     continue
                 wanted = values.comparable_name(given["domain"])
                 domain, proto = (values.shown(given[name]) or "(missing)" for name in ("domain", "proto"))
+                because = f"annotations domain {domain} and proto {proto}"
+                if secret := given.get("tls-secret", ""):
+                    because += f"; {described_secret(snapshot, Key(key.namespace, secret))}"
                 yield Claim(
                     translation.ref(kind, key),
                     self.name,
-                    f"annotations domain {domain} and proto {proto}",
+                    because,
                     (wanted,) if wanted else (),
                     tuple(map(_backend, (entry for entry in entries[key] if entry["domain"] == wanted))),
                     translation.endpoints_of(key),
@@ -480,7 +535,8 @@ class DomainsPreset(Preset):
     def mistakes(self, service: Service) -> Iterator[str]:
         """Return misspelled annotations, and labels that should be annotations."""
         for name in sorted(service.metadata.annotations or {}):
-            close = difflib.get_close_matches(name.lower(), _ANNOTATIONS, n=1, cutoff=0.75)
+            known = PREFIX + name if name in _PREFIXED else name.lower()
+            close = difflib.get_close_matches(known, _ANNOTATIONS, n=1, cutoff=0.75)
             if close and name not in _ANNOTATIONS:
                 yield f"its annotation {values.shown(name)} has no effect: did you mean {close[0]}?"
         if any(name in (service.metadata.labels or {}) for name in ("domain", "proto")):

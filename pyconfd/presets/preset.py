@@ -138,7 +138,8 @@ class PresetResult:
     where another preset gave one away that overlaps, the older claim keeps it. ``templates`` came from the cluster,
     ``files`` go beside the configuration, ``dns_names`` should point here (None: no object says). ``serves`` has each
     thing that is served by its name, and ``addresses_of`` gives the addresses of what is ready behind one; what did not
-    change there is the same object. ``owners`` says who was given which name. ``statuses`` are
+    change there is the same object. ``owners`` says who was given which name. ``ends_tls``: some
+    object asks for the frontend that ends TLS on the shared port. ``statuses`` are
     for objects of the cluster, as they shall be once all of this is served. ``memo`` is what the next result of this
     preset builds on.
     """
@@ -153,6 +154,7 @@ class PresetResult:
     serves: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     addresses_of: Callable[[Any], Iterable[str]] = tuple
     owners: Owners = field(default_factory=lambda: NO_OWNERS)
+    ends_tls: bool = False
     statuses: Statuses = field(default_factory=lambda: MappingProxyType({}))
     memo: object = field(default=None, repr=False, compare=False)
 

@@ -2,17 +2,21 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import is_
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from pyconfd.model.claim import Claim
 from pyconfd.model.context import Claimed, ClusterTemplate, Context, EndpointTotals, Refusal, RefusalReason
+from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
+from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import Owner, Owners
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
+from pyconfd.model.versioned import GivenDict
 from pyconfd.presets import addresses, cluster, values
+from pyconfd.presets.certificates import certificate_for
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.configmap import ConfigmapPreset
 from pyconfd.presets.conflicts import NO_REFUSALS
@@ -23,10 +27,6 @@ from pyconfd.presets.kube2lb.preset import Kube2lbPreset
 from pyconfd.presets.kubefigurator.preset import KubefiguratorPreset
 from pyconfd.presets.loadbalancer import LoadbalancerPreset
 from pyconfd.presets.preset import Preset, PresetOptions, PresetResult, Translation
-
-if TYPE_CHECKING:
-    from pyconfd.model.rendering import OutputFile
-
 
 _T = TypeVar("_T")
 
@@ -53,6 +53,18 @@ class _Recent(Generic[_T]):
         return made
 
 
+@dataclass(frozen=True, slots=True)
+class _DefaultCertificate:
+    """The certificate of the settings, and why there is none."""
+
+    path: str = ""
+    files: tuple[OutputFile, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+
+
+_NO_DEFAULT = _DefaultCertificate()
+
+
 class Memo:
     """What was read of the newest two Snapshots, so that only what changed is read again; belongs to one thread.
 
@@ -67,6 +79,8 @@ class Memo:
         self._cluster: Cluster | None = None
         self.lost: _Recent[list[dict[Listener, str]]] = _Recent()
         self.listeners: _Recent[frozenset[Listener]] = _Recent()
+        self.files: _Recent[tuple[OutputFile, ...]] = _Recent()
+        self.default: _Recent[_DefaultCertificate] = _Recent()
 
     def read_cluster(self, snapshot: Snapshot, names: Sequence[str], options: PresetOptions) -> Cluster:
         """Read a Snapshot; what was of no use for the one before is forgotten."""
@@ -156,15 +170,16 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
     memo = memo or Memo()
     read = memo.read_cluster(snapshot, names, options)
     results = _results(names, read, options, memo)
-    given: dict[str, object] = {"cluster": read.view}
+    default = _default_certificate(read, options, memo)
+    in_use = bool(default.path) or any(result.ends_tls for result in results)
+    tls = GivenDict(default_certificate=default.path, in_use=in_use)
+    given: dict[str, object] = {"cluster": read.view, "tls": tls}
     templates: list[ClusterTemplate] = []
-    files: set[OutputFile] = set()
     owners, claimed = dict[str, Owners](), 0
     for name, result in zip(names, results, strict=True):
         given.setdefault(name, MappingProxyType(dict(result.names)))
         given |= {each: value for each, value in result.names.items() if each not in given or each == name}
         templates += result.templates
-        files.update(result.files)
         claimed += result.claimed
         if result.owners:
             owners[name] = result.owners
@@ -172,11 +187,11 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
     off = () if options.cluster_templates else tuple(map(_switched_off, templates))
     return Context(
         MappingProxyType(given),
-        memo.sorted_refusals(read.refused, *(result.refused for result in results), off),
+        memo.sorted_refusals(read.refused, *(result.refused for result in results), default.refused, off),
         EndpointTotals(claimed, read.ready),
         memo.listeners.made(listeners, lambda: frozenset().union(*listeners)),
         templates=() if off else tuple(templates),
-        files=tuple(sorted(files)),
+        files=_sorted_files((*(result.files for result in results), default.files), memo),
         dns_names=_dns_names(results),
         claimed=tuple(
             Claimed(name, result.serves, result.addresses_of) for name, result in zip(names, results, strict=True)
@@ -185,6 +200,26 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
         owners=owners,
         statuses=tuple(result.statuses for result in results),
     )
+
+
+def _default_certificate(read: Cluster, options: PresetOptions, memo: Memo) -> _DefaultCertificate:
+    """Return what the settings name for clients that name no host, or an unknown one."""
+    key = options.tls.default
+    if key is None:
+        return _NO_DEFAULT
+
+    def find() -> _DefaultCertificate:
+        found = certificate_for(read, options.tls, *key, ())
+        ref = ObjectRef("Secret", *key, read.view.name)
+        field = "tls.default_certificate"
+        refused = (Refusal(ref, field, "", RefusalReason.NO_CERTIFICATE, found.fault),) if found.fault else ()
+        return _DefaultCertificate(found.path, (found.file,) if found.file is not None else (), refused)
+
+    return memo.default.made((options.tls, read.secrets.get(key), read.snapshot.denied), find)
+
+
+def _sorted_files(parts: tuple[tuple[OutputFile, ...], ...], memo: Memo) -> tuple[OutputFile, ...]:
+    return memo.files.made(parts, lambda: tuple(sorted({file for part in parts for file in part})))
 
 
 def _switched_off(template: ClusterTemplate) -> Refusal:

@@ -14,6 +14,7 @@ SHOWN_CHARACTERS = 80
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST_NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.ASCII)
+_CENTURY_S = 3_153_600_000
 _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,31}", re.ASCII)
 _OBJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?", re.ASCII)
 _PATTERN = re.compile(r"[A-Za-z0-9_.~^$|()\[\]{}*+?/\\:@&=,;!-]{1,500}", re.ASCII)
@@ -74,6 +75,30 @@ def protocol(value: str) -> str:
         raise ValueError("not a protocol: expected one word such as http, https or redis")
     # HTTP is http; any other word is the operator's own, and compared as it is written.
     return word.lower() if word.lower() in {"http", "https"} else word
+
+
+def flag(value: str) -> bool:
+    """Return whether ``value`` is "true".
+
+    Raises:
+        ValueError: It is neither that nor "false".
+    """
+    word = value.strip().lower()
+    if word not in {"true", "false"}:
+        raise ValueError('neither "true" nor "false"')
+    return word == "true"
+
+
+def seconds(value: str) -> int:
+    """Return a time in whole seconds, at most a hundred years.
+
+    Raises:
+        ValueError: It is none.
+    """
+    text = value.strip()
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= _CENTURY_S):
+        raise ValueError("not a time in seconds, for example 31536000 for a year")
+    return int(text)
 
 
 def port_number(value: str) -> int:

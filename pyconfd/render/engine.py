@@ -83,6 +83,7 @@ class Renderer:
         self._compiled: list[CompiledFragment] = []
         self._rendered: Mapping[str, RenderedFragment] = {}
         self._maps = MapMemory()
+        self._files = _MergedFiles()
         problems: list[Problem] = []
         for fragment in self._fragments:
             try:
@@ -138,13 +139,13 @@ class Renderer:
         if is_empty:
             problems.extend(problem for each in texts for problem in each.problems)
         declared, maps, incomplete = declarations.finished(self._maps)
-        files, clashes = _merged(declared, context.files)
+        merged = self._files.of(declared, context.files)
         # Where a fragment failed, what it would have declared is missing: that is no problem of its own.
-        problems.extend(clashes or (() if problems else incomplete))
+        problems.extend(merged.problems or (() if problems else incomplete))
         if problems:
             raise RejectedInput(*problems)
-        self._maps = maps
-        rendering = Rendering(tuple(pieces), files, self.options.inputs, context.owners)
+        self._maps, self._files = maps, merged
+        rendering = Rendering(tuple(pieces), merged.files, self.options.inputs, context.owners)
         return Rendered(rendering, extra.curdate_was_read, tuple(texts))
 
     def _fragments_with(
@@ -195,20 +196,29 @@ def _ended(text: str) -> str:
     return f"{stripped}\n" if stripped.strip() else ""
 
 
-def _merged(
-    declared: tuple[OutputFile, ...], of_presets: tuple[OutputFile, ...]
-) -> tuple[tuple[OutputFile, ...], list[Problem]]:
-    """Merge the files of fragments and presets, sorted by path."""
-    if not of_presets:
-        return declared, []
-    files = {file.path: file for file in (*of_presets, *declared)}
-    message = "a fragment and a preset declare it with different content"
-    problems = [
-        Problem(file.path, message, "rename one of them")
-        for file in of_presets
-        if files[file.path].content != file.content
-    ]
-    return tuple(files[path] for path in sorted(files, key=str.encode)), problems
+@dataclass(frozen=True, slots=True)
+class _MergedFiles:
+    """The files of fragments and presets, sorted by path, and what they were made of."""
+
+    declared: tuple[OutputFile, ...] = ()
+    of_presets: tuple[OutputFile, ...] = ()
+    files: tuple[OutputFile, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    def of(self, declared: tuple[OutputFile, ...], of_presets: tuple[OutputFile, ...]) -> "_MergedFiles":
+        """Return those of these parts; itself where it was made of them."""
+        # There may be thousands of certificates, which seldom change.
+        if of_presets is self.of_presets and declared == self.declared:
+            return self
+        files = {file.path: file for file in (*of_presets, *declared)}
+        message = "a fragment and a preset declare it with different content"
+        problems = tuple(
+            Problem(file.path, message, "rename one of them")
+            for file in of_presets
+            if files[file.path].content != file.content
+        )
+        in_order = tuple(files[path] for path in sorted(files, key=str.encode))
+        return _MergedFiles(declared, of_presets, in_order, problems)
 
 
 def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:

@@ -206,6 +206,19 @@ class PresetSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """``[tls]``: certificates of Secrets."""
+
+    default_certificate: Annotated[
+        str, whole(f"{NAMESPACE}/{OBJECT_NAME}", "NAMESPACE/NAME of a Secret"), Meta(max_length=320)
+    ] = setting(
+        "",
+        "Secret of the certificate for clients that name no host, or one without a certificate: NAMESPACE/NAME",
+        empty="none, such a handshake fails",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class RuleSettings:
     """One table ``[[claims.rules]]``; None is no limit."""
 
@@ -613,6 +626,7 @@ class Settings:
     kubernetes: KubernetesSettings = section(KubernetesSettings, "which API servers, with which credentials, read how")
     templates: TemplateSettings = section(TemplateSettings, "the fragments and how they are rendered")
     presets: PresetSettings = section(PresetSettings, "which presets are used")
+    tls: TlsSettings = section(TlsSettings, "certificates of Secrets")
     claims: ClaimSettings = section(ClaimSettings, "who may claim what")
     addresses: AddressSettings = section(AddressSettings, "addresses of Gateways, of Services and of names")
     kubefigurator: KubefiguratorSettings = section(KubefiguratorSettings, "the preset of that name")

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pyconfd.fragments import directory
+from pyconfd.haproxy.config.certificates import with_stubs
 from pyconfd.model.context import Context
-from pyconfd.model.rendering import Rendering
+from pyconfd.model.rendering import SECRETS_FOLDER, Rendering
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
 from tests.world.haproxy import BINARY_VARIABLE
@@ -47,19 +48,30 @@ def read_context(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return case["domains"], case["vars"]
 
 
+def context_of(domains: Mapping[str, Any], files_dir: str = "") -> Context:
+    """Return the names that the shipped fragments read; certificates of domains are below ``files_dir``."""
+    given = {domain: {"tls": None, **items} for domain, items in domains.items()}
+    for items in given.values():
+        if items["tls"] and items["tls"]["path"]:
+            items["tls"] = {**items["tls"], "path": f"{files_dir}/secrets/{items['tls']['path']}"}
+    tls = {"default_certificate": "", "in_use": any(items["tls"] for items in given.values())}
+    return Context({"domains": given, "tls": tls})
+
+
 def render_shipped(domains: Mapping[str, Any], variables: Mapping[str, Any], files_dir: str) -> Rendering:
     """Render with an empty memory."""
     key = repr(variables), files_dir
     if key not in _UNUSED:  # to compile the fragments takes longer than most renderings
         options = RenderOptions(files_dir, variables={"ipv6": True, **variables})
         _UNUSED[key] = Renderer(read_fragments(directory()), options)
-    rendered = copy(_UNUSED[key]).render(Context({"domains": domains}), curdate="")
+    rendered = copy(_UNUSED[key]).render(context_of(domains, files_dir), curdate="")
     assert not rendered.used_curdate
     return rendered.rendering
 
 
 def write_rendering(rendering: Rendering, conf: Path) -> None:
-    for file in rendering.files:
+    stubs = [file for file in with_stubs(rendering).files if f"/{SECRETS_FOLDER}/" in file.path]
+    for file in (*stubs, *rendering.files):
         Path(file.path).parent.mkdir(parents=True, exist_ok=True)
         Path(file.path).write_text(file.content)
     conf.write_text(rendering.text)

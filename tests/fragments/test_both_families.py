@@ -15,13 +15,12 @@ import pytest
 
 from pyconfd.fragments import directory
 from pyconfd.haproxy.config.text import binds
-from pyconfd.model.context import Context
 from pyconfd.model.listener import Listener, asked_for
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.settings import Settings
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.wiring import renderer
-from tests.fragments.shipped import HAPROXY, Endpoint, render_shipped, write_rendering
+from tests.fragments.shipped import HAPROXY, Endpoint, context_of, render_shipped, write_rendering
 
 REDIS = {"proto": "redis", "name": "r", "namespace": "demo", "listen_port": 6379, "endpoints": [], "key": "redis"}
 LISTENED = {"0.0.0.0:80", "[::]:80", "0.0.0.0:443", "[::]:443", "0.0.0.0:6379", "[::]:6379"}
@@ -65,7 +64,7 @@ def test_a_machine_without_ipv6_is_asked_for_none(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("pyconfd.haproxy.process.host.socket.socket", Socket)
     compiled = renderer(Settings(), read_fragments(directory()))
-    text = compiled.render(Context({"domains": {"redis.example.com": REDIS}}), curdate="").rendering.text
+    text = compiled.render(context_of({"redis.example.com": REDIS}), curdate="").rendering.text
     assert ("[::]" in text) is not missing
 
 

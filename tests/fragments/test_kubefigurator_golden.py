@@ -120,8 +120,10 @@ def test_the_shipped_set_of_the_preset_and_of_two_together() -> None:
         "05-stats.tmpl",
         "06-peers.tmpl",
         "08-gateway.tmpl",
+        "09-loadbalancer.tmpl",
         "10-kubefigurator.tmpl",
         "http-routing.j2",
+        "tls.j2",
     ]
 
 

@@ -8,11 +8,10 @@ import pytest
 
 from pyconfd.fragments import directory
 from pyconfd.haproxy.config.text import Section, parse
-from pyconfd.model.context import Context
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
-from tests.fragments.shipped import GOLDEN, HAPROXY, read_context, write_rendering
+from tests.fragments.shipped import GOLDEN, HAPROXY, context_of, read_context, write_rendering
 
 DEFAULTS = "01-defaults.conf"
 SHIPPED = (Path(directory()) / DEFAULTS).read_text()
@@ -50,7 +49,7 @@ def render(defaults: str, case: str, files_dir: str, own: str = OWN) -> Renderin
     fragments = [Fragment(each.name, defaults if each.name == DEFAULTS else each.text) for each in shipped.fragments]
     everything = FragmentSet((*fragments, Fragment("10-own.conf", own)), shipped.includable)
     renderer = Renderer(everything, RenderOptions(files_dir, variables=variables))
-    return renderer.render(Context({"domains": domains}), curdate="").rendering
+    return renderer.render(context_of(domains, files_dir), curdate="").rendering
 
 
 def effective(text: str) -> dict[str, Effective]:

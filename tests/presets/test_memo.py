@@ -18,6 +18,7 @@ from pyconfd.model.reservation import Name, Reservation
 from pyconfd.model.snapshot import HostFacts, Key, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import LOAD_BALANCER_CLASS, AddressOptions
+from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53
 from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions, Rule
@@ -43,6 +44,8 @@ ANNOTATIONS = st.fixed_dictionaries(
         "domain": DOMAINS,
         "proto": st.sampled_from(["http", "redis", "postgres", "a b"]),
         "pyconfd.io/listen-port": PORTS,
+        "pyconfd.io/tls-secret": st.sampled_from(["tls", "tls", "other", "- -"]),
+        "pyconfd.io/ssl-redirect": st.sampled_from(["false", "maybe"]),
         "haproxy-kubefigurator.web.hostname": DOMAINS,
         "haproxy-kubefigurator.web.listen-port": PORTS,
         "haproxy-kubefigurator.web.haproxy-mode": st.sampled_from(["http", "tcp"]),
@@ -55,6 +58,7 @@ ANNOTATIONS = st.fixed_dictionaries(
         CONFIG: st.just("{{ hosts }}"),
     },
 )
+OWNERS = st.sampled_from(["a", "a", "b"])
 LABELS = st.fixed_dictionaries({}, optional={"app": st.sampled_from(["a", "b", "two words"]), "tier": st.just("x")})
 
 
@@ -92,8 +96,11 @@ def changes(draw: st.DrawFn) -> tuple[str, Key, Any]:
             made = node(draw(st.sampled_from(["n1", "n2"])), "192.0.2.1", ready=draw(st.booleans()))
         case "secrets":
             name = draw(st.sampled_from(["keys", "tls"]))
-            pair = dict(zip(("tls.key", "tls.crt"), certificate("a"), strict=True))
-            made = replace_type(secret(name, {"tls": certificate("a")[0]} if name == "keys" else pair), name)
+            pair = {"tls.key": certificate(draw(OWNERS))[0], "tls.crt": certificate(draw(OWNERS))[1]}
+            data = {"tls": certificate("a")[0]} if name == "keys" else pair
+            made = replace_type(secret(name, data, "lb" if name == "keys" else namespace), name)
+            if name == "tls" and draw(st.booleans()):
+                kind = "former_secrets"
         case "config_maps":
             name = draw(st.sampled_from(["services", "certificates", "config"]))
             made = config_map(name, draw(DATA[name]))
@@ -128,12 +135,18 @@ DATA: Mapping[str, st.SearchStrategy[dict[str, str]]] = {
     "config": st.dictionaries(st.just("template"), st.sampled_from(["one", "two"])),
 }
 FACTS = st.sampled_from(
-    [HostFacts(), HostFacts(frozenset({"127.0.0.1"})), HostFacts(frozenset({"127.0.0.1"}), certificates={})]
+    [
+        HostFacts(),
+        HostFacts(frozenset({"127.0.0.1"})),
+        HostFacts(frozenset({"127.0.0.1"}), certificates={}),
+        HostFacts(hour=10_000_000),  # when all certificates have expired
+    ]
 )
 RESERVATION = Reservation("shop", "2026-01-01T12:00:00Z", 0.0)
 OWN = PresetOptions(
     addresses=AddressOptions(POOL),
     kube2lb=Kube2lbOptions(server_name_templates=("{{ .Service.Name }}.example.com",)),
+    tls=TlsOptions("/f", ("demo",)),
     hosts=HostsOptions(master="lb", selector={"app": "b"}, config=ObjectRef("Service", "demo", "a")),
 )
 RULES = ClaimOptions((Rule(("demo",), ("a.example.com",), ("http",)), Rule(("*",))), (), frozenset({"10.0.0.2"}))
@@ -155,6 +168,7 @@ OPTIONS = st.sampled_from(
         OWN,
         replace(OWN, node_ports=True, kubefigurator=KubefiguratorOptions(node_ports=False)),
         replace(OWN, taken_listeners=TAKEN_TWO),
+        replace(OWN, tls=TlsOptions("/f", ("*",), Key("demo", "tls"))),
         replace(OWN, hosts=replace(OWN.hosts, config=ObjectRef("Pod", "demo", "a"))),
     ]
 )
