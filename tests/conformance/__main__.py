@@ -17,6 +17,23 @@ from tests.world.appliance import Appliance
 PROFILES = ("GATEWAY-HTTP", "GATEWAY-TLS", "GATEWAY-TCP", "GATEWAY-GRPC")
 REPORTS = Path(__file__).resolve().parents[2] / "docs" / "conformance"
 LIMIT = "60m"
+TIMEOUTS = {"NamespacesMustBeReady": 60} | dict.fromkeys(
+    (
+        "GatewayMustHaveAddress",
+        "GatewayMustHaveCondition",
+        "GatewayStatusMustHaveListeners",
+        "GatewayListenersMustHaveConditions",
+        "GWCMustBeAccepted",
+        "HTTPRouteMustNotHaveParents",
+        "HTTPRouteMustHaveCondition",
+        "TLSRouteMustHaveCondition",
+        "TCPRouteMustHaveCondition",
+        "RouteMustHaveParents",
+        "LatestObservedGenerationSet",
+    ),
+    30,
+)
+"""Seconds that the suite waits; by default up to five minutes, which only makes failures long."""
 
 
 def main() -> int:
@@ -47,6 +64,7 @@ def run_suite(cluster: RealCluster, folder: Path, only: str) -> int:
         "-test.v",
         f"-test.timeout={LIMIT}",
         f"-test.run=^TestConformance$/{only}",
+        f"--timeout-config-overrides={';'.join(f'{name}:{seconds}' for name, seconds in TIMEOUTS.items())}",
         f"--gateway-class={CLASS}",
         f"--conformance-profiles={','.join(PROFILES)}",
         f"--usable-address={USABLE}",

@@ -61,7 +61,8 @@ class RealCluster:
 
     def serve(self, appliance: Appliance) -> None:
         """Give an appliance its rights and start it as users do: with what ``pyconfd rbac`` prints."""
-        appliance.values["kubernetes"] = {"api_servers": [self.plane.url], "ssl_ca": str(self.plane.ca)}
+        known = {"api_servers": [self.plane.url], "ssl_ca": str(self.plane.ca), "secret_namespaces": ["*"]}
+        appliance.values["kubernetes"] = known
         appliance.values["claims"] = {"allow_endpoints": [_PODS]}
         appliance.values["addresses"] = {"pool": [POOL]}
         appliance.write_settings()
@@ -74,6 +75,7 @@ class RealCluster:
         token.chmod(0o600)
         appliance.values["kubernetes"]["token_file"] = str(token)
         appliance.start()
+        self.plane.kubectl("wait", "--for=condition=Accepted", "gatewayclass", CLASS, f"--timeout={PATIENCE_S:g}s")
 
     def _token(self) -> str:
         """Return the token that the controller manager puts into the Secret of the ServiceAccount."""
