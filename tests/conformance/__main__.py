@@ -63,7 +63,7 @@ def run_suite(cluster: RealCluster, folder: Path, only: str) -> int:
         str(CACHE / "suite.test"),
         "-test.v",
         f"-test.timeout={LIMIT}",
-        f"-test.run=^TestConformance$/{only}",
+        f"-test.run=^TestConformance$/({only})",
         f"--timeout-config-overrides={';'.join(f'{name}:{seconds}' for name, seconds in TIMEOUTS.items())}",
         f"--gateway-class={CLASS}",
         f"--conformance-profiles={','.join(PROFILES)}",
