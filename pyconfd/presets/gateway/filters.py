@@ -80,8 +80,9 @@ class Cors(NamedTuple):
 
 
 class Mirror(NamedTuple):
-    """Copies of ``share`` of ``of`` requests go where ``reference`` leads."""
+    """Copies of ``share`` of ``of`` requests go where ``reference`` leads, which stands in ``field`` of the rule."""
 
+    field: str
     reference: BackendRef
     share: int
     of: int
@@ -241,7 +242,7 @@ def _mirror(mirror: RequestMirror, field: str) -> Mirror:
         share = mirror.percent
     if not 0 <= share <= of or not 1 <= of < 2**31:
         refuse(field, f"{share}/{of}", "not a share of requests: expected at most all of them")
-    return Mirror(mirror.backend_ref, share, of)
+    return Mirror(f"{field}.backendRef", mirror.backend_ref, share, of)
 
 
 def _cors(cors: CorsFilter, field: str) -> Cors:

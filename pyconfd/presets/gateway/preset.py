@@ -40,6 +40,7 @@ from pyconfd.presets.gateway.gateways import (
 from pyconfd.presets.gateway.grants import Grants, grants_of
 from pyconfd.presets.gateway.http_rules import RuleBackend
 from pyconfd.presets.gateway.listeners import Found, Lookup, decide_listeners
+from pyconfd.presets.gateway.mirror import script_file
 from pyconfd.presets.gateway.policies import Policies, decide_policies
 from pyconfd.presets.gateway.ports import Port, frontend, ports_of
 from pyconfd.presets.gateway.routes import ROUTES, Route, RouteDecision, World, decide, same_request
@@ -77,6 +78,7 @@ class _Former:
     refused: SortedRefusals = NO_REFUSALS
     claimed: int = 0
     files: tuple[OutputFile, ...] = ()
+    mirrored: int = 0
 
 
 def _nothing(cluster: str, options: PresetOptions) -> _Former:
@@ -443,24 +445,27 @@ class GatewayPreset(Preset):
         frontends = reading.frontends(ports, table, members)
         statuses = reading.statuses(attached, users)
         refused = memo.refused.of(*reading.refused())
-        claimed = memo.claimed
+        claimed, mirrored = memo.claimed, memo.mirrored
         for name in differing(memo.backends, backends):
-            claimed += len(_addresses_of(backends[name])) if name in backends else 0
-            claimed -= len(_addresses_of(memo.backends[name])) if name in memo.backends else 0
+            for sign, found in ((1, backends.get(name)), (-1, memo.backends.get(name))):
+                claimed += sign * len(_addresses_of(found)) if found is not None else 0
+                mirrored += sign * bool(found is not None and found.mirrors)
         same_files = ports is memo.ports and world.policies is memo.world.policies
         files = memo.files if same_files else _files(world, ports.values())
+        script = (script_file(directory),) if mirrored else ()
+        given = GivenDict(frontends=frontends, backends=backends, mirror_script=script[0].path if script else "")
         return PresetResult(
-            {"gateway": GivenDict(frontends=frontends, backends=backends)},
+            {"gateway": given},
             refused.refused,
             claimed,
             _listeners(ports.values()),
-            files=files,
+            files=files + script,
             serves=backends,
             addresses_of=_addresses_of,
             statuses=statuses,
             memo=_Former(
                 world, ports, reading.routes, users, members, attached, table, backends, frontends, statuses, refused,
-                claimed, files,
+                claimed, files, mirrored,
             ),
         )  # fmt: skip
 

@@ -309,7 +309,10 @@ class _References:
         )
         owner = f"{ref} rule {number}"
         if self._kind in {"HTTPRoute", "GRPCRoute"}:
-            return sections_of(parsed, references, name, owner)
+            mirrors = tuple(
+                self._reference(each.reference, f"rules[{number}].{each.field}") for each in parsed.filters.mirrors
+            )
+            return sections_of(parsed, references, name, owner, mirrors)
         return RuleSections(name, (stream_backend(references, name, owner),))
 
     def _reference(self, reference: BackendRef, field: str) -> Reference:
