@@ -21,6 +21,7 @@ class PresetName(StrEnum):
     KUBE2LB = "kube2lb"
     CONFIGMAP = "configmap"
     HOSTS = "hosts"
+    INGRESS = "ingress"
     GATEWAY = "gateway"
     LOADBALANCER = "loadbalancer"
 
@@ -28,8 +29,11 @@ class PresetName(StrEnum):
 AUTO = "auto"
 """Stands for all of :data:`AUTOMATIC_PRESETS` in the setting ``presets.use``."""
 
-AUTOMATIC_PRESETS = (PresetName.DOMAINS, PresetName.GATEWAY, PresetName.LOADBALANCER)
+AUTOMATIC_PRESETS = (PresetName.DOMAINS, PresetName.INGRESS, PresetName.GATEWAY, PresetName.LOADBALANCER)
 """Those that need no settings of their own; the first one owns the plain names."""
+
+SHARING_NAMES = frozenset({PresetName.DOMAINS, PresetName.INGRESS})
+"""Presets that give away hosts and paths of the same frontends: what one gave away no other one can."""
 
 
 ALL_NAMESPACES = "*"

@@ -8,7 +8,7 @@ from functools import lru_cache
 from operator import is_
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from pyconfd.model.context import Refusal
+from pyconfd.model.context import SHARING_NAMES, Refusal
 from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
 from pyconfd.model.reservation import (
     NO_OWNERS,
@@ -329,8 +329,9 @@ def _reservation_after(
 def is_contradicted(register: NameRegister, owners: Mapping[str, Owners]) -> bool:
     """Return whether a name was given away that is reserved for another namespace."""
     return bool(register.reservations) and any(
-        name in owners.get(preset, NO_OWNERS) and owners[preset][name].namespace != reservation.namespace
+        name in owners.get(other, NO_OWNERS) and owners[other][name].namespace != reservation.namespace
         for preset, mine in register.reservations.items()
+        for other in (SHARING_NAMES if preset in SHARING_NAMES else (preset,))
         for name, reservation in mine.items()
         if reservation.until
     )

@@ -336,6 +336,10 @@ def _decide(claims: Sequence[DomainClaim], options: PresetOptions) -> _DecidedDo
             if (owner.ref.namespace, owner.ref.name) != (claim.ref.namespace, claim.ref.name):
                 refused.append(_taken(claim, owner))
             continue
+        if claim.claimed_name in options.taken_names:
+            taken = options.taken_names[claim.claimed_name]
+            refused.append(refusal(claim.ref, "annotation domain", claim.domain, RefusalReason.NAME_TAKEN, taken))
+            continue
         if kept := reserved_names.reserved_for_another(claim.claimed_name, claim.ref.namespace, claim.created):
             reason = RefusalReason.NAME_RESERVED
             refused.append(refusal(claim.ref, "annotation domain", claim.domain, reason, kept))

@@ -14,6 +14,7 @@ from pyconfd.model.snapshot import KIND_OF, ROUTING_RESOURCES, Key, Resource, Sn
 from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.presets.hosts import APP
 from pyconfd.presets.kube2lb.claims import Kube2lbNode
+from pyconfd.presets.routing.types import RouteBackend
 from pyconfd.presets.views import CertificateView, NodeView
 
 _RESOURCE_OF = {kind: resource for resource, kind in KIND_OF.items()} | {"Endpoints": Resource.SERVICES}
@@ -186,6 +187,9 @@ class ObjectOrigins:
                 return
             case CertificateView():
                 yield ObjectOrigin(Resource.SECRETS, Key(value.namespace, value.name))
+                return
+            case RouteBackend():
+                yield from self._by_word.get(value.name, ())
                 return
             case str():
                 yield from self._by_word.get(value, ())

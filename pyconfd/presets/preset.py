@@ -7,12 +7,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyconfd.model.claim import Claim
-from pyconfd.model.context import ClusterTemplate, PresetName, Refusal
+from pyconfd.model.context import SHARING_NAMES, ClusterTemplate, PresetName, Refusal
 from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.object_status import Statuses
 from pyconfd.model.rendering import OutputFile
-from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners, Reservations
+from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Name, Owner, Owners, Reservations
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.presets.addresses import NO_POOL, AddressOptions
 from pyconfd.presets.certificates import NO_SECRETS, TlsOptions
@@ -89,6 +89,7 @@ class PresetOptions:
     bind these, ``*`` or an IP address, "" if it may be any. ``reserved``: where the operator's fragments listen, and
     ``status_page`` where pyconfd does: whatever overlaps one of these cannot be had. ``taken_listeners``: those of an
     earlier translation that could not be bound, or are an older claim's of another preset, and who listens there.
+    ``taken_names``: those that an older claim of another preset has, and whose they are.
     ``addresses``: those of the pool, where the operator's listeners on all addresses are in nobody's way.
     ``kubefigurator`` and ``kube2lb`` are for the presets of those names; ``tls`` is for certificates of Secrets.
     ``claims`` says who may claim what; ``reservations`` are names that stay with a namespace, by preset.
@@ -103,6 +104,7 @@ class PresetOptions:
     status_page: Listeners = NOBODY
     addresses: AddressOptions = NO_POOL
     taken_listeners: Mapping[Listener, str] = field(default_factory=lambda: MappingProxyType({}))
+    taken_names: Mapping[Name, str] = field(default_factory=lambda: MappingProxyType({}))
     kube2lb: Kube2lbOptions = field(default_factory=Kube2lbOptions)
     kubefigurator: KubefiguratorOptions = KubefiguratorOptions()
     configmap: ConfigmapOptions = ConfigmapOptions()
@@ -117,8 +119,11 @@ class PresetOptions:
         return replace(self, reservations={}) if self.reservations else self
 
     def reservations_of(self, preset: str) -> Reservations:
-        """Return the names of a preset that stay with a namespace."""
-        return self.reservations.get(preset, NO_RESERVATIONS)
+        """Return the names of a preset that stay with a namespace, those of presets with the same names included."""
+        own = self.reservations.get(preset, NO_RESERVATIONS)
+        others = SHARING_NAMES - {preset} if preset in SHARING_NAMES else ()
+        found = [self.reservations[other] for other in sorted(others) if other in self.reservations]
+        return {name: each for mapping in (*found, own) for name, each in mapping.items()} if found else own
 
     def holder(self, wanted: Listener) -> str:
         """Return who has ``wanted``, and where, so that no object can be given it; "" where it is free."""

@@ -3,16 +3,25 @@
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from operator import is_
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
 from pyconfd.model.claim import Claim
-from pyconfd.model.context import Claimed, ClusterTemplate, Context, EndpointTotals, Refusal, RefusalReason
+from pyconfd.model.context import (
+    SHARING_NAMES,
+    Claimed,
+    ClusterTemplate,
+    Context,
+    EndpointTotals,
+    Refusal,
+    RefusalReason,
+)
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
 from pyconfd.model.rendering import OutputFile
-from pyconfd.model.reservation import Owner, Owners
+from pyconfd.model.reservation import Name, Owner, Owners
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.model.versioned import GivenDict
 from pyconfd.presets import addresses, cluster, values
@@ -23,6 +32,7 @@ from pyconfd.presets.conflicts import NO_REFUSALS
 from pyconfd.presets.domains import DomainsPreset
 from pyconfd.presets.gateway.preset import GatewayPreset
 from pyconfd.presets.hosts import HostsPreset
+from pyconfd.presets.ingress.preset import IngressPreset
 from pyconfd.presets.kube2lb.preset import Kube2lbPreset
 from pyconfd.presets.kubefigurator.preset import KubefiguratorPreset
 from pyconfd.presets.loadbalancer import LoadbalancerPreset
@@ -78,6 +88,7 @@ class Memo:
         self._refused = NO_REFUSALS
         self._cluster: Cluster | None = None
         self.lost: _Recent[list[dict[Listener, str]]] = _Recent()
+        self.lost_names: _Recent[list[dict[Name, str]]] = _Recent()
         self.listeners: _Recent[frozenset[Listener]] = _Recent()
         self.files: _Recent[tuple[OutputFile, ...]] = _Recent()
         self.default: _Recent[_DefaultCertificate] = _Recent()
@@ -117,6 +128,7 @@ SWITCH = "cluster_templates.allow_configuration_from_cluster"
 
 _ALL = (
     DomainsPreset(),
+    IngressPreset(),
     GatewayPreset(),
     LoadbalancerPreset(),
     KubefiguratorPreset(),
@@ -233,17 +245,46 @@ def _dns_names(results: Sequence[PresetResult]) -> tuple[str, ...] | None:
 
 
 def _results(names: Sequence[str], read: Cluster, options: PresetOptions, memo: Memo) -> list[PresetResult]:
-    """Return the result of each preset, without the listeners that an older claim of another preset has."""
+    """Return the result of each preset, without listeners and names that an older claim of another preset has."""
     results = [memo.read_preset(name, read, options) for name in names]
-    lost: list[dict[Listener, str]] = [{} for _ in names]
+    listeners: list[dict[Listener, str]] = [{} for _ in names]
+    taken: list[dict[Name, str]] = [{} for _ in names]
     # What one loses may let its next claim in, which may be too young as well: each round takes something away.
-    while len(names) > 1 and any(found := _lost_to_others(names, results, options.addresses.members, memo)):
-        for number, more in enumerate(found):
-            if more:
-                lost[number] |= more
-                others = replace(options, taken_listeners={**options.taken_listeners, **lost[number]})
-                results[number] = memo.read_preset(names[number], read, others)
+    while len(names) > 1:
+        found = _lost_to_others(names, results, options.addresses.members, memo)
+        found_names = _names_lost_to_others(names, results, memo)
+        again = [number for number in range(len(names)) if found[number] or found_names[number]]
+        if not again:
+            break
+        for number in again:
+            listeners[number] |= found[number]
+            taken[number] |= found_names[number]
+            others = replace(
+                options,
+                taken_listeners={**options.taken_listeners, **listeners[number]},
+                taken_names=taken[number],
+            )
+            results[number] = memo.read_preset(names[number], read, others)
     return results
+
+
+def _names_lost_to_others(names: Sequence[str], results: Sequence[PresetResult], memo: Memo) -> list[dict[Name, str]]:
+    """Return for each preset the names that it gave away though an older claim of another one has them."""
+    owners = tuple(result.owners for result in results)
+    return memo.lost_names.made((*names, *owners), lambda: _lost_names(names, owners))
+
+
+def _lost_names(names: Sequence[str], owners: Sequence[Owners]) -> list[dict[Name, str]]:
+    lost: list[dict[Name, str]] = [{} for _ in names]
+    sharing = [number for number, name in enumerate(names) if name in SHARING_NAMES]
+    for first, second in combinations(sharing, 2):
+        for name in owners[first].keys() & owners[second].keys():
+            both = ((number, owners[number][name]) for number in (first, second))
+            older, younger = sorted(both, key=lambda each: (each[1].since, *each[1][1:3], each[0]))
+            by = older[1]
+            whose = f"{by.kind} {by.namespace}/{by.name} of preset {names[older[0]]}"
+            lost[younger[0]][name] = f"{whose} has this name already (the older object keeps it)"
+    return lost
 
 
 def _lost_to_others(

@@ -32,9 +32,23 @@ GATEWAY = {
         *("referencegrants", "backendtlspolicies"),
     )
 }
+STATUSES = {
+    ("", f"{each}/status", ())
+    for each in (
+        "gatewayclasses",
+        "gateways",
+        "httproutes",
+        "grpcroutes",
+        "tlsroutes",
+        "tcproutes",
+        "backendtlspolicies",
+    )
+}
+LEASE = {("pyconfd", "leases", ("pyconfd",)), ("pyconfd", "leases", ())}
 NEEDED = {
     "domains": VIEW,
-    "gateway": VIEW | GATEWAY,
+    "gateway": VIEW | GATEWAY | STATUSES | LEASE,
+    "ingress": VIEW | {("", each, ()) for each in ("ingresses", "ingressclasses", "ingresses/status")} | LEASE,
     "loadbalancer": VIEW,
     "kube2lb": VIEW,
     "kubefigurator": VIEW,

@@ -119,6 +119,7 @@ def test_the_shipped_set_of_the_preset_and_of_two_together() -> None:
         "04-tcp.tmpl",
         "05-stats.tmpl",
         "06-peers.tmpl",
+        "07-ingress.tmpl",
         "08-gateway.tmpl",
         "09-loadbalancer.tmpl",
         "10-kubefigurator.tmpl",

@@ -26,6 +26,7 @@ SHIPPED = (
     "04-tcp.tmpl",
     "05-stats.tmpl",
     "06-peers.tmpl",
+    "07-ingress.tmpl",
     "08-gateway.tmpl",
     "09-loadbalancer.tmpl",
 )

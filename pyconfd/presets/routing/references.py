@@ -3,6 +3,7 @@
 from enum import StrEnum
 from typing import NamedTuple
 
+from pyconfd.model.kubernetes import Service
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.endpoints import EXTERNAL_NAME
@@ -62,3 +63,10 @@ def _port(view: ServiceView, wanted: str | int | None) -> PortView | Missing:
         return Missing(Unresolved.UNSUPPORTED_PROTOCOL, f"the port is {named[0].protocol or 'unknown'}, and not TCP")
     known = ", ".join(f"{port.name or '(unnamed)'} {port.port}" for port in view.ports if port.protocol == "TCP")
     return Missing(Unresolved.NOT_FOUND, f"the Service has no such TCP port; it has: {known or 'none'}", port=True)
+
+
+def app_protocol(service: Service, port: PortView) -> str:
+    """Return what the pods behind a port speak, as its ``appProtocol`` says; "" where it says nothing."""
+    ports = service.spec.ports or ()
+    found = next((each for each in ports if (each.name or "", each.port) == (port.name, port.port)), None)
+    return (found.app_protocol or "") if found is not None else ""

@@ -12,7 +12,7 @@ import hashlib
 import re
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sized
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -63,11 +63,11 @@ class _Rules(NamedTuple):
 
 _NO_RULES = _Rules((), (), ())
 
-Blocked = Callable[[RouteRule], str]
-"""Returns why a rule may not have its match whoever else asks for it, or ""."""
+Blocked = Callable[[RouteRule, Sequence[RouteRule]], str]
+"""Returns why a rule may not have its match, or ""; with all rules that ask for its place, in order of rank."""
 
 
-def _never(_: RouteRule) -> str:
+def _never(_: RouteRule, __: Sequence[RouteRule]) -> str:
     return ""
 
 
@@ -79,6 +79,11 @@ def place_of(match: RouteMatch) -> Place:
         return Place(PathKind.PREFIX, match.path.removesuffix("/"))
     found = _LITERAL.match(match.path) if "|" not in match.path else None
     return Place(PathKind.PREFIX, found[1] if found else "")
+
+
+def path_of(rule: RouteRule) -> SitePath:
+    """Return the place that a rule asks for."""
+    return SitePath(rule.site, place_of(rule.match))
 
 
 def entry_of(site: str, place: Place) -> PathEntry:
@@ -109,7 +114,7 @@ def _decide(claimants: tuple[RouteRule, ...], blocked: Blocked) -> _Rules:
         what = _contested(rule.match)
         if what in given:
             lost.append(Lost(rule, given[what]))
-        elif why := blocked(rule):
+        elif why := blocked(rule, claimants):
             lost.append(Lost(rule, None, why))
         else:
             given[what] = rule
@@ -125,7 +130,7 @@ class RoutingTable:
     are those of each site. ``lost`` has the rules without their match.
     """
 
-    rules: Mapping[Hashable, tuple[RouteRule, ...]] = field(default_factory=dict)
+    rules: Mapping[Any, tuple[RouteRule, ...]] = field(default_factory=dict)
     sites: Mapping[str, Mapping[Place, _Rules]] = field(default_factory=dict)
     entries: Mapping[str, tuple[PathEntry, ...]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[Place, RouteGroup]] = field(default_factory=dict)
@@ -133,7 +138,7 @@ class RoutingTable:
 
     def updated(
         self,
-        changed: Mapping[Hashable, tuple[RouteRule, ...]],
+        changed: Mapping[Any, tuple[RouteRule, ...]],
         blocked: Blocked = _never,
         again: Collection[SitePath] = (),
     ) -> "RoutingTable":
@@ -160,13 +165,23 @@ class RoutingTable:
             draft.update_site(site, claimants, blocked)
         return RoutingTable(rules, draft.sites, draft.entries, draft.groups, draft.lost)
 
-    def winner(self, rule: RouteRule) -> bool:
+    def has_won(self, rule: RouteRule) -> bool:
         """Return whether a rule has its match."""
-        rules = self.sites.get(rule.site, {}).get(place_of(rule.match), _NO_RULES)
-        return rule in rules.winners
+        return rule in self._at(path_of(rule)).winners
+
+    def winners(self, path: SitePath) -> tuple[RouteRule, ...]:
+        """Return the rules that have their matches at one path, in order of precedence."""
+        return self._at(path).winners
+
+    def claimants(self, path: SitePath) -> tuple[RouteRule, ...]:
+        """Return all rules that ask for one path, in order of rank."""
+        return self._at(path).claimants
+
+    def _at(self, path: SitePath) -> _Rules:
+        return self.sites.get(path.site, {}).get(path.place, _NO_RULES)
 
     def _differences(
-        self, changed: Mapping[Hashable, tuple[RouteRule, ...]]
+        self, changed: Mapping[Any, tuple[RouteRule, ...]]
     ) -> tuple[dict[SitePath, list[RouteRule]], dict[SitePath, list[RouteRule]]]:
         """Return the rules that are not asked for any more, and the new ones, by path."""
         gone: dict[SitePath, list[RouteRule]] = {}
@@ -179,13 +194,13 @@ class RoutingTable:
             for found, rules, others in ((gone, before, new), (come, now, old)):
                 for rule in dict.fromkeys(rules):
                     if rule not in others:
-                        found.setdefault(SitePath(rule.site, place_of(rule.match)), []).append(rule)
+                        found.setdefault(path_of(rule), []).append(rule)
         return gone, come
 
     def _claimants(
         self, path: SitePath, gone: Collection[RouteRule], come: Collection[RouteRule]
     ) -> tuple[RouteRule, ...]:
-        before = self.sites.get(path.site, {}).get(path.place, _NO_RULES).claimants
+        before = self.claimants(path)
         kept = [rule for rule in before if rule not in gone] if gone else before
         return tuple(sorted((*kept, *come), key=lambda rule: rule.rank)) if come else tuple(kept)
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from pyconfd.model.reservation import Owner
+from pyconfd.presets.views import EndpointView
 
 EXACT_PATHS = "exact-paths"
 """Map with keys ``SITE/PATH``, looked up first (``map_str``)."""
@@ -144,8 +145,8 @@ class RouteServer(msgspec.Struct, frozen=True, gc=False):
 class RouteBackend(msgspec.Struct, frozen=True, gc=False):
     """One section ``backend``. ``owner`` is for its comment, ``entries`` lead to it without conditions.
 
-    ``namespace`` and ``service`` are those of the Service where there is only one. ``protocol`` is what its servers
-    speak: ``http/1.1``, ``h2c`` or ``https``.
+    ``namespace`` and ``service`` are those of the Service where there is only one, else "". ``options`` are more words
+    for the line of each server.
     """
 
     name: str
@@ -153,9 +154,9 @@ class RouteBackend(msgspec.Struct, frozen=True, gc=False):
     namespace: str
     service: str
     entries: tuple[PathEntry, ...]
-    servers: tuple[RouteServer, ...]
+    servers: tuple[RouteServer | EndpointView, ...]
     mode: str = "http"
-    protocol: str = "http/1.1"
+    options: str = ""
 
 
 def section_name(prefix: str, *parts: str) -> str:

@@ -113,9 +113,9 @@ def test_of_equal_matches_the_oldest_object_has_it_and_the_order_of_conditions_i
     made = table(young, other, old)
     [(_, lost)] = made.lost.items()
     assert [(each.rule, each.winner) for each in lost] == [(young, old)]
-    assert made.winner(old)
-    assert made.winner(other)
-    assert not made.winner(young)
+    assert made.has_won(old)
+    assert made.has_won(other)
+    assert not made.has_won(young)
 
 
 def test_the_next_claimant_gets_what_the_owner_gives_up() -> None:
@@ -128,7 +128,7 @@ def test_the_next_claimant_gets_what_the_owner_gives_up() -> None:
 def test_what_is_blocked_goes_to_nobody_of_its_kind_until_it_is_free() -> None:
     old, young = rule(prefix("/"), "old", day=1), rule(prefix("/"), "young", day=2)
     reserved = RoutingTable().updated(
-        {"old": (old,), "young": (young,)}, lambda each: "reserved" if each.backend == "old" else ""
+        {"old": (old,), "young": (young,)}, lambda each, _: "reserved" if each.backend == "old" else ""
     )
     [lost] = next(iter(reserved.lost.values()))
     assert (lost.rule, lost.winner, lost.why) == (old, None, "reserved")

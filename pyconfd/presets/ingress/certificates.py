@@ -1,0 +1,125 @@
+"""Certificates of Ingresses: whose certificate is presented for a host, and the lines in the list of certificates."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pyconfd.model.snapshot import Key
+from pyconfd.model.versioned import VersionedDict, differing
+from pyconfd.presets.certificates import ServedCertificate, certificate_for
+from pyconfd.presets.cluster import Cluster
+from pyconfd.presets.ingress.changes import NOBODY, ChangedClaims, replaced, users_of
+from pyconfd.presets.ingress.claims import IngressClaim
+from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.routing.table import RoutingTable, SitePath
+
+
+class HostCertificate(NamedTuple):
+    """The Secret whose certificate is presented for a host, and the Ingress that names it."""
+
+    secret: Key
+    claimant: Key
+    redirect: bool
+
+
+class SecretUse(NamedTuple):
+    """One Secret, and the hosts that are left for HTTPS with it."""
+
+    served: ServedCertificate
+    redirects: tuple[str, ...]
+
+
+class CertificateLine(NamedTuple):
+    """For templates: the line of a Secret in a list of certificates, and the hosts that are left for HTTPS."""
+
+    path: str
+    names: str
+    redirects: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """``hosts`` says whose certificate a host has: that of the oldest Ingress with a rule for it.
+
+    ``asking`` are the Ingresses with a certificate for a host, ``hosts_of`` the hosts of each Secret that is used, and
+    ``secrets`` what comes of it.
+    """
+
+    cluster: Cluster
+    options: PresetOptions
+    asking: Mapping[str, frozenset[Key]] = field(default_factory=lambda: VersionedDict({}))
+    hosts: Mapping[str, HostCertificate] = field(default_factory=lambda: VersionedDict({}))
+    hosts_of: Mapping[Key, tuple[str, ...]] = field(default_factory=lambda: VersionedDict({}))
+    secrets: Mapping[Key, SecretUse] = field(default_factory=lambda: VersionedDict({}))
+    lines: Mapping[str, "CertificateLine"] = field(default_factory=lambda: VersionedDict({}))
+
+    def updated(
+        self,
+        changed: ChangedClaims,
+        paths: Collection[SitePath],
+        table: RoutingTable,
+        cluster: Cluster,
+        options: PresetOptions,
+    ) -> "Certificates":
+        """Return the certificates after claims, the owners of ``paths``, Secrets or settings changed."""
+        asking = users_of(self.asking, changed, lambda claim: (host for item in claim.tls for host in item.hosts))
+        stale = {host for claim in changed.both() for item in claim.tls for host in item.hosts}
+        stale |= {path.site for path in paths if path.site in asking}
+        found = {host: _of_host(host, changed.after, asking.get(host, NOBODY), table) for host in stale}
+        hosts = replaced(self.hosts, found)
+        hosts_of = self._hosts_of(hosts)
+        secrets = {
+            host.secret
+            for name in differing(self.hosts, hosts)
+            for each in (self.hosts, hosts)
+            if (host := each.get(name))
+        }
+        secrets |= hosts_of.keys() & set(differing(self.cluster.secrets, cluster.secrets))
+        if options.tls != self.options.tls or cluster.snapshot.denied != self.cluster.snapshot.denied:
+            secrets |= hosts_of.keys()
+        uses = {key: _use(key, hosts_of[key], hosts, cluster, options) if key in hosts_of else None for key in secrets}
+        made = replaced(self.secrets, uses)
+        lines = {f"{key.namespace}/{key.name}": _line(made.get(key)) for key in uses}
+        return Certificates(
+            cluster, options, asking, hosts, hosts_of, made, replaced(self.lines, lines, rank=str)
+        )  # fmt: skip
+
+    def _hosts_of(self, hosts: Mapping[str, HostCertificate]) -> Mapping[Key, tuple[str, ...]]:
+        found: dict[Key, set[str]] = {}
+        for name in differing(self.hosts, hosts):
+            for mapping in (self.hosts, hosts):
+                if name in mapping:
+                    secret = mapping[name].secret
+                    now = found.setdefault(secret, set(self.hosts_of.get(secret, ())))
+                    now.discard(name)
+                    if mapping is hosts:
+                        now.add(name)
+        return replaced(self.hosts_of, {secret: tuple(sorted(names)) or None for secret, names in found.items()})
+
+
+def _of_host(
+    host: str, claims: Mapping[Key, IngressClaim], asking: Collection[Key], table: RoutingTable
+) -> HostCertificate | None:
+    serving = (
+        claims[key] for key in asking if any(rule.site == host and table.has_won(rule) for rule in claims[key].rules)
+    )
+    claim = min(serving, key=lambda each: (each.owner.since, each.owner.namespace, each.owner.name), default=None)
+    if claim is None:
+        return None
+    secret = next(item.secret for item in claim.tls if host in item.hosts)
+    namespace = claim.owner.namespace
+    return HostCertificate(Key(namespace, secret), Key(namespace, claim.owner.name), claim.redirect)
+
+
+def _line(use: SecretUse | None) -> CertificateLine | None:
+    if use is None or not use.served.path:
+        return None
+    return CertificateLine(use.served.path, use.served.names, use.redirects)
+
+
+def _use(
+    key: Key, hosts: tuple[str, ...], of_host: Mapping[str, HostCertificate], cluster: Cluster, options: PresetOptions
+) -> SecretUse:
+    served = certificate_for(cluster, options.tls, key.namespace, key.name, hosts)
+    redirects = tuple(host for host in hosts if of_host[host].redirect) if served.path else ()
+    return SecretUse(served, redirects)

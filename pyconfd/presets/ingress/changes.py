@@ -1,0 +1,58 @@
+"""What differs between two readings of the claims, and mappings that follow it."""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
+
+from pyconfd.model.snapshot import Key
+from pyconfd.model.versioned import VersionedDict, with_values
+from pyconfd.presets.ingress.claims import IngressClaim
+
+_K = TypeVar("_K", bound=Hashable)
+_V = TypeVar("_V")
+NOBODY: frozenset[Key] = frozenset()
+
+
+class ChangedClaims(NamedTuple):
+    """The claims of two readings; ``keys`` are those of claims that are others, came or went."""
+
+    before: Mapping[Key, IngressClaim]
+    after: Mapping[Key, IngressClaim]
+    keys: tuple[Key, ...]
+
+    def both(self) -> Iterator[IngressClaim]:
+        """Return the changed claims as they were and as they are."""
+        for key in self.keys:
+            for claims in (self.before, self.after):
+                if key in claims:
+                    yield claims[key]
+
+
+def replaced(
+    former: Mapping[_K, _V], values: Mapping[_K, _V | None], rank: Callable[[_K], str] | None = None
+) -> Mapping[_K, _V]:
+    """Return ``former`` with other values, None for none; the same object where all are equal.
+
+    With ``rank`` the result is in its order.
+    """
+    changed = {key: value for key, value in values.items() if value is not None and former.get(key) != value}
+    gone = [key for key, value in values.items() if value is None and key in former]
+    added = any(key not in former for key in changed)
+    if not gone and not added:
+        return with_values(former, changed)
+    made = {**former, **changed}
+    for key in gone:
+        del made[key]
+    return VersionedDict({key: made[key] for key in sorted(made, key=rank)} if rank and added else made)
+
+
+def users_of(
+    former: Mapping[_K, frozenset[Key]], changed: ChangedClaims, things: Callable[[IngressClaim], Iterable[_K]]
+) -> Mapping[_K, frozenset[Key]]:
+    """Return the keys of the claims that ask for each thing, after the claims changed."""
+    found: dict[_K, frozenset[Key]] = {}
+    for key in changed.keys:
+        before, after = (set(things(claims[key])) if key in claims else set() for claims in changed[:2])
+        for thing in before ^ after:
+            users = found.get(thing, former.get(thing, NOBODY))
+            found[thing] = users | {key} if thing in after else users - {key}
+    return replaced(former, {thing: users or None for thing, users in found.items()})

@@ -1,0 +1,211 @@
+"""What one Ingress asks for: rules of routing, the Services behind them, certificates; and what of it cannot be."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.ingress import Ingress, IngressBackend, IngressPath
+from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.reservation import NEVER, Name, Owner
+from pyconfd.presets import values
+from pyconfd.presets.policy import ClaimOptions
+from pyconfd.presets.routing.references import ServiceReference
+from pyconfd.presets.routing.table import Place, SitePath
+from pyconfd.presets.routing.types import PathKind, RouteMatch, RouteRule, section_name
+
+SSL_REDIRECT = "pyconfd.io/ssl-redirect"
+"""The annotation that, with the value "false", keeps HTTP without TLS for hosts that have a certificate."""
+
+ANY_HOST = "*"
+"""The site of rules without a host."""
+
+_MOST_RULES = 1_000
+"""Paths of one Ingress: the API server takes 1.5 MB, and one object is no reason to look at tens of thousands."""
+_LONGEST_PATH = 1_024
+_KINDS = {"Exact": PathKind.EXACT, "Prefix": PathKind.PREFIX, "ImplementationSpecific": PathKind.PREFIX}
+_PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*", re.ASCII)
+"""What a URL may have in its path. Source: RFC 3986, 3.3."""
+_EMPTY_ELEMENT = re.compile(r"//|/\.{1,2}(?:/|$)")
+_EXPRESSION = re.compile(r"[()*$]")
+"""What regular expressions for other controllers have, and paths hardly ever."""
+_EXACT = " (exact)"
+
+
+class TlsClaim(NamedTuple):
+    """One entry of ``spec.tls``; ``hosts`` are those that the Ingress has rules for."""
+
+    secret: str
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IngressClaim:
+    """What one Ingress asks for. ``references`` are by the name of the backend that is made of each."""
+
+    ref: ObjectRef
+    owner: Owner
+    uid: str
+    generation: int
+    rules: tuple[RouteRule, ...]
+    references: Mapping[str, ServiceReference]
+    tls: tuple[TlsClaim, ...]
+    redirect: bool
+    refused: tuple[Refusal, ...]
+
+
+def name_of(path: SitePath) -> Name:
+    """Return what a path at a site is called among the names that conflict, and are reserved for a namespace.
+
+    All of a host has the name of the host, as a domain of the preset ``domains``.
+    """
+    place = path.place
+    return Name("", f"{path.site}{place.path}{_EXACT if place.kind is PathKind.EXACT else ''}")
+
+
+def place_named(name: Name) -> SitePath:
+    """Return the path that has a name."""
+    bare = name.name.removesuffix(_EXACT)
+    kind = PathKind.EXACT if bare != name.name else PathKind.PREFIX
+    site, slash, path = bare.partition("/")
+    return SitePath(site, Place(kind, f"{slash}{path}"))
+
+
+class _Invalid(Exception):  # noqa: N818 - it carries a reason out of a parser
+    def __init__(
+        self, field: str, value: str, detail: str, reason: RefusalReason = RefusalReason.INVALID_VALUE
+    ) -> None:
+        self.refusal = field, values.shown(value), reason, detail
+        super().__init__(detail)
+
+
+class _Asked(NamedTuple):
+    """One path with its backend, as it is written; ``path`` None is the default backend."""
+
+    host: str
+    path: IngressPath | None
+    backend: IngressBackend
+
+
+def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions) -> IngressClaim:
+    """Return what an Ingress of pyconfd's class asks for; never raise."""
+    meta = ingress.metadata
+    ref = ObjectRef("Ingress", meta.namespace, meta.name, cluster)
+    owner = Owner("Ingress", meta.namespace, meta.name, meta.creation_timestamp or NEVER)
+    problems: list[_Invalid] = []
+    # The first of equal paths counts, and each before the default backend.
+    backends: dict[tuple[str, RouteMatch], str] = {}
+    references: dict[str, ServiceReference] = {}
+    for asked in _asked(ingress):
+        try:
+            rule = _site(asked.host, meta.namespace, policy), _match(asked.path)
+            reference = _reference(asked, meta.namespace)
+        except _Invalid as error:
+            problems.append(error)
+            continue
+        name = section_name("ing", meta.namespace, reference.name, str(reference.port))
+        if rule not in backends and len(backends) >= _MOST_RULES:
+            problems.append(_Invalid("spec.rules", "", f"more than {_MOST_RULES} paths: make several Ingresses of it"))
+            break
+        if backends.setdefault(rule, name) == name:
+            references[name] = reference
+    tls: list[TlsClaim] = []
+    for item in _tls(ingress, {site for site, _ in backends}):
+        if isinstance(item, TlsClaim):
+            tls.append(item)
+        else:
+            problems.append(item)
+    redirect = (meta.annotations or {}).get(SSL_REDIRECT, "true").strip().lower()
+    if redirect not in {"true", "false"}:
+        detail = "expected true or false; it is taken as true"
+        problems.append(_Invalid(f"annotation {SSL_REDIRECT}", redirect, detail))
+    rules = tuple(
+        RouteRule(site, match, name, owner, number) for number, ((site, match), name) in enumerate(backends.items())
+    )
+    refused = tuple(dict.fromkeys(Refusal(ref, *problem.refusal) for problem in problems))
+    return IngressClaim(
+        ref, owner, meta.uid, meta.generation, rules, references, tuple(tls), redirect != "false", refused
+    )
+
+
+def _asked(ingress: Ingress) -> Iterator[_Asked]:
+    """Return all paths, then what the default backend is for: all hosts of the rules, or every host without any."""
+    spec = ingress.spec
+    hosts: dict[str, None] = {}
+    for rule in spec.rules or ():
+        hosts[rule.host] = None
+        for path in rule.http.paths if rule.http is not None else ():
+            yield _Asked(rule.host, path, path.backend)
+    if spec.default_backend is not None:
+        for host in hosts or {"": None}:
+            yield _Asked(host, None, spec.default_backend)
+
+
+def _site(host: str, namespace: str, policy: ClaimOptions) -> str:
+    try:
+        name = values.host_name(host) if host else ANY_HOST
+    except ValueError as error:
+        raise _Invalid("spec.rules.host", host, str(error)) from None
+    if values.address(name) is not None:
+        raise _Invalid("spec.rules.host", host, "an address is no host of an Ingress: leave the host out")
+    if wrong := policy.domain(namespace, name) or policy.protocol(namespace, "http"):
+        raise _Invalid("spec.rules.host", host, wrong, RefusalReason.NOT_ALLOWED)
+    return name
+
+
+def _match(asked: IngressPath | None) -> RouteMatch:
+    if asked is None:
+        return RouteMatch()
+    path, kind = asked.path, _KINDS.get(asked.path_type)
+    if kind is None:
+        raise _Invalid("spec.rules.http.paths.pathType", asked.path_type, f"expected one of {', '.join(_KINDS)}")
+    if asked.path_type == "ImplementationSpecific":
+        path = path or "/"
+        if _EXPRESSION.search(path):
+            detail = "it looks like a regular expression, and is taken as a prefix only: use an HTTPRoute for it"
+            raise _Invalid("spec.rules.http.paths.path", path, detail)
+    if not _PATH.fullmatch(path) or len(path) > _LONGEST_PATH or _EMPTY_ELEMENT.search(path):
+        detail = f"expected an absolute path as in a URL, without empty elements, of at most {_LONGEST_PATH} characters"
+        raise _Invalid("spec.rules.http.paths.path", path, detail)
+    if kind is PathKind.PREFIX and path != "/":
+        path = path.removesuffix("/")
+    return RouteMatch(kind, path)
+
+
+def _reference(asked: _Asked, namespace: str) -> ServiceReference:
+    backend = asked.backend
+    field = "spec.defaultBackend" if asked.path is None else "spec.rules.http.paths.backend"
+    if backend.resource is not None:
+        kind = f"{backend.resource.kind} {backend.resource.name}"
+        raise _Invalid(f"{field}.resource", kind, "only Services can be backends: name one in service")
+    service = backend.service
+    if service is None or not values.is_object_name(service.name):
+        raise _Invalid(f"{field}.service.name", service.name if service else "", "expected the name of a Service")
+    port = service.port.name or service.port.number
+    if not (values.is_object_name(port) if isinstance(port, str) else 0 < port < 65536):
+        raise _Invalid(f"{field}.service.port", str(port), "expected the name or number of a port of the Service")
+    return ServiceReference(namespace, service.name, port)
+
+
+def _tls(ingress: Ingress, sites: set[str]) -> Iterator[TlsClaim | _Invalid]:
+    for item in ingress.spec.tls or ():
+        if not item.secret_name:
+            continue  # the default certificate
+        if not values.is_object_name(item.secret_name):
+            yield _Invalid("spec.tls.secretName", item.secret_name, "expected the name of a Secret")
+            continue
+        hosts: Sequence[str] = item.hosts or sorted(sites - {ANY_HOST})
+        if not hosts:
+            detail = "a certificate is presented for hosts of rules only, and there are none with a host"
+            yield _Invalid("spec.tls.secretName", item.secret_name, detail, RefusalReason.INCOMPLETE)
+        served = []
+        for host in hosts:
+            name = values.comparable_name(host)
+            if name in sites:
+                served.append(name)
+            else:
+                detail = "no rule of this Ingress is for this host: it gets no certificate"
+                yield _Invalid("spec.tls.hosts", host, detail, RefusalReason.INCOMPLETE)
+        if served:
+            yield TlsClaim(item.secret_name, tuple(dict.fromkeys(served)))

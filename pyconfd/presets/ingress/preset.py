@@ -1,0 +1,305 @@
+"""The preset: from Ingresses to sites, backends, certificates and statuses.
+
+Read in this order: :mod:`pyconfd.presets.ingress.claims` parses one Ingress; the table of
+:mod:`pyconfd.presets.routing.table` gives each path to the oldest; :mod:`pyconfd.presets.ingress.backends` and
+:mod:`pyconfd.presets.ingress.certificates` join what is behind it; :func:`_after` does all that after a change. Each
+step looks at what the steps before it changed, and all that is equal stays the same object.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+from pyconfd.model.claim import Claim, ClaimedBackend
+from pyconfd.model.context import PresetName, Refusal, RefusalReason
+from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.object_status import ObjectStatus, StatusOf
+from pyconfd.model.rendering import OutputFile
+from pyconfd.model.reservation import Name, Owner
+from pyconfd.model.snapshot import Key, Resource
+from pyconfd.model.versioned import GivenDict, VersionedDict, differing
+from pyconfd.presets import values
+from pyconfd.presets.cluster import Cluster, nothing_read
+from pyconfd.presets.conflicts import ReservedNames, updated
+from pyconfd.presets.ingress.backends import Backends
+from pyconfd.presets.ingress.certificates import Certificates
+from pyconfd.presets.ingress.changes import ChangedClaims, replaced
+from pyconfd.presets.ingress.claims import ANY_HOST, IngressClaim, name_of, place_named, read_ingress
+from pyconfd.presets.ingress.classes import OwnClasses, own_classes
+from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
+from pyconfd.presets.routing.references import Missing, Unresolved
+from pyconfd.presets.routing.table import RoutingTable, SitePath, path_of
+from pyconfd.presets.routing.types import HostKind, RouteBackend, RouteRule, Site
+
+SHARED_FRONTENDS = "http"
+"""The name of the shared frontends in the names of their maps."""
+
+_PATH_FIELD = "spec.rules.http.paths.path"
+_BACKEND_FIELD = "spec.rules.http.paths.backend"
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """All that a result was made of, and its parts; ``refused`` has only Ingresses of which something was."""
+
+    cluster: Cluster
+    options: PresetOptions
+    backends: Backends
+    certificates: Certificates
+    classes: OwnClasses
+    claims: Mapping[Key, IngressClaim] = field(default_factory=lambda: VersionedDict({}))
+    table: RoutingTable = field(default_factory=RoutingTable)
+    owners: Mapping[Name, Owner] = field(default_factory=lambda: VersionedDict({}))
+    sites: Mapping[str, Site] = field(default_factory=lambda: VersionedDict({}))
+    refused: Mapping[Key, tuple[Refusal, ...]] = field(default_factory=lambda: VersionedDict({}))
+    refusals: tuple[Refusal, ...] = ()
+    statuses: Mapping[StatusOf, ObjectStatus] = field(default_factory=lambda: VersionedDict({}))
+    files: tuple[OutputFile, ...] = ()
+
+
+def _nothing(cluster: str, options: PresetOptions) -> _State:
+    empty = nothing_read(cluster)
+    return _State(empty, options, Backends(empty, options), Certificates(empty, options), own_classes({}))
+
+
+class _Blocked:
+    """Says which paths an Ingress cannot have: another preset's older object has them, or they are reserved."""
+
+    def __init__(self, options: PresetOptions) -> None:
+        self.reservations = options.reservations_of(PresetName.INGRESS)
+        self.taken = options.taken_names
+
+    def __call__(self, rule: RouteRule, claimants: Sequence[RouteRule]) -> str:
+        """Return why a rule may not have its path, or ""."""
+        if not (self.reservations or self.taken):
+            return ""
+        name = name_of(path_of(rule))
+        if name in self.taken:
+            return self.taken[name]
+        if name not in self.reservations:
+            return ""
+        reserved = ReservedNames(
+            {name: self.reservations[name]},
+            lambda: ((name, each.owner.namespace, ObjectRef(*each.owner[:3])) for each in claimants),
+        )
+        return reserved.reserved_for_another(name, rule.owner.namespace, rule.owner.since)
+
+    def differing(self, former: "_Blocked") -> Iterator[SitePath]:
+        """Return the paths for which something else may be said than before."""
+        if (self.reservations, self.taken) != (former.reservations, former.taken):
+            for names in (self.reservations, self.taken, former.reservations, former.taken):
+                yield from map(place_named, names)
+
+
+def _after(former: _State, cluster: Cluster, options: PresetOptions) -> _State:
+    """Return the state of a cluster, made of a former one that parsed claims in the same way."""
+    classes = own_classes(cluster.snapshot.ingressclasses)
+    claims, changed = _claims(former, cluster, classes, options)
+    blocked = _Blocked(options)
+    paths = {path_of(rule) for claim in changed.both() for rule in claim.rules}
+    again = {*blocked.differing(_Blocked(former.options))}
+    rules = {key: claims[key].rules if key in claims else () for key in changed.keys}
+    table = former.table.updated(rules, blocked, again)
+    paths |= again
+    backends = former.backends.updated(changed, table.entries, cluster, options)
+    certificates = former.certificates.updated(changed, paths, table, cluster, options)
+    owners = replaced(former.owners, {name_of(path): _owner(table.winners(path)) for path in paths})
+    sites = replaced(former.sites, {site: _site(site, table) for site in {path.site for path in paths}}, rank=str)
+    made = _State(cluster, options, backends, certificates, classes, claims, table, owners, sites)
+    stale = _stale(former, made, changed, paths)
+    refused = replaced(former.refused, {key: _refused(key, made) or None for key in stale})
+    statuses = replaced(former.statuses, {StatusOf(Resource.INGRESSES, key): _status(key, made) for key in stale})
+    refusals, files = former.refusals, former.files
+    if refused is not former.refused:
+        refusals = tuple(chain.from_iterable(refused[key] for key in sorted(refused)))
+    if certificates.secrets is not former.certificates.secrets:
+        served = (use.served.file for use in certificates.secrets.values())
+        files = tuple(file for file in served if file is not None)
+    return replace(made, refused=refused, refusals=refusals, statuses=statuses, files=files)
+
+
+def _claims(
+    former: _State, cluster: Cluster, classes: OwnClasses, options: PresetOptions
+) -> tuple[Mapping[Key, IngressClaim], ChangedClaims]:
+    snapshot = cluster.snapshot
+    changed = differing(former.cluster.snapshot.ingresses, snapshot.ingresses)
+    if classes != former.classes:
+        changed = {*changed, *snapshot.ingresses}
+
+    def claim_of(key: Key) -> IngressClaim | None:
+        ingress = snapshot.ingresses.get(key)
+        if ingress is None or not classes.serve(ingress):
+            return None
+        return read_ingress(ingress, snapshot.cluster, options.claims)
+
+    claims = updated(former.claims, changed, claim_of)
+    keys = tuple(key for key in changed if claims.get(key) is not former.claims.get(key))
+    return claims, ChangedClaims(former.claims, claims, keys)
+
+
+def _owner(winners: Sequence[RouteRule]) -> Owner | None:
+    return winners[0].owner if winners else None
+
+
+def _site(host: str, table: RoutingTable) -> Site | None:
+    if host not in table.sites:
+        return None
+    kind = HostKind.ONE_LABEL if host.startswith("*.") else HostKind.ANY if host == ANY_HOST else HostKind.EXACT
+    return Site(host, SHARED_FRONTENDS, host, kind)
+
+
+def _stale(former: _State, made: _State, changed: ChangedClaims, paths: Collection[SitePath]) -> set[Key]:
+    """Return the Ingresses of which something may have been refused, or is served, that was not before."""
+    if made.options.addresses.shared != former.options.addresses.shared:
+        return {*former.claims, *made.claims}
+    stale = set(changed.keys)
+    for state in (former, made):
+        for path in paths:
+            stale.update(_key(rule) for rule in state.table.claimants(path))
+    for name in differing(former.backends.faults, made.backends.faults):
+        for state in (former, made):
+            if name in state.backends.uses:
+                stale |= state.backends.uses[name].users
+    hosts = set(differing(former.certificates.hosts, made.certificates.hosts))
+    for secret in differing(former.certificates.secrets, made.certificates.secrets):
+        hosts.update(made.certificates.hosts_of.get(secret, ()))
+    for host in hosts:
+        for state in (former, made):
+            stale |= state.certificates.asking.get(host, frozenset())
+    return stale
+
+
+def _key(rule: RouteRule) -> Key:
+    return Key(rule.owner.namespace, rule.owner.name)
+
+
+def _refused(key: Key, state: _State) -> tuple[Refusal, ...]:
+    """Return all that is refused of one Ingress, sorted."""
+    claim = state.claims.get(key)
+    if claim is None:
+        return ()
+    found = set(claim.refused)
+    for rule in claim.rules:
+        for lost in state.table.lost.get(path_of(rule), ()):
+            if lost.rule == rule:
+                found.add(_lost(claim.ref, rule, lost.winner, lost.why, state.options))
+    for name, reference in claim.references.items():
+        if fault := state.backends.faults.get(name):
+            shown = f"{reference.name}:{reference.port}"
+            found.add(Refusal(claim.ref, _BACKEND_FIELD, values.shown(shown), _reason(fault), fault.detail))
+    found.update(_refused_certificates(claim, state))
+    return tuple(sorted(found))
+
+
+def _lost(ref: ObjectRef, rule: RouteRule, winner: RouteRule | None, why: str, options: PresetOptions) -> Refusal:
+    path = path_of(rule)
+    name = name_of(path)
+    reason = RefusalReason.NAME_TAKEN
+    if winner is not None:
+        owner = ObjectRef(*winner.owner[:3], ref.cluster)
+        why = f"{owner} has this host and path already (the older object keeps it); remove it from one of them"
+    elif name not in options.taken_names:
+        reason = RefusalReason.NAME_RESERVED
+    return Refusal(ref, _PATH_FIELD, values.shown(name.name), reason, why)
+
+
+def _reason(fault: Missing) -> RefusalReason:
+    if fault.reason is not Unresolved.NOT_FOUND:
+        return RefusalReason.INVALID_VALUE
+    return RefusalReason.NO_SUCH_PORT if fault.port else RefusalReason.NO_SUCH_SERVICE
+
+
+def _refused_certificates(claim: IngressClaim, state: _State) -> Iterator[Refusal]:
+    for item in claim.tls:
+        for host in item.hosts:
+            given = state.certificates.hosts.get(host)
+            if given is None:
+                continue  # none of its paths is served there
+            if given.secret != (claim.ref.namespace, item.secret):
+                detail = f"Ingress {given.claimant.namespace}/{given.claimant.name} has a certificate for it already"
+                yield Refusal(claim.ref, "spec.tls.hosts", host, RefusalReason.NAME_TAKEN, detail)
+            elif fault := state.certificates.secrets[given.secret].served.fault:
+                yield Refusal(claim.ref, "spec.tls.secretName", item.secret, RefusalReason.NO_CERTIFICATE, fault)
+
+
+def _status(key: Key, state: _State) -> ObjectStatus | None:
+    """Return the addresses, for an Ingress of which at least one path is served."""
+    claim = state.claims.get(key)
+    if claim is None:
+        return None
+    served = any(state.table.has_won(rule) for rule in claim.rules)
+    addresses = [{"ip": address} for address in state.options.addresses.shared] if served else []
+    body = {"loadBalancer": {"ingress": addresses} if addresses else {}}
+    return ObjectStatus(claim.uid, claim.generation, body)
+
+
+def _addresses_of(backend: RouteBackend) -> Iterable[str]:
+    return [server.address for server in backend.servers if server.state == "ready"]
+
+
+class IngressPreset(Preset):
+    """Reads Ingresses of the classes whose controller is pyconfd's."""
+
+    name = PresetName.INGRESS
+    gives = frozenset({"ingress"})
+    resources = CLUSTER_VIEW | {Resource.INGRESSES, Resource.INGRESSCLASSES}
+    writes_status = frozenset({Resource.INGRESSES})
+
+    def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
+        """Return ``ingress``: its sites, backends and certificates."""
+        memo = former.memo if former is not None else None
+        same = isinstance(memo, _State) and memo.options.claims == options.claims
+        if not isinstance(memo, _State) or not same or memo.cluster.view.name != cluster.view.name:
+            memo = _nothing(cluster.view.name, options)
+        state = _after(memo, cluster, options)
+        given = GivenDict(
+            sites=state.sites,
+            backends=state.backends.served,
+            certificates=state.certificates.lines,
+        )
+        return PresetResult(
+            {"ingress": given},
+            state.refusals,
+            state.backends.ready,
+            files=state.files,
+            serves=state.backends.served,
+            addresses_of=_addresses_of,
+            ends_tls=bool(state.certificates.asking),
+            owners=state.owners,
+            statuses=state.statuses,
+            memo=state,
+        )
+
+    def claims(self, translation: Translation) -> Iterator[Claim]:
+        """Return a claim for each Ingress of pyconfd's classes."""
+        snapshot, options = translation.snapshot, translation.options
+        classes = own_classes(snapshot.ingressclasses)
+        backends: Mapping[str, Any] = translation.given.get("ingress", {}).get("backends", {})
+        for key in sorted(snapshot.ingresses):
+            ingress = snapshot.ingresses[key]
+            if not classes.serve(ingress):
+                continue
+            claim = read_ingress(ingress, snapshot.cluster, options.claims)
+            endpoints: dict[Any, None] = {}
+            for reference in claim.references.values():
+                endpoints |= dict.fromkeys(translation.endpoints_of(Key(reference.namespace, reference.name)))
+            yield Claim(
+                translation.ref("Ingress", key),
+                self.name,
+                f"ingressClassName {ingress.spec.ingress_class_name or '(default)'}",
+                tuple(dict.fromkeys(name_of(path_of(rule)).name for rule in claim.rules)),
+                tuple(_claimed(name, claim, backends[name]) for name in claim.references if name in backends),
+                tuple(endpoints),
+            )
+
+    def how_to_claim(self, options: PresetOptions) -> str:
+        """Return the class."""
+        del options
+        return "create an Ingress with an ingressClassName whose IngressClass has the controller pyconfd.io/ingress"
+
+
+def _claimed(name: str, claim: IngressClaim, backend: RouteBackend) -> ClaimedBackend:
+    reference = claim.references[name]
+    hosts = frozenset(rule.site for rule in claim.rules if rule.backend == name)
+    return ClaimedBackend(f"{reference.name}:{reference.port}", name, name, backend.servers, hosts)

@@ -1,0 +1,200 @@
+"""The 25 scenarios of kubernetes-sigs/ingress-controller-conformance, against a real haproxy.
+
+Its cluster becomes the Snapshot of a test here, its echo servers are stand-ins with the names of their Services; what
+each scenario asks and expects is unchanged.
+"""
+
+import http.client
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pyconfd.fragments import directory
+from pyconfd.presets import registry
+from pyconfd.presets.policy import ClaimOptions, network
+from pyconfd.presets.preset import PresetOptions
+from pyconfd.render.engine import Renderer, RenderOptions
+from pyconfd.sources.fragments import read_fragments
+from tests.fragments.shipped import HAPROXY, write_rendering
+from tests.presets.ingress.objects import ADDRESSES, PRESETS, Obj, ingress, ingress_class, path, service, snapshot
+from tests.world.backends import Backends
+from tests.world.haproxy import HaproxyProcess, free_port
+
+pytestmark = [pytest.mark.haproxy, pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")]
+
+NOT_FOUND = ""
+LOOPBACK = ClaimOptions(allow_endpoints=(network("127.0.0.0/8"),))
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    pod: str
+    headers: frozenset[str]
+
+    @property
+    def service(self) -> str:
+        return self.pod.rpartition("-")[0]
+
+
+class Balancer:
+    """A haproxy with the shipped fragments for some Ingresses."""
+
+    def __init__(self, port: int, pods: Backends) -> None:
+        self.port, self.pods = port, pods
+
+    def ask(self, host: str, target: str, method: str = "GET") -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request(method, target, headers={"Host": host} if host else {})
+            answer = connection.getresponse()
+            answer.read()
+            return Answer(answer.status, answer.headers.get("X-Pod", ""), frozenset(map(str.lower, answer.headers)))
+        finally:
+            connection.close()
+
+
+@contextmanager
+def balancer(folder: Path, ingresses: Sequence[Obj], services: dict[str, int]) -> Iterator[Balancer]:
+    """Run it for Services with so many pods each."""
+    with Backends() as pods, HaproxyProcess(folder) as haproxy:
+        objects = [ingress_class(), *ingresses]
+        for name, count in services.items():
+            addresses = [
+                pods.add(f"{name}-{number}", f"127.25.0.{len(pods.pods) + 1}").address for number in range(count)
+            ]
+            made = service(name, *addresses, ports=[{"name": "http", "port": 8080, "targetPort": pods.port}])
+            made[1]["ports"] = [{"name": "http", "port": pods.port}]
+            objects += made
+        options = PresetOptions(addresses=ADDRESSES, claims=LOOPBACK)
+        context = registry.translate(snapshot(*objects), PRESETS, options)
+        assert context.refused == ()
+        own = [each for each in ingresses if each["spec"]["ingressClassName"] == "pyconfd"]
+        assert ["ingress" in each.body["loadBalancer"] for each in context.statuses[1].values()] == [True] * len(own)
+        port = free_port()
+        variables = {
+            "http_bind": f"127.0.0.1:{port}",
+            "https_bind": "",
+            "stats_bind": "",
+            "runtime_socket": haproxy.stats_socket,
+        }
+        renderer = Renderer(read_fragments(directory()), RenderOptions(str(folder / "files"), variables=variables))
+        write_rendering(renderer.render(context, curdate="").rendering, haproxy.conf)
+        haproxy.start()
+        yield Balancer(port, pods)
+
+
+HOST_RULES = ingress(
+    "host-rules",
+    {
+        "*.foo.com": [path("/", "wildcard-foo-com:8080")],
+        "foo.bar.com": [path("/", "foo-bar-com:http")],
+    },
+)
+PATH_RULES = ingress(
+    "path-rules",
+    {
+        "exact-path-rules": [path("/foo", "foo-exact:8080", "Exact")],
+        "prefix-path-rules": [
+            path("/foo", "foo-prefix:8080"),
+            path("/aaa/bbb", "aaa-slash-bbb-prefix:8080"),
+            path("/aaa", "aaa-prefix:8080"),
+        ],
+        "mixed-path-rules": [path("/foo", "foo-prefix:8080"), path("/foo", "foo-exact:8080", "Exact")],
+        "trailing-slash-path-rules": [
+            path("/aaa/bbb/", "aaa-slash-bbb-slash-prefix:8080"),
+            path("/foo/", "foo-slash-exact:8080", "Exact"),
+        ],
+    },
+)
+DEFAULT = ingress("default-backend", default="echo-service:8080")
+
+
+def _services(*ingresses: Obj) -> dict[str, int]:
+    """Return the Services that Ingresses name, with one pod each."""
+    rules = [rule for each in ingresses for rule in each["spec"]["rules"]]
+    return {each["backend"]["service"]["name"]: 1 for rule in rules for each in rule["http"]["paths"]}
+
+
+# Its class is nobody's here.
+INVALID_CLASS = ingress(
+    "ingress-class", {"ingress-class": [path("/", "foo-exact:8080")]}, class_name="some-invalid-class-name"
+)
+
+
+@pytest.fixture(scope="module")
+def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Balancer]:
+    given = [HOST_RULES, PATH_RULES, INVALID_CLASS]
+    with balancer(tmp_path_factory.mktemp("ruled"), given, _services(*given)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def default(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Balancer]:
+    with balancer(tmp_path_factory.mktemp("default"), [DEFAULT], {"echo-service": 10}) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("host", "target", "served_by"),
+    [
+        # Host rules.
+        ("foo.bar.com", "/", "foo-bar-com"),
+        ("subdomain.bar.com", "/", NOT_FOUND),
+        ("bar.foo.com", "/", "wildcard-foo-com"),
+        ("baz.bar.foo.com", "/", NOT_FOUND),
+        ("foo.com", "/", NOT_FOUND),
+        # Ingress class.
+        ("ingress-class", "/", NOT_FOUND),
+        # Path rules.
+        ("exact-path-rules", "/foo", "foo-exact"),
+        ("exact-path-rules", "/foo/", NOT_FOUND),
+        ("exact-path-rules", "/FOO", NOT_FOUND),
+        ("exact-path-rules", "/bar", NOT_FOUND),
+        ("prefix-path-rules", "/foo", "foo-prefix"),
+        ("prefix-path-rules", "/foo/", "foo-prefix"),
+        ("prefix-path-rules", "/FOO", NOT_FOUND),
+        ("prefix-path-rules", "/aaa/bbb", "aaa-slash-bbb-prefix"),
+        ("prefix-path-rules", "/aaa/bbb/ccc", "aaa-slash-bbb-prefix"),
+        ("prefix-path-rules", "/aaa/ccc", "aaa-prefix"),
+        ("prefix-path-rules", "/aaaccc", NOT_FOUND),
+        ("prefix-path-rules", "/foo/?query", "foo-prefix"),
+        ("mixed-path-rules", "/foo", "foo-exact"),
+        ("trailing-slash-path-rules", "/aaa/bbb", "aaa-slash-bbb-slash-prefix"),
+        ("trailing-slash-path-rules", "/aaa/bbb/", "aaa-slash-bbb-slash-prefix"),
+        ("trailing-slash-path-rules", "/foo", NOT_FOUND),
+    ],
+)
+def test_hosts_and_paths_reach_their_services(ruled: Balancer, host: str, target: str, served_by: str) -> None:
+    answer = ruled.ask(host, target)
+    assert (answer.code, answer.service) == (200 if served_by else 404, served_by)
+    if served_by:
+        asked = ruled.pods.pods[f"{served_by}-0"].heads[-1]
+        assert asked.startswith(f"GET {target} HTTP/1.1\r\n".encode())
+        assert f"\r\nhost: {host}\r\n".encode() in asked.lower()
+
+
+@pytest.mark.parametrize(
+    ("method", "host", "target"),
+    [
+        ("GET", "my-host", "/"),
+        ("GET", "my-host", "/sub-path"),
+        ("POST", "some-host", "/"),
+        ("PUT", "", "/resource"),
+        ("DELETE", "some-host", "/resource"),
+        ("PATCH", "my-host", "/resource"),
+    ],
+)
+def test_an_ingress_without_rules_gets_everything(default: Balancer, method: str, host: str, target: str) -> None:
+    answer = default.ask(host, target, method)
+    assert (answer.code, answer.service) == (200, "echo-service")
+    assert answer.headers >= {"content-length", "content-type"}
+
+
+def test_all_pods_answer(default: Balancer) -> None:
+    answers = [default.ask("load-balancing", "/") for _ in range(100)]
+    assert {answer.code for answer in answers} == {200}
+    assert len({answer.pod for answer in answers}) == 10

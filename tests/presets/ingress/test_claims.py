@@ -1,0 +1,275 @@
+"""Which Ingresses are ours, what they are given, and what is refused of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyconfd.daemon.translation import FormerNames, Translator
+from pyconfd.model.snapshot import Resource
+from pyconfd.presets import registry
+from pyconfd.presets.policy import ClaimOptions, Rule
+from pyconfd.presets.preset import PresetOptions
+from tests.presets.ingress.objects import (
+    ADDRESSES,
+    Obj,
+    ingress,
+    ingress_class,
+    path,
+    paths_of,
+    read,
+    refusals,
+    service,
+    snapshot,
+)
+
+HOST = "shop.example.com"
+WEB = service("web", "10.0.0.1", "10.0.0.2")
+CLASS = ingress_class()
+
+
+def served(*objects: Obj, **more: Any) -> dict[str, str]:
+    return paths_of(read(CLASS, *WEB, *objects, **more))
+
+
+def rule(*paths: Obj, host: str = HOST) -> Mapping[str, Sequence[Obj]]:
+    return {host: paths}
+
+
+@pytest.mark.parametrize(
+    ("classes", "class_name", "annotation", "ours"),
+    [
+        ([ingress_class()], "pyconfd", "", True),
+        ([ingress_class("other", "example.com/other")], "other", "", False),
+        ([ingress_class()], "other", "", False),
+        ([], "pyconfd", "", False),
+        ([ingress_class()], None, "", False),
+        ([ingress_class(default=True)], None, "", True),
+        ([ingress_class("other", "example.com/other", default=True), ingress_class()], None, "", False),
+        ([ingress_class()], None, "pyconfd", True),
+        ([ingress_class(default=True)], None, "nginx", False),
+        ([ingress_class("external")], "external", "", True),
+        ([ingress_class()], "other", "pyconfd", False),
+    ],
+)
+def test_the_class_decides_whose_an_ingress_is(
+    classes: Sequence[Obj], class_name: str | None, annotation: str, *, ours: bool
+) -> None:
+    annotations = {"kubernetes.io/ingress.class": annotation} if annotation else {}
+    made = ingress(rules=rule(path("/")), class_name=class_name, annotations=annotations)
+    context = read(*classes, *WEB, made)
+    assert bool(paths_of(context)) is ours
+    assert any(context.statuses) is ours
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (ingress(rules=rule(path("/"))), {f"{HOST}/": "ing_demo_web_80"}),
+        (ingress(rules=rule(path("/foo/"))), {f"{HOST}/foo/": "ing_demo_web_80"}),
+        (ingress(rules=rule(path("/foo/", kind="Exact"))), {f"={HOST}/foo/": "ing_demo_web_80"}),
+        (ingress(rules=rule(path("", kind="ImplementationSpecific"))), {f"{HOST}/": "ing_demo_web_80"}),
+        (ingress(rules=rule(path("/x", "web:http"))), {f"{HOST}/x/": "ing_demo_web_http"}),
+        (ingress(rules=rule(path("/"), host="*.example.com")), {"*.example.com/": "ing_demo_web_80"}),
+        (ingress(rules=rule(path("/"), host="")), {"*/": "ing_demo_web_80"}),
+        (ingress(rules=rule(path("/"), host="SHOP.Example.com")), {f"{HOST}/": "ing_demo_web_80"}),
+        (ingress(default="web:81"), {"*/": "ing_demo_web_81"}),
+        (
+            ingress(rules=rule(path("/foo")), default="web:81"),
+            {f"{HOST}/foo/": "ing_demo_web_80", f"{HOST}/": "ing_demo_web_81"},
+        ),
+        (ingress(rules=rule(path("/")), default="web:81"), {f"{HOST}/": "ing_demo_web_80"}),
+        (ingress(rules=rule(), default="web:81"), {f"{HOST}/": "ing_demo_web_81"}),
+        (ingress(rules=rule(path("/a", "web:80"), path("/a", "web:81"))), {f"{HOST}/a/": "ing_demo_web_80"}),
+    ],
+)
+def test_paths_lead_to_ports_of_services(made: Obj, expected: dict[str, str]) -> None:
+    context = read(CLASS, *WEB, made)
+    assert paths_of(context) == expected
+    assert context.refused == ()
+
+
+def test_hosts_lead_to_sites_by_their_kind() -> None:
+    hosts = ("shop.example.com", "*.example.com", "")
+    sites = read(CLASS, *WEB, ingress(rules={host: [path("/")] for host in hosts})).names["ingress"]["sites"]
+    assert {id_: (site.map, site.map_key) for id_, site in sites.items()} == {
+        "*": ("hosts-http", "*"),
+        "*.example.com": ("one-label-http", "example.com"),
+        "shop.example.com": ("hosts-http", "shop.example.com"),
+    }
+
+
+def test_servers_are_the_ready_endpoints_of_the_port() -> None:
+    context = read(CLASS, *WEB, ingress(rules=rule(path("/"), path("/admin", "web:admin"))))
+    backends = context.names["ingress"]["backends"]
+    assert {name: [(s.address, s.port) for s in made.servers] for name, made in backends.items()} == {
+        "ing_demo_web_80": [("10.0.0.1", 8080), ("10.0.0.2", 8080)],
+        "ing_demo_web_admin": [("10.0.0.1", 8081), ("10.0.0.2", 8081)],
+    }
+    assert context.totals.claimed == 4
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options"),
+    [("kubernetes.io/h2c", "proto h2"), ("https", "ssl verify none"), ("kubernetes.io/ws", ""), ("http", "")],
+)
+def test_the_protocol_of_the_port_decides_how_servers_are_spoken_with(protocol: str, options: str) -> None:
+    ports = [{"name": "http", "port": 80, "targetPort": 8080, "appProtocol": protocol}]
+    context = read(CLASS, *service("web", "10.0.0.1", ports=ports), ingress(rules=rule(path("/"))))
+    assert context.names["ingress"]["backends"]["ing_demo_web_80"].options == options
+
+
+PATH = "spec.rules.http.paths.path"
+BACKEND = "spec.rules.http.paths.backend"
+
+
+@pytest.mark.parametrize(
+    ("made", "field", "reason"),
+    [
+        (ingress(rules=rule(path("/"), host="no_host!")), "spec.rules.host", "invalid_value"),
+        (ingress(rules=rule(path("/"), host="10.0.0.1")), "spec.rules.host", "invalid_value"),
+        (ingress(rules=rule(path("/"), host="a.*.example.com")), "spec.rules.host", "invalid_value"),
+        (ingress(rules=rule(path("foo"))), PATH, "invalid_value"),
+        (ingress(rules=rule(path("/a b"))), PATH, "invalid_value"),
+        (ingress(rules=rule(path("/a\nb c"))), PATH, "invalid_value"),
+        (ingress(rules=rule(path("/a//b"))), PATH, "invalid_value"),
+        (ingress(rules=rule(path("/a/../b"))), PATH, "invalid_value"),
+        (ingress(rules=rule(path("/" + "a" * 1024))), PATH, "invalid_value"),
+        (ingress(rules=rule(path("/é"))), PATH, "invalid_value"),
+        (ingress(rules=rule(path("/a(/|$)(.*)", kind="ImplementationSpecific"))), PATH, "invalid_value"),
+        (ingress(rules=rule(path("/", kind="Regex"))), "spec.rules.http.paths.pathType", "invalid_value"),
+        (ingress(rules=rule(path("/", "we b:80"))), f"{BACKEND}.service.name", "invalid_value"),
+        (ingress(rules=rule(path("/", "web:0"))), f"{BACKEND}.service.port", "invalid_value"),
+        (ingress(rules=rule(path("/", "none:80"))), BACKEND, "no_such_service"),
+        (ingress(rules=rule(path("/", "web:82"))), BACKEND, "no_such_port"),
+        (ingress(rules=rule(path("/", "alias:80"))), BACKEND, "invalid_value"),
+        (
+            ingress(rules=rule({"path": "/", "pathType": "Exact", "backend": {"resource": {"kind": "Bucket"}}})),
+            f"{BACKEND}.resource",
+            "invalid_value",
+        ),
+        (
+            ingress(annotations={"pyconfd.io/ssl-redirect": "maybe"}),
+            "annotation pyconfd.io/ssl-redirect",
+            "invalid_value",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_and_touches_nobody_else(made: Obj, field: str, reason: str) -> None:
+    alias = service("alias", type="ExternalName", externalName="example.org")
+    other = ingress("other", {"other.example.com": [path("/")]}, day=9)
+    context = read(CLASS, *WEB, *alias, made, other)
+    assert refusals(context) == [("demo/web", field, reason)]
+    assert paths_of(context)["other.example.com/"] == "ing_demo_web_80"
+
+
+def test_a_path_whose_service_is_missing_stays_its_own_without_servers() -> None:
+    made = ingress(rules=rule(path("/"), path("/cart", "none:80")))
+    context = read(CLASS, *WEB, made)
+    assert paths_of(context)[f"{HOST}/cart/"] == "ing_demo_none_80"
+    assert context.names["ingress"]["backends"]["ing_demo_none_80"].servers == ()
+
+
+def test_the_older_object_has_a_host_and_path_and_the_younger_the_rest_of_its_own() -> None:
+    old = ingress("old", rule(path("/"), path("/a", kind="Exact")), day=1)
+    young = ingress("young", rule(path("/", "web:81"), path("/a", "web:81")), namespace="team", day=2)
+    context = read(CLASS, *WEB, *service("web", "10.0.0.9", namespace="team"), young, old)
+    assert paths_of(context) == {
+        f"{HOST}/": "ing_demo_web_80",
+        f"={HOST}/a": "ing_demo_web_80",
+        f"{HOST}/a/": "ing_team_web_81",
+    }
+    assert refusals(context) == [("team/young", PATH, "name_taken")]
+    assert "Ingress demo/old" in context.refused[0].detail
+
+
+@pytest.mark.parametrize("older", ["domain", "ingress"])
+def test_a_domain_and_an_ingress_for_all_of_a_host_are_in_conflict(older: str) -> None:
+    days = (1, 2) if older == "domain" else (2, 1)
+    domain = service("site", "10.0.0.7", annotations={"domain": HOST, "proto": "http"}, day=days[0])
+    made = ingress(rules=rule(path("/"), path("/cart")), day=days[1])
+    context = read(CLASS, *WEB, *domain, made)
+    assert (HOST in context.names["domains"]) is (older == "domain")
+    assert (f"{HOST}/" in paths_of(context)) is (older == "ingress")
+    assert f"{HOST}/cart/" in paths_of(context)
+    [(who, _, reason)] = refusals(context)
+    assert (who, reason) == ("demo/web" if older == "domain" else "demo/site", "name_taken")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "host", "allowed"),
+    [
+        ("demo", "a.example.com", True),
+        ("demo", "*.example.com", True),
+        ("demo", "example.org", False),
+        ("demo", "", False),
+        ("other", "a.example.com", False),
+        ("ops", "", True),
+    ],
+)
+def test_rules_say_which_hosts_a_namespace_may_claim(namespace: str, host: str, *, allowed: bool) -> None:
+    rules = ClaimOptions((Rule(("demo",), domains=("example.com",)), Rule(("ops",))))
+    made = ingress(rules=rule(path("/"), host=host), namespace=namespace)
+    context = read(CLASS, *service(namespace=namespace), made, options=PresetOptions(claims=rules))
+    assert bool(paths_of(context)) is allowed
+    assert [reason for _, _, reason in refusals(context)] == ([] if allowed else ["not_allowed"])
+
+
+def test_the_status_has_the_shared_addresses_once_something_is_served() -> None:
+    lost = ingress("lost", rule(path("/")), day=2)
+    context = read(CLASS, *WEB, ingress(rules=rule(path("/"))), lost, ingress("foreign", class_name="other"))
+    statuses = {of.key.name: status for statuses in context.statuses for of, status in statuses.items()}
+    assert statuses.keys() == {"web", "lost"}
+    assert statuses["web"].body == {"loadBalancer": {"ingress": [{"ip": "192.0.2.10"}, {"ip": "2001:db8::10"}]}}
+    assert (statuses["web"].uid, statuses["web"].generation) == ("demo/web", 7)
+    assert statuses["lost"].body == {"loadBalancer": {}}
+    assert all(of.resource is Resource.INGRESSES for statuses in context.statuses for of in statuses)
+
+
+def test_node_ports_are_used_and_missed() -> None:
+    options = PresetOptions(node_ports=True, addresses=ADDRESSES)
+    context = read(CLASS, *WEB, ingress(rules=rule(path("/"))), options=options)
+    assert refusals(context) == [("demo/web", BACKEND, "no_such_port")]
+
+
+def test_explanations_name_paths_backends_and_what_was_refused() -> None:
+    objects = snapshot(CLASS, *WEB, ingress(rules=rule(path("/a"), path("/b", "none:80"))))
+    options = PresetOptions(addresses=ADDRESSES)
+    context = registry.translate(objects, ("domains", "ingress"), options)
+    [claim] = registry.claims_of(objects, context, ("domains", "ingress"), options)
+    assert (claim.ref.kind, claim.names) == ("Ingress", (f"{HOST}/a", f"{HOST}/b"))
+    assert [(each.name, each.section, *each.hosts) for each in claim.backends] == [
+        ("web:80", "ing_demo_web_80", HOST),
+        ("none:80", "ing_demo_none_80", HOST),
+    ]
+    assert claim.backends[0].is_at("10.0.0.1", 8080)
+    assert claim.has_ready
+    assert [each.reason.value for each in claim.refused] == ["no_such_service"]
+
+
+def test_ten_thousand_paths_of_one_object_are_cut() -> None:
+    many = [path(f"/{number}") for number in range(1_001)]
+    context = read(CLASS, *WEB, ingress(rules=rule(*many)), ingress("small", {"b.example.com": [path("/")]}, day=2))
+    assert len(paths_of(context)) == 1_001
+    assert refusals(context) == [("demo/web", "spec.rules", "invalid_value")]
+
+
+@pytest.mark.parametrize("preset", ["domains", "ingress"])
+def test_a_name_is_kept_for_the_namespace_whose_object_has_just_gone(preset: str) -> None:
+    owner = (
+        ingress("old", rule(path("/")))
+        if preset == "ingress"
+        else service("old", "10.0.0.7", annotations={"domain": HOST, "proto": "http"})[0]
+    )
+    thief = ingress("thief", rule(path("/"), path("/own")), namespace="team", day=2)
+    there = snapshot(CLASS, *WEB, owner, thief)
+    gone = snapshot(CLASS, *WEB, thief)
+    translator = Translator(("domains", "ingress"), names=FormerNames(now=100.0, keep_s=60.0))
+    register = translator.translate(there).register
+    for now, given in ((101.0, False), (200.0, True)):
+        context = replace(translator, names=FormerNames(register, now, 60.0)).translate(gone)
+        register = context.register
+        assert (f"{HOST}/" in paths_of(context)) is given
+        assert f"{HOST}/own/" in paths_of(context)
+        assert (("team/thief", PATH, "name_reserved") in refusals(context)) is not given
