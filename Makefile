@@ -23,7 +23,7 @@ GO := CGO_ENABLED=0 GOTOOLCHAIN=auto go
 CONFORMANCE := $(addprefix .cache/conformance/,controlplane echo node suite.test gateway-api)
 HA_PACKAGES := haproxy=haproxy keepalived=keepalived nft=nftables ip=iproute2 sysctl=procps unshare=util-linux faketime=faketime
 
-.PHONY: help venv packages-demo packages-test packages-ha packages-conformance lock demo test test-matrix size lint docs bench ha-bench reload-test \
+.PHONY: help venv packages-demo packages-test packages-ha packages-conformance lock demo test test-matrix size lint docs bench ha-bench reload-test tls-test \
 	crash-test vip-test conformance fuzz soak dns-soak wheelhouse deb \
 	release release-test appliance image image-test image-bench clean
 
@@ -102,6 +102,9 @@ conformance: packages-conformance venv $(CONFORMANCE) ## the official Gateway AP
 
 reload-test: packages-demo venv ## a hundred reloads under load
 	PYCONFD_TEST_RELOADS=100 $(BIN)/python -m pytest -q tests/haproxy/test_reloads_under_load.py
+
+tls-test: packages-demo venv ## the life of a Secret a hundred times under 32 busy TLS clients
+	PYCONFD_TEST_TLS_ROUNDS=100 $(BIN)/python -m pytest -q -s tests/e2e/test_tls.py
 
 crash-test: packages-demo venv ## killed before each single effect of every change, where the suite takes every fourth
 	PYCONFD_TEST_CRASHES=1 $(BIN)/python -m pytest -q -n 2 tests/haproxy/test_crashes.py tests/haproxy/test_live_crashes.py tests/daemon/test_pin_crashes.py

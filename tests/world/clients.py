@@ -6,6 +6,8 @@ import ssl
 import threading
 from collections import Counter
 
+from cryptography import x509
+
 
 def ask(port: int, host: str, timeout_s: float = 30.0, *, address: str = "127.0.0.1") -> str:
     """Send one request on a connection of its own; return the pod that answered, or the status code."""
@@ -77,8 +79,11 @@ class Crowd:
         for thread in self._threads:
             thread.start()
 
+    def _connection(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(self._address, self._port, timeout=30)
+
     def _run(self) -> None:
-        connection = http.client.HTTPConnection(self._address, self._port, timeout=30)
+        connection = self._connection()
         while not self._stop.is_set():
             reused = connection.sock is not None
             answer = self._ask(connection)
@@ -109,6 +114,45 @@ class Crowd:
         for thread in self._threads:
             thread.join()
         return self.answers
+
+
+class _NamedConnection(http.client.HTTPSConnection):
+    """Goes to one address, and verifies the certificate of the host."""
+
+    def __init__(self, host: str, address: tuple[str, int], context: ssl.SSLContext) -> None:
+        super().__init__(host, timeout=30, context=context)
+        self._place, self._tls = address, context
+
+    def connect(self) -> None:
+        """Connect and shake hands."""
+        plain = socket.create_connection(self._place, 30)
+        self.sock = self._tls.wrap_socket(plain, server_hostname=self.host)
+
+
+class TlsCrowd(Crowd):
+    """The same over TLS: a handshake for each request, or for each connection with ``keep_alive``."""
+
+    def __init__(self, port: int, host: str, authority: str, clients: int, *, keep_alive: bool = False) -> None:
+        self._host, self._authority = host, authority
+        super().__init__(port, host, clients, pause_s=0.02, keep_alive=keep_alive)
+
+    def _connection(self) -> http.client.HTTPConnection:
+        context = ssl.create_default_context(cafile=self._authority)
+        return _NamedConnection(self._host, (self._address, self._port), context)
+
+
+def presented_to(port: int, host: str) -> int:
+    """Return the serial number of the certificate that a client gets who names ``host``; 0 for none."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=30) as plain,
+            context.wrap_socket(plain, server_hostname=host) as wrapped,
+        ):
+            return x509.load_der_x509_certificate(wrapped.getpeercert(binary_form=True) or b"").serial_number
+    except OSError:
+        return 0
 
 
 def failures(answers: Counter[str]) -> list[str]:

@@ -1,0 +1,179 @@
+"""TLS with certificates of Secrets, from the cluster to real clients; ``make tls-test`` is the long form."""
+
+import base64
+import http.client
+import os
+import socket
+import ssl
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from tests.e2e.expect import all_is_well
+from tests.world.appliance import NAMESPACE, Appliance
+from tests.world.clients import TlsCrowd, ask, ask_tls, failures, presented_to
+from tests.world.pki import CertificateAuthority, KeyPair
+
+pytestmark = pytest.mark.haproxy
+
+ROUNDS = int(os.environ.get("PYCONFD_TEST_TLS_ROUNDS", "1"))
+CLIENTS = 32
+HOST, BLOG = "shop.example.com", "blog.example.com"
+
+
+class Certificates:
+    """What an issuer writes into TLS Secrets."""
+
+    def __init__(self, appliance: Appliance) -> None:
+        self._appliance = appliance
+        self._authority = CertificateAuthority(appliance.folder / "pki")
+        self._made = 0
+        self.ca = str(self._authority.cert)
+        appliance.cluster.add_namespace(NAMESPACE)
+        appliance.values["kubernetes"]["secret_namespaces"] = [NAMESPACE]
+
+    def pair(self, host: str, *, expired: bool = False) -> KeyPair:
+        """Return a new certificate with its key."""
+        self._made += 1
+        return self._authority.server(f"{host}-{self._made}", (host,), expired=expired)
+
+    def write(self, name: str, key: Path, cert: Path) -> None:
+        """Write the Secret, whatever its halves are."""
+        data = {"tls.key": key, "tls.crt": cert}
+        encoded = {each: base64.b64encode(path.read_bytes()).decode() for each, path in data.items()}
+        meta = {"name": name, "namespace": NAMESPACE}
+        self._appliance.cluster.put("secrets", {"metadata": meta, "type": "kubernetes.io/tls", "data": encoded})
+
+    def renew(self, name: str, host: str) -> int:
+        """Write a new certificate; return its serial number."""
+        pair = self.pair(host)
+        self.write(name, pair.key, pair.cert)
+        return serial(pair)
+
+
+def serial(pair: KeyPair) -> int:
+    return x509.load_pem_x509_certificate(pair.cert.read_bytes()).serial_number
+
+
+def annotations(host: str, **tls: str) -> dict[str, str]:
+    given = {f"pyconfd.io/{name.replace('_', '-')}": value for name, value in tls.items()}
+    return {"domain": host, "proto": "http"} | given
+
+
+def conditions(appliance: Appliance, name: str) -> str:
+    said = appliance.command("explain", "service", f"{NAMESPACE}/{name}")
+    return said.stdout
+
+
+def until_presented(appliance: Appliance, host: str, number: int) -> float:
+    """Wait until clients get this certificate, 0 for none; return the seconds."""
+    what = f"{host} has the certificate {number}"
+    return appliance.until(lambda: presented_to(appliance.https, host) == number, what)
+
+
+def reasons(appliance: Appliance) -> list[str]:
+    return [each["reason"] for each in appliance.status()["refused"]]
+
+
+def served_with(appliance: Appliance, secret: str, number: int) -> None:
+    """Serve shop with TLS; it is there when this returns."""
+    appliance.serve("shop", annotations(HOST, tls_secret=secret))
+    appliance.start()
+    until_presented(appliance, HOST, number)
+    appliance.until(appliance.settled, "all is applied")
+
+
+@pytest.mark.timeout(600)
+def test_the_life_of_a_secret_fails_no_handshake_and_reloads_nothing(appliance: Appliance) -> None:
+    issuer = Certificates(appliance)
+    first = issuer.renew("shop-tls", HOST)
+    appliance.serve("blog")
+    served_with(appliance, "shop-tls", first)
+    worker, took = appliance.haproxy.worker(), []
+    with ExitStack() as stack:
+        crowds = [TlsCrowd(appliance.https, HOST, issuer.ca, CLIENTS // 2, keep_alive=each) for each in (False, True)]
+        for crowd in crowds:
+            stack.callback(crowd.stop)
+        for _ in range(ROUNDS):
+            number = issuer.renew("shop-tls", HOST)
+            took.append(until_presented(appliance, HOST, number))
+            half, other = issuer.pair(HOST), issuer.pair(HOST)
+            issuer.write("shop-tls", half.key, other.cert)
+            appliance.until(lambda: "no_certificate" in reasons(appliance), "a half renewed one is refused")
+            assert presented_to(appliance.https, HOST) == number
+            issuer.write("shop-tls", half.key, half.cert)
+            until_presented(appliance, HOST, serial(half))
+            # Another host: its certificate comes and goes.
+            appliance.cluster.annotate("services", NAMESPACE, "blog", {"pyconfd.io/tls-secret": "blog-tls"})
+            number = issuer.renew("blog-tls", BLOG)
+            until_presented(appliance, BLOG, number)
+            assert ask_tls(appliance.https, BLOG, issuer.ca) == "blog-1"
+            appliance.cluster.delete("secrets", NAMESPACE, "blog-tls")
+            until_presented(appliance, BLOG, 0)
+            appliance.cluster.annotate("services", NAMESPACE, "blog", {"pyconfd.io/tls-secret": None})
+        answers = [crowd.stop() for crowd in crowds]
+    appliance.until(appliance.settled, "all is applied")
+    assert [failures(each) for each in answers] == [[], []]
+    assert min(each.total() for each in answers) > CLIENTS
+    assert crowds[1].reused > CLIENTS
+    assert appliance.haproxy.worker() == worker, "nothing was reloaded"
+    print(f"{len(took)} renewals: median {sorted(took)[len(took) // 2]:.3f} s, longest {max(took):.3f} s")
+    print(f"{sum(each.total() for each in answers)} requests, {answers[0].total()} with a handshake")
+    all_is_well(appliance)
+
+
+def test_a_broken_secret_keeps_its_certificate_over_a_restart(appliance: Appliance) -> None:
+    issuer = Certificates(appliance)
+    number = issuer.renew("shop-tls", HOST)
+    served_with(appliance, "shop-tls", number)
+    expired = issuer.pair(HOST, expired=True)
+    issuer.write("shop-tls", expired.key, expired.cert)
+    appliance.until(lambda: "no_certificate" in reasons(appliance), "an expired one is refused")
+    worker = appliance.haproxy.worker()
+    appliance.stop()
+    appliance.spawn()
+    appliance.until(appliance.settled, "it serves again")
+    appliance.until(lambda: "no_certificate" in reasons(appliance), "the expired one is still refused")
+    assert presented_to(appliance.https, HOST) == number
+    assert appliance.haproxy.worker() == worker
+    told = conditions(appliance, "shop")
+    assert "ResolvedRefs" in told
+    assert "expired" in told
+
+
+def location(appliance: Appliance, host: str, path: str) -> tuple[int, str]:
+    with closing(http.client.HTTPConnection("127.0.0.1", appliance.http, timeout=30)) as connection:
+        connection.request("GET", path, headers={"Host": host})
+        answer = connection.getresponse()
+        return answer.status, answer.headers.get("Location", "")
+
+
+def asked(appliance: Appliance, host: str, ca: str, sni: str = "") -> Any:
+    context = ssl.create_default_context(cafile=ca)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    with ExitStack() as stack:
+        plain = stack.enter_context(socket.create_connection(("127.0.0.1", appliance.https), timeout=30))
+        wrapped = stack.enter_context(context.wrap_socket(plain, server_hostname=sni or host))
+        return wrapped.selected_alpn_protocol(), wrapped.version()
+
+
+def test_plain_http_is_redirected_and_names_of_others_get_no_certificate(appliance: Appliance) -> None:
+    issuer = Certificates(appliance)
+    pair = issuer.pair("*.example.com")
+    issuer.write("wild", pair.key, pair.cert)
+    appliance.serve("plain")
+    appliance.serve("both", annotations("both.example.com", tls_secret="wild", ssl_redirect="false", hsts="300"))
+    served_with(appliance, "wild", serial(pair))
+    assert location(appliance, HOST, "/cart?id=1") == (308, f"https://{HOST}/cart?id=1")
+    assert location(appliance, HOST, "/.well-known/acme-challenge/x")[0] == 200
+    assert location(appliance, "plain.example.com", "/") == (200, "")
+    assert location(appliance, "both.example.com", "/") == (200, "")
+    assert (
+        ask(appliance.http, "both.example.com") == ask_tls(appliance.https, "both.example.com", issuer.ca) == "both-1"
+    )
+    # Of the same certificate, for a name that nobody claims with it.
+    assert presented_to(appliance.https, "plain.example.com") == presented_to(appliance.https, "127.0.0.1") == 0
+    assert asked(appliance, HOST, issuer.ca) == ("h2", "TLSv1.3")
