@@ -6,7 +6,7 @@ a cluster it is the same one, and what an object has in its status it keeps.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -15,11 +15,21 @@ from typing import Any, NamedTuple
 
 from pyconfd.model.context import PresetName
 from pyconfd.model.kubernetes import Service
+from pyconfd.model.listener import Listener
 from pyconfd.model.records import Status
-from pyconfd.model.reservation import NEVER
+from pyconfd.model.reservation import (
+    NEVER,
+    NO_OWNERS,
+    NO_RESERVATIONS,
+    Name,
+    Owner,
+    Owners,
+    Reservation,
+    Reservations,
+)
 from pyconfd.model.snapshot import KIND_OF, HostFacts, Key, Resource, Snapshot
 from pyconfd.model.versioned import differing, with_values
-from pyconfd.presets import values
+from pyconfd.presets import conflicts, values
 from pyconfd.presets.conflicts import updated
 from pyconfd.presets.policy import ANYTHING, ClaimOptions
 
@@ -32,6 +42,8 @@ WISH = "pyconfd.io/addresses"
 
 _ASKING = MappingProxyType({Resource.GATEWAYS: "gateway", Resource.SERVICES: PresetName.LOADBALANCER})
 """The resources whose objects are given addresses, each with the preset that serves them."""
+RESERVED = "addresses"
+"""Stands for the pool where names and ports are reserved by preset."""
 _ANY = ""
 _FAMILIES = frozenset({"IPv4", "IPv6", _ANY})
 _WHOLE = 0
@@ -68,6 +80,7 @@ class AddressReason(StrEnum):
     INVALID = "invalid"
     NOT_ALLOWED = "not_allowed"
     NOT_IN_POOL = "not_in_pool"
+    RESERVED = "reserved"
     TAKEN = "taken"
 
     @property
@@ -124,14 +137,17 @@ NOTHING_ASSIGNED = Assigned()
 Requests = Mapping[Key, AddressRequest]
 
 
-def allocate(requests: Iterable[AddressRequest], pool: Sequence[str]) -> dict[tuple[Resource, Key], Assigned]:
+def allocate(
+    requests: Iterable[AddressRequest], pool: Sequence[str], reservations: Reservations = NO_RESERVATIONS
+) -> dict[tuple[Resource, Key], Assigned]:
     """Return what each request is given.
 
     First each object keeps what stands in its status, as far as it still asks for that; then the older ones choose. Who
-    asks for any address is given one that nobody names, if there is one.
+    asks for any address is given one that nobody names, if there is one. What is reserved for another namespace nobody
+    is given.
     """
     ranked = sorted(requests, key=lambda request: request.rank)
-    free = _Free(pool, {each for request in ranked for each in request.wanted})
+    free = _Free(pool, {each for request in ranked for each in request.wanted}, reservations)
     found: dict[tuple[Resource, Key], dict[str, str]] = defaultdict(dict)
     for request in ranked:
         for wanted in request.wanted if request.standing else ():
@@ -163,8 +179,12 @@ def allocate(requests: Iterable[AddressRequest], pool: Sequence[str]) -> dict[tu
 class _Free:
     """What is left of the pool. What is taken stays taken, so a search goes on where the last one for a port ended."""
 
-    def __init__(self, pool: Sequence[str], named: Collection[str]) -> None:
+    def __init__(self, pool: Sequence[str], named: Collection[str], reservations: Reservations) -> None:
         self._pool = frozenset(pool)
+        self._reserved: defaultdict[str, list[tuple[int, Reservation]]] = defaultdict(list)
+        for (place, _), reservation in reservations.items():
+            address, _, port = (place, "", "") if place in self._pool else place.rpartition(":")
+            self._reserved[address.strip("[]")].append((int(port) if port.isdecimal() else _WHOLE, reservation))
         order = sorted(pool, key=named.__contains__)
         self._order = {
             _ANY: order,
@@ -178,7 +198,7 @@ class _Free:
     def suits(self, address: str, wanted: str, request: AddressRequest) -> bool:
         """Return whether an address is in the pool, is what is wanted, and can be had."""
         right = wanted == address or (wanted in _FAMILIES and wanted in {_ANY, _family(address)})
-        return right and address in self._pool and self._holder(address, request.ports) is None
+        return right and address in self._pool and self._is_free(address, request)
 
     def take(self, address: str, request: AddressRequest) -> None:
         """Record that a request has an address."""
@@ -198,7 +218,7 @@ class _Free:
                 start += 1
             self._starts[wanted, port] = start
         start = max(self._starts[wanted, port] for port in ports)
-        return next((each for each in order[start:] if self._holder(each, request.ports) is None), "")
+        return next((each for each in order[start:] if self._is_free(each, request)), "")
 
     def problem(self, wanted: str, request: AddressRequest) -> AddressProblem:
         """Return why an address cannot be had."""
@@ -208,13 +228,28 @@ class _Free:
         if wanted not in _FAMILIES:
             if wanted not in self._pool:
                 return problem(AddressReason.NOT_IN_POOL, "this address is not in the setting addresses.pool")
-            holder = self._holder(wanted, request.ports)
-            return problem(AddressReason.TAKEN, f"{holder} has this address already; ask for another one, or for none")
+            if holder := self._holder(wanted, request.ports):
+                detail = f"{holder} has this address already; ask for another one, or for none"
+                return problem(AddressReason.TAKEN, detail)
+            reserved = next(self._reserved_for_others(wanted, request))
+            why = conflicts.reserved_until(reserved) if reserved.until else f"namespace {reserved.namespace} has it"
+            return problem(AddressReason.RESERVED, why)
         if not self._order[wanted]:
             return problem(AddressReason.NO_FAMILY, f"the setting addresses.pool has no {wanted} address")
         what = f"with the ports {', '.join(map(str, request.ports))} free" if request.ports else "that is free"
         family = f"{wanted} address" if wanted else "address"
         return problem(AddressReason.EXHAUSTED, f"the setting addresses.pool has no {family} {what}: add addresses")
+
+    def _is_free(self, address: str, request: AddressRequest) -> bool:
+        return self._holder(address, request.ports) is None and not any(self._reserved_for_others(address, request))
+
+    def _reserved_for_others(self, address: str, request: AddressRequest) -> Iterator[Reservation]:
+        for port, reservation in self._reserved.get(address, ()):
+            concerned = not (port and request.ports) or port in request.ports
+            # The namespace may have it again by an object that is younger than this one.
+            counts = reservation.until or request.created >= reservation.since
+            if concerned and counts and reservation.namespace != request.key.namespace:
+                yield reservation
 
     def _holder(self, address: str, ports: tuple[int, ...]) -> AddressRequest | None:
         """Return who has an address, or one of these ports of it; None where it is free."""
@@ -235,13 +270,15 @@ def _family(address: str) -> str:
 class AddressBook:
     """Who asks for addresses, and has which; what did not change is the same object as in the former one.
 
-    ``terms`` are all beside the objects that requests are read and answered with.
+    ``terms`` are all beside the objects that requests are read and answered with. ``owners`` says who has which
+    address, or which port of one.
     """
 
     snapshot: Snapshot
     terms: tuple[Any, ...]
     requests: Mapping[Resource, Requests]
     assigned: Mapping[Resource, Mapping[Key, Assigned]]
+    owners: Owners = field(default_factory=lambda: NO_OWNERS)
 
     def of(self, resource: Resource, key: Key) -> Assigned:
         """Return what an object has."""
@@ -262,31 +299,46 @@ def read(
     options: AddressOptions = NO_POOL,
     claims: ClaimOptions = ANYTHING,
     former: AddressBook = NO_ADDRESSES,
+    *,
+    reservations: Reservations = NO_RESERVATIONS,
 ) -> AddressBook:
     """Return which addresses the objects of these presets have. Never raises.
 
     With ``former`` only changed objects are read, and nothing is shared out again unless one asks for something else.
     """
     asking = tuple(resource for resource, preset in _ASKING.items() if preset in presets)
-    terms = (asking, options.pool, options.default_class, claims)
+    terms = (asking, options.pool, options.default_class, claims, reservations)
     if snapshot is former.snapshot and terms == former.terms:
         return former
-    if terms != former.terms:
-        former = replace(NO_ADDRESSES, terms=terms)
+    same_terms = terms == former.terms
+    if terms[:-1] != former.terms[:-1]:
+        former = NO_ADDRESSES
     requests = {resource: _requests(resource, snapshot, options, claims, former) for resource in asking}
     changed = [
         (requests[resource].get(key), former.requests.get(resource, {}).get(key))
         for resource in asking
         for key in differing(former.requests.get(resource, {}), requests[resource])
     ]
-    assigned = former.assigned
-    if not all(_asks_alike(new, old, former) for new, old in changed):
-        found = allocate((each for mine in requests.values() for each in mine.values()), options.pool)
+    assigned, owners = former.assigned, former.owners
+    if not (same_terms and all(_asks_alike(new, old, former) for new, old in changed)):
+        found = allocate((each for mine in requests.values() for each in mine.values()), options.pool, reservations)
         assigned = {
             resource: _kept(former.assigned.get(resource, {}), {key: found[resource, key] for key in mine})
             for resource, mine in requests.items()
         }
-    return AddressBook(snapshot, terms, requests, assigned)
+        owners = _owners(requests, assigned)
+    return AddressBook(snapshot, terms, requests, assigned, owners)
+
+
+def _owners(requests: Mapping[Resource, Requests], assigned: Mapping[Resource, Mapping[Key, Assigned]]) -> Owners:
+    found: dict[Name, Owner] = {}
+    for resource, mine in requests.items():
+        for key, request in mine.items():
+            owner = Owner(KIND_OF[resource], *key, request.created)
+            for address in assigned[resource][key].addresses:
+                places = [str(Listener(address, port)) for port in request.ports] or [address]
+                found |= {Name(place, ""): owner for place in places}
+    return found
 
 
 def _asks_alike(new: AddressRequest | None, old: AddressRequest | None, former: AddressBook) -> bool:

@@ -298,6 +298,7 @@ _REASONS: Mapping[AddressReason, RefusalReason] = MappingProxyType(
         AddressReason.TAKEN: RefusalReason.NO_FREE_ADDRESS,
         AddressReason.INVALID: RefusalReason.INVALID_VALUE,
         AddressReason.NOT_ALLOWED: RefusalReason.NOT_ALLOWED,
+        AddressReason.RESERVED: RefusalReason.NAME_RESERVED,
         AddressReason.NOT_IN_POOL: RefusalReason.NO_SUCH_ADDRESS,
     }
 )

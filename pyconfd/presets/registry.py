@@ -98,7 +98,8 @@ class Memo:
         if snapshot is not self._snapshot:
             self._snapshot, self._former, self._current = snapshot, self._current, []
         former = self._cluster.addresses if self._cluster is not None else addresses.NO_ADDRESSES
-        book = addresses.read(snapshot, names, options.addresses, options.claims, former)
+        reserved = options.reservations_of(addresses.RESERVED)
+        book = addresses.read(snapshot, names, options.addresses, options.claims, former, reservations=reserved)
         self._cluster = cluster.read(snapshot, self._cluster, options.claims, book)
         return self._cluster
 
@@ -187,7 +188,8 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
     tls = GivenDict(default_certificate=default.path, in_use=in_use)
     given: dict[str, object] = {"cluster": read.view, "tls": tls}
     templates: list[ClusterTemplate] = []
-    owners, claimed = dict[str, Owners](), 0
+    owners: dict[str, Owners] = {addresses.RESERVED: read.addresses.owners} if read.addresses.owners else {}
+    claimed = 0
     for name, result in zip(names, results, strict=True):
         given.setdefault(name, MappingProxyType(dict(result.names)))
         given |= {each: value for each, value in result.names.items() if each not in given or each == name}

@@ -18,6 +18,7 @@ from pyconfd.model.gateway_api import (
 )
 from pyconfd.model.kubernetes import Service, ServicePort, ServiceSpec
 from pyconfd.model.records import ObjectMeta
+from pyconfd.model.reservation import NO_RESERVATIONS, Name, Reservation, Reservations
 from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot
 from pyconfd.presets import addresses
 from pyconfd.presets.addresses import (
@@ -53,10 +54,14 @@ def service(
     return replace(request, resource=SERVICES, ports=ports or (443,))
 
 
-def given_to(requests: list[AddressRequest], pool: tuple[str, ...] = POOL) -> dict[str, str]:
+def given_to(
+    requests: list[AddressRequest],
+    pool: tuple[str, ...] = POOL,
+    reservations: Reservations = NO_RESERVATIONS,
+) -> dict[str, str]:
     """Return what each object has: the last part of each address, or why it has none."""
     found = {}
-    for (_, key), (got, problems) in allocate(requests, pool).items():
+    for (_, key), (got, problems) in allocate(requests, pool, reservations).items():
         short = [each.rpartition(":" if ":" in each else ".")[2] + ("v6" if ":" in each else "") for each in got]
         found[key.name] = " ".join([*short, *(problem.reason for problem in problems)])
     return found
@@ -123,6 +128,27 @@ def test_allocation(name: str) -> None:
     requests, expected = ASKED[name]
     assert given_to(requests) == expected
     assert given_to(requests[::-1]) == expected
+
+
+RESERVED: Mapping[str, tuple[list[AddressRequest], dict[str, str]]] = {
+    "a port of another namespace": ([service("a", 443)], {"a": "2"}),
+    "another port there": ([service("a", 80)], {"a": "1"}),
+    "the whole address": ([gateway("a")], {"a": "2"}),
+    "a wish": ([service("a", 443, wanted=("192.0.2.1",))], {"a": "reserved"}),
+    "in the status": ([service("a", 443, standing="192.0.2.1")], {"a": "2"}),
+    "one's own": ([replace(service("a", 443), key=Key("bank", "a"))], {"a": "1"}),
+    "all of an address": ([service("a", 5432, wanted=("192.0.2.3",))], {"a": "reserved"}),
+    "who is older than what a namespace has again": ([service("a", 25, age=20)], {"a": "1"}),
+    "who is younger": ([service("a", 25)], {"a": "2"}),
+}
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_reservations_of_another_namespace(name: str) -> None:
+    requests, expected = RESERVED[name]
+    gone, again = Reservation("bank", "2026-01-20", 99.0), Reservation("bank", "2026-01-20", 0.0)
+    reserved = {Name("192.0.2.1:443", ""): gone, Name("192.0.2.3", ""): gone, Name("192.0.2.1:25", ""): again}
+    assert given_to(requests, reservations=reserved) == expected
 
 
 FAMILIES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pyconfd.daemon.translation import FormerNames, Translator
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import (
     EndpointPort,
@@ -18,6 +19,7 @@ from pyconfd.model.kubernetes import (
 from pyconfd.model.listener import Listener, Listeners
 from pyconfd.model.object_status import StatusOf
 from pyconfd.model.records import ObjectMeta
+from pyconfd.model.reservation import NameRegister
 from pyconfd.model.snapshot import HostFacts, Key, Resource
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import LOAD_BALANCER_CLASS, WISH, AddressOptions
@@ -335,3 +337,30 @@ def test_another_endpoint_changes_one_port_and_no_other_object() -> None:
     assert [key for key in new if new[key] is not old[key]] == ["shop:b:81"]
     assert (second.statuses[0] is first.statuses[0], second.refused is first.refused) == (True, True)
     assert second.totals.claimed == first.totals.claimed - 1
+
+
+def test_an_address_stays_with_the_namespace_of_a_deleted_service_for_a_while() -> None:
+    register = NameRegister()
+
+    def names(now: float, *services: Service) -> dict[str, str]:
+        nonlocal register
+        former = FormerNames(register, now, keep_s=60)
+        one = replace(OPTIONS, addresses=AddressOptions(POOL.pool[:1]))
+        context = Translator(("loadbalancer",), one, names=former).translate(snapshot(*services))
+        register = context.register
+        return {f"{port.namespace}/{port.name}": port.addresses[0] for port in served(context)}
+
+    shop = balanced()
+    waiting = in_namespace("bank", balanced("waiting", created="2026-02-01T00:00:00Z"))
+    again = balanced(created="2026-03-01T00:00:00Z")
+    assert names(0, shop, waiting) == {"shop/web": "192.0.2.1"}
+    assert names(1, waiting) == {}
+    assert names(2, waiting, again) == {"shop/web": "192.0.2.1"}
+    assert names(3, waiting, again) == {"shop/web": "192.0.2.1"}
+    assert names(4, waiting) == {}
+    assert names(65, waiting) == {"bank/waiting": "192.0.2.1"}
+
+
+def in_namespace(namespace: str, service: Service) -> Service:
+    meta = ObjectMeta(service.metadata.name, namespace, creation_timestamp=service.metadata.creation_timestamp)
+    return Service(meta, service.spec)

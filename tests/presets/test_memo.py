@@ -157,6 +157,7 @@ KEPT = {
     },
     "kubefigurator": {Name("*:443", "a.example.com"): RESERVATION, Name("*:80", ""): RESERVATION},
     "kube2lb": {Name("0.0.0.0:80/tcp", "a.example.com"): RESERVATION, Name("0.0.0.0:5432/tcp", ""): RESERVATION},
+    "addresses": {Name("192.0.2.1:80", ""): RESERVATION, Name("192.0.2.2", ""): RESERVATION._replace(until=99.0)},
     "hosts": {Name("", "a"): RESERVATION, Name("", "b"): RESERVATION._replace(namespace="demo")},
 }
 OPTIONS = st.sampled_from(
