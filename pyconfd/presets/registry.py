@@ -4,7 +4,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from operator import is_
+from operator import attrgetter, is_
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
@@ -72,6 +72,7 @@ class _DefaultCertificate:
     refused: tuple[Refusal, ...] = ()
 
 
+_PATH_FIRST = attrgetter("path", "content", "kind")
 _NO_DEFAULT = _DefaultCertificate()
 
 
@@ -233,7 +234,7 @@ def _default_certificate(read: Cluster, options: PresetOptions, memo: Memo) -> _
 
 
 def _sorted_files(parts: tuple[tuple[OutputFile, ...], ...], memo: Memo) -> tuple[OutputFile, ...]:
-    return memo.files.made(parts, lambda: tuple(sorted({file for part in parts for file in part})))
+    return memo.files.made(parts, lambda: tuple(sorted({file for part in parts for file in part}, key=_PATH_FIRST)))
 
 
 def _switched_off(template: ClusterTemplate) -> Refusal:

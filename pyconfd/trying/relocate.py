@@ -54,6 +54,10 @@ _TCP = re.compile(r"(?:(?:ip|tcp|mptcp)?[46v]*@)?(?P<host>[^@]*?):(?P<first>\d+)
 _UNIX = re.compile(r"(?:(?:unix|uxst)@)?(?P<path>/.*)|(?:unix|uxst)@(?P<relative>.+)")
 
 
+_OWN_SOCKET = re.compile(r"^\s*bind\s+(?:(?:unix|uxst)@)?(?P<path>/\S+)", re.MULTILINE)
+"""Where frontends listen for connections of the same configuration."""
+
+
 class Relocation:
     """Moves texts; what it moved before stays as it is, since a former text may stand in for a refused template.
 
@@ -65,12 +69,16 @@ class Relocation:
         self._moved: set[int] = set()
         self._section = ""
         self._crt_base = ""
+        self._own_sockets: frozenset[str] = frozenset()
+        self._declared: frozenset[str] = frozenset()
         self.notes: dict[str, None] = {}
         self.last: tuple[Context, Rendering] | None = None
 
     def move(self, rendering: Rendering) -> Rendering:
         """Return the same configuration on loopback. Raises: TransientError: no port is free."""
         self._section, self._crt_base, self.notes = "", "", {}
+        self._own_sockets |= {found["path"] for piece in rendering.pieces for found in _OWN_SOCKET.finditer(piece.text)}
+        self._declared = frozenset(file.path for file in rendering.files)
         return Rendering(tuple(map(self._piece, rendering.pieces)), rendering.files)
 
     def _piece(self, piece: Piece) -> Piece:
@@ -128,6 +136,9 @@ class Relocation:
             self.notes.setdefault(f"{text} is not bound: it is no TCP address with a port")
 
     def _target(self, text: str) -> str:
+        unix = _UNIX.fullmatch(text)
+        if unix and unix["path"] in self._own_sockets:
+            return self._loopback.socket(unix["path"])
         found = _TCP.fullmatch(text)
         host, port = (found["host"].strip("[]"), int(found["first"])) if found and not found["last"] else (text, 0)
         there, here = self._loopback.server(host or text, port)
@@ -141,7 +152,7 @@ class Relocation:
                 moved.append(word.written)
                 continue
             path = os.path.join(self._crt_base, _expanded([word]))  # noqa: PTH118 - an empty base stays empty
-            moved.append(self._loopback.certificate(path))
+            moved.append(path if path in self._declared else self._loopback.certificate(path))
             if moved[-1] != path:
                 moved[-2] = "crt" if former == "crt-list" else moved[-2]
                 self.notes.setdefault(f"the certificate {word.value} is not here: a self-signed one stands in for it")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pyconfd.haproxy.config.certificates import stub_pem
 from pyconfd.haproxy.config.text import binds, parse
-from pyconfd.model.rendering import Piece, Rendering
+from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from pyconfd.trying.loopback import Loopback
 from pyconfd.trying.relocate import Relocation
 from tests.world.haproxy import BINARY
@@ -199,3 +199,18 @@ backend b
     path.write_text(text.replace("/tmp/s/", f"{tmp_path}/"))
     done = subprocess.run([BINARY, "-c", "-f", str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + text
+
+
+def test_a_socket_of_the_configuration_itself_has_one_place_for_both_ends() -> None:
+    text = "frontend f\n    bind unix@/run/own accept-proxy\nbackend b\n    server a unix@/run/own send-proxy-v2\n"
+    found, _ = moved(text)
+    assert found == "frontend f\n    bind /tmp/s/own\nbackend b\n    server a /tmp/s/own\n"
+
+
+def test_a_declared_list_of_certificates_stays() -> None:
+    text = "frontend f\n    bind :443 ssl crt-list /f/list\n"
+    files = (OutputFile(FileKind.MAP, "/f/list", "/f/a.pem x\n"),)
+    relocation = Relocation(Numbered())
+    found = relocation.move(Rendering((Piece("a.tmpl", text),), files)).text
+    assert found == "frontend f\n    bind 127.0.0.1:20001 ssl crt-list /f/list\n"
+    assert not relocation.notes
