@@ -48,6 +48,8 @@ SAYING = (
     ("diff",),
     ("diff", "--json"),
     ("explain", "--all-refused"),
+    ("explain", "service", f"{NAMESPACE}/secure"),
+    ("explain", "secret", f"{NAMESPACE}/cert"),
 )
 
 
@@ -92,12 +94,20 @@ def test_nothing_that_is_said_or_kept_holds_a_secret(appliance: Appliance) -> No
     appliance.cluster.add_namespace(NAMESPACE)
     appliance.cluster.put("secrets", secret | {"data": data})
     appliance.serve("shop")
+    tls = {"pyconfd.io/tls-secret": "cert"}
+    appliance.serve("secure", {"domain": "planted", "proto": "http"} | tls)
     appliance.start(PLANTED=ENVIRONMENT)
     appliance.until(appliance.settled, "it serves")
-    (installed,) = (appliance.folder / "generated").rglob("*.pem")
-    assert key.splitlines()[1] in installed.read_text(encoding="utf-8")
-    assert installed.stat().st_mode & 0o137 == 0, "nobody else may read the key"
+    installed = sorted((appliance.folder / "generated").rglob("*.pem"))
+    assert [path.parent.name for path in installed] == ["certs", "secrets"]
+    for path in installed:
+        assert key.splitlines()[1] in path.read_text(encoding="utf-8")
+        assert path.stat().st_mode & 0o137 == 0, "nobody else may read the key"
+        assert path.parent.stat().st_mode & 0o027 == 0, "nobody else may list the directory"
     nothing_leaks(appliance, key)
+    rendered = appliance.command("render", "--files").stdout
+    assert "/secrets/" in rendered
+    assert key.splitlines()[1] not in rendered
 
     # HAProxy refuses lines with passwords in them; the messages show those lines.
     bad = f"""
