@@ -1,6 +1,8 @@
 """Two balancers and their writers at a fake API server: who writes, how much, and what happens without the server."""
 
+import random
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,7 +15,7 @@ from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.model.status import WriterRole
 from pyconfd.settings import ClusterStatusSettings, KubernetesSettings
 from pyconfd.sources.kubernetes.decode import decode_object
-from pyconfd.sources.kubernetes.object_status import Scope
+from pyconfd.sources.kubernetes.object_status import Scope, addresses_in, may_hold, stands
 from pyconfd.sources.kubernetes.status_writer import BURST, FORBIDDEN_S, WRITES_PER_S, StatusWriter
 from tests.sources.kubernetes.clocks import StandingClock
 from tests.world.apiserver import ApiServer
@@ -32,21 +34,25 @@ class Node:
     def __init__(self, clock: StandingClock, name: str, cluster: Cluster, *servers: ApiServer) -> None:
         self.name = name
         self.alive = True
-        self._cluster, self._known = cluster, {"": (0, Snapshot())}
+        self.lags = False
+        """The watch brings nothing at present."""
+        self._clock, self._servers = clock, servers
+        self._cluster, self._rv, self._snapshot = cluster, 0, Snapshot()
         self._records: dict[tuple[str, str], Any] = {}
-        settings = KubernetesSettings(api_servers=tuple(server.url for server in servers))
-        self.writer = StatusWriter(
-            settings, ClusterStatusSettings(), self.newest, Scope(frozenset(KINDS)), identity=name, clock=clock
-        )
+        self.start()
+
+    def start(self) -> None:
+        """Start a process that knows nothing of what the former one did."""
+        settings = KubernetesSettings(api_servers=tuple(server.url for server in self._servers))
+        options, scope = ClusterStatusSettings(), Scope(frozenset(KINDS), frozenset({"192.0.2.1"}), OURS)
+        self.writer = StatusWriter(settings, options, self.newest, scope, identity=self.name, clock=self._clock)
         self._lease_at = self._step_at = 0.0
 
     def newest(self) -> Snapshot:
-        rv, snapshot = self._known[""]
-        if rv != self._cluster.rv:
-            rv = self._cluster.rv
-            snapshot = Snapshot(**{each.field: self._read(each) for each in KINDS})  # type: ignore[arg-type]
-            self._known[""] = rv, snapshot
-        return snapshot
+        if self._rv != self._cluster.rv and not self.lags:
+            self._rv = self._cluster.rv
+            self._snapshot = Snapshot(**{each.field: self._read(each) for each in KINDS})  # type: ignore[arg-type]
+        return self._snapshot
 
     def _read(self, resource: Resource) -> dict[Key, Any]:
         found = {}
@@ -119,8 +125,114 @@ class Place:
         return (status.get("loadBalancer") or {}).get("ingress")
 
 
-def entry(controller: str) -> dict[str, Any]:
-    condition = {"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "observedGeneration": 1}
+class Chances:
+    """What happens at random to objects, balancers and API servers, from one seed."""
+
+    def __init__(self, here: Place, seed: int) -> None:
+        self.here, self.chance = here, random.Random(seed)
+        self.made = 0
+
+    def step(self) -> None:
+        """Change one thing."""
+        self.chance.choice((self.create, self.change, self.leave, self.delete, self.meddle, self.fail, self.stop))()
+        self.here.apply()
+        self.here.run(self.chance.choice((0.1, 1.0, 5.0, 40.0)), step_s=0.5)
+
+    def create(self) -> None:
+        self.made += 1
+        if self.chance.random() < 0.5:
+            self.here.ingress(f"i{self.made}", self.chance.choice((LB, {})))
+        else:
+            self.here.route(f"r{self.made}", [entry("other/a")] if self.chance.random() < 0.5 else [])
+
+    def change(self) -> None:
+        """Ask for something else."""
+        if of := self._any():
+            old = self.here.statuses[of]
+            body: Mapping[str, Any] = self.chance.choice((LB, {}))
+            if of.resource is Resource.HTTPROUTES:
+                body = {"parents": [entry(OURS, self.chance.choice(("True", "False")))]}
+            self.here.statuses[of] = replace(old, body=body)
+
+    def leave(self) -> None:
+        """Ask for nothing: it is of another class now."""
+        if of := self._any():
+            del self.here.statuses[of]
+
+    def delete(self) -> None:
+        if of := self._any():
+            del self.here.statuses[of]
+            self.here.cluster.delete(of.resource.value, *of.key)
+
+    def meddle(self) -> None:
+        """Change what is ours, or beside it, as another writer."""
+        if of := self._any():
+            status: dict[str, Any] = {"loadBalancer": {"ingress": [{"ip": "192.0.2.66"}]}}
+            if of.resource is Resource.HTTPROUTES:
+                status = {"parents": [entry("other/a"), entry("other/b")]}
+            self.here.cluster.patch(of.resource.value, *of.key, {"status": status}, manager="other")
+
+    def fail(self) -> None:
+        server = self.chance.choice(self.here.servers)
+        server.faults.clear()
+        match self.chance.randrange(4):
+            case 0:
+                server.refuse()
+            case 1:
+                code = self.chance.choice((409, 429, 500, 503))
+                server.faults.add(Fault(FaultKind.STATUS, verb="patch", code=code))
+            case 2:  # a write that takes effect, and is not answered
+                server.faults.add(Fault(FaultKind.HALF_BODY, times=self.chance.randrange(5)))
+                server.listen()
+            case _:
+                server.listen()
+
+    def stop(self) -> None:
+        node = self.chance.choice(self.here.nodes)
+        match self.chance.randrange(3):
+            case 0:
+                node.alive = not node.alive
+            case 1:
+                node.lags = not node.lags
+            case _:
+                node.start()
+
+    def calm(self) -> None:
+        """End all faults, and let the time pass that all of them may have cost."""
+        for server in self.here.servers:
+            server.faults.clear()
+            server.listen()
+        for node in self.here.nodes:
+            node.alive, node.lags = True, False
+        self.here.apply()
+        self.here.run(2000.0, step_s=2.0)
+
+    def _any(self) -> StatusOf | None:
+        return self.chance.choice(list(self.here.statuses)) if self.here.statuses else None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_happens_every_status_says_at_last_what_it_shall(here: Place, seed: int) -> None:
+    chances = Chances(here, seed)
+    for _ in range(60):
+        chances.step()  # Place.run asserts that one leads at most
+    chances.calm()
+    for of, asked in here.statuses.items():
+        standing = here.cluster.get(of.resource.value, *of.key).get("status") or {}
+        assert stands(of.resource, asked.body, OURS, standing), of
+    for resource in KINDS:
+        for obj in here.cluster.objects(resource.value):
+            of = StatusOf(resource, Key(obj["metadata"]["namespace"], obj["metadata"]["name"]))
+            status = obj.get("status") or {}
+            assert of in here.statuses or "192.0.2.1" not in addresses_in(status)
+            assert of in here.statuses or not may_hold(Resource.HTTPROUTES, OURS, status)
+    before = here.writes()
+    here.run(3600.0, step_s=2.0)
+    assert here.writes() == before
+
+
+def entry(controller: str, status: str = "True") -> dict[str, Any]:
+    condition = {"type": "Accepted", "status": status, "reason": "Accepted", "message": "", "observedGeneration": 1}
     if controller != OURS:
         condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
     ref = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "web"}
