@@ -343,6 +343,7 @@ class LoadbalancerPreset(Preset):
     name = PresetName.LOADBALANCER
     gives = frozenset({"loadbalancer"})
     resources = CLUSTER_VIEW
+    writes_status = frozenset({Resource.SERVICES})
 
     def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return ``loadbalancer``: a dict from a key to what is served of one port, in the order of the Services."""

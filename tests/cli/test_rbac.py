@@ -49,7 +49,7 @@ NEEDED = {
     "domains": VIEW,
     "gateway": VIEW | GATEWAY | STATUSES | LEASE,
     "ingress": VIEW | {("", each, ()) for each in ("ingresses", "ingressclasses", "ingresses/status")} | LEASE,
-    "loadbalancer": VIEW,
+    "loadbalancer": VIEW | {("", "services/status", ())} | LEASE,
     "kube2lb": VIEW,
     "kubefigurator": VIEW,
     "configmap": PODS | OBJECTS,
