@@ -12,6 +12,7 @@ from tests.bench import (
     pod_presets,
     presets,
     proportion,
+    publishing,
     reading,
     starting,
     under_load,
@@ -38,6 +39,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     under_load.rolling_updates,
     hashing.consistent_hashing,
     explaining.explanations,
+    publishing.status_published,
     dns.dns_follows,
     dns.dns_requests,
 )

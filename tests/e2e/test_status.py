@@ -1,0 +1,160 @@
+"""The status of objects in the cluster, written by whole daemons: real HAProxys and a fake API server."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.expect import serving, undisturbed
+from tests.world.appliance import NAMESPACE, Appliance
+from tests.world.clients import ask
+from tests.world.rbac import Rules
+
+pytestmark = pytest.mark.haproxy
+
+ADDRESS = "192.0.2.10"
+CONTROLLER = "pyconfd.io/ingress"
+PUBLISHED = [{"ip": ADDRESS}]
+
+
+class Stage:
+    """Balancers that serve Ingresses of one cluster."""
+
+    def __init__(self, *balancers: Appliance) -> None:
+        self.balancers = balancers
+        self.cluster = balancers[0].cluster
+        self.cluster.add_namespace("pyconfd")  # where the Lease is
+        self.cluster.create("ingressclasses", {"metadata": {"name": "pyconfd"}, "spec": {"controller": CONTROLLER}})
+        for each in balancers:
+            each.values["addresses"] = {"shared": [ADDRESS]}
+
+    def ingress(self, name: str, *, host: str = "", class_: str = "pyconfd") -> None:
+        """Create an Ingress for ``<host or name>.example.com``."""
+        backend = {"service": {"name": "shop", "port": {"name": "web"}}}
+        paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
+        rule = {"host": f"{host or name}.example.com", "http": {"paths": paths}}
+        metadata = {"namespace": NAMESPACE, "name": name}
+        self.cluster.create("ingresses", {"metadata": metadata, "spec": {"ingressClassName": class_, "rules": [rule]}})
+
+    def published(self, name: str) -> Any:
+        status = self.cluster.get("ingresses", NAMESPACE, name).get("status") or {}
+        return (status.get("loadBalancer") or {}).get("ingress") or None
+
+    def writes(self) -> int:
+        return sum(len(server.seen("ingresses/status", "patch")) for server in self.balancers[0].servers)
+
+    def holder(self) -> str:
+        """Return who holds the Lease."""
+        return str(self.cluster.get("leases", "pyconfd", "pyconfd")["spec"].get("holderIdentity") or "")
+
+    def role(self, balancer: Appliance) -> str:
+        return str(balancer.status().get("status_writer", {}).get("role", ""))
+
+    def until(self, condition: Callable[[], object], what: str) -> float:
+        return self.balancers[0].until(condition, what)
+
+
+@pytest.fixture
+def second(appliance: Appliance, tmp_path: Path) -> Iterator[Appliance]:
+    """Return another balancer of the same cluster."""
+    folder = tmp_path / "second"
+    folder.mkdir()
+    with Appliance(folder, api_servers=0) as made:
+        made.cluster, made.servers = appliance.cluster, appliance.servers
+        made.values["log"] = {"format": "json"}
+        made.values["apply"] = appliance.values["apply"]
+        made.values["kubernetes"] = appliance.values["kubernetes"]
+        yield made
+
+
+def test_an_address_is_published_and_withdrawn_with_what_is_served(appliance: Appliance) -> None:
+    stage = Stage(appliance)
+    appliance.values["cluster_status"] = {"grace_s": 0.5}
+    serving(appliance)
+    stage.ingress("web")
+    stage.until(lambda: stage.published("web") == PUBLISHED, "the address is published")
+    assert ask(appliance.http, "web.example.com").startswith("shop-")  # not before it is served
+    assert "written by this balancer: 1" in appliance.command("status").stdout
+    assert "pyconfd_status_writer 1.0" in appliance.get("/metrics")[1]
+
+    stage.ingress("foreign", class_="other")
+    stage.cluster.patch("ingresses", NAMESPACE, "web", {"spec": {"ingressClassName": "other"}})
+    stage.until(lambda: stage.published("web") is None, "the address is withdrawn")
+    assert stage.published("foreign") is None
+    written = stage.writes()
+    appliance.scale_up("shop")
+    appliance.until(appliance.settled, "a change of a pod is applied")
+    assert stage.writes() == written
+
+
+def test_a_rejected_object_never_has_an_address(appliance: Appliance) -> None:
+    stage = Stage(appliance)
+    serving(appliance)
+    stage.ingress("web")
+    stage.until(lambda: stage.published("web") == PUBLISHED, "it is published")
+    stage.ingress("thief", host="web")  # younger, and wants the same
+    appliance.until(lambda: appliance.status()["refused"], "it is refused")
+    appliance.until(appliance.settled, "all is applied")
+    assert stage.published("thief") is None
+    former = {"loadBalancer": {"ingress": [{"ip": "198.51.100.1"}]}}  # of another controller
+    stage.cluster.patch("ingresses", NAMESPACE, "thief", {"status": former})
+    stage.until(lambda: stage.published("thief") is None, "what stood there is removed")
+    assert stage.published("web") == PUBLISHED
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_writer_is_replaced_and_nothing_flaps(appliance: Appliance, second: Appliance) -> None:
+    stage = Stage(appliance, second)
+    serving(appliance)
+    stage.ingress("web")
+    stage.until(lambda: stage.published("web") == PUBLISHED, "the first balancer writes")
+    second.start()
+    second.until(lambda: stage.role(second) == "standby", "the second one stands by")
+    assert stage.role(appliance) == "writer"
+    first = stage.holder()
+    assert f"written by {first}" in second.command("status").stdout
+
+    with undisturbed(appliance):  # HAProxy goes on without pyconfd
+        appliance.kill()
+        stage.ingress("api")
+        second.until(lambda: stage.published("api") == PUBLISHED, "the second one writes what came meanwhile")
+    assert stage.holder() != first
+    assert stage.writes() == 2
+
+    appliance.spawn()
+    appliance.until(lambda: stage.role(appliance) == "standby", "the first one stands by when it is back")
+    second.stop()
+    appliance.until(lambda: stage.role(appliance) == "writer", "a clean stop hands over")
+    assert stage.holder() == first
+    assert stage.writes() == 2
+
+
+def test_without_the_right_traffic_is_served_and_the_remedy_is_named(appliance: Appliance) -> None:
+    stage = Stage(appliance)
+    for server in appliance.servers:
+        server.faults.deny("leases")
+    serving(appliance)
+    stage.ingress("web")
+    appliance.until(lambda: ask(appliance.http, "web.example.com").startswith("shop-"), "it is served")
+    appliance.until(lambda: appliance.status()["problems"], "the missing right is a problem")
+    shown = appliance.command("status").stdout
+    assert "status of objects: cannot be written" in shown
+    assert "pyconfd rbac" in shown
+    assert len(appliance.events("lease.failed")) == 1
+    for server in appliance.servers:
+        server.faults.clear()
+    stage.until(lambda: stage.published("web") == PUBLISHED, "it is published once that is allowed")
+    appliance.until(lambda: not appliance.status()["problems"], "nothing is wrong any more")
+
+
+def test_the_rights_that_rbac_prints_are_enough(appliance: Appliance) -> None:
+    stage = Stage(appliance)
+    appliance.write_settings()
+    manifest = appliance.command("rbac").stdout
+    for server in appliance.servers:
+        server.rules = Rules(manifest)
+    serving(appliance)
+    stage.ingress("web")
+    stage.until(lambda: stage.published("web") == PUBLISHED, "the address is published")
+    assert appliance.status()["problems"] == []
