@@ -129,13 +129,26 @@ def _of_object(subject: str, evidence: Evidence) -> Explanation:
     reports = _reports(claims, evidence)
     if not reports:
         mine = [each for each in evidence.refused if each.ref[1:3] == key and each.ref.kind != "Secret"]
-        reports = tuple(_refused_objects(mine, evidence))
+        reports = tuple(_refused_objects(mine, evidence)) or _reports(_leading_to(key, evidence), evidence)
     if not reports:
         there = [resource for resource in _CLAIMING if key in getattr(evidence.snapshot, resource.field)]
         if key in evidence.snapshot.services or not there:
             there.insert(0, Resource.SERVICES)
         reports = tuple(not_claimed(key, evidence, resource) for resource in there)
     return _explanation(evidence, subject.lstrip("/"), claims=reports)
+
+
+def _leading_to(service: Key, evidence: Evidence) -> list[Claim]:
+    """Return the claims of other objects that are served by endpoints of a Service, as routes are."""
+    view = evidence.context.names.get("cluster")
+    ports = (
+        port
+        for each in (view.services if view is not None else ())
+        if Key(each.namespace, each.name) == service
+        for port in each.ports
+    )
+    places = {(endpoint.address, endpoint.port) for port in ports for endpoint in port.endpoints}
+    return [claim for claim in evidence.claims if any((each.address, each.port) in places for each in claim.endpoints)]
 
 
 def _find_of(resource: Resource, query: str, evidence: Evidence) -> Iterator[str]:
@@ -424,7 +437,9 @@ def _notes(kind: str, name: str, evidence: Evidence) -> Iterator[str]:
         yield f"Secrets of namespace {key.namespace} are not read: add it to kubernetes.secret_namespaces"
 
 
-_CLAIMING = [each for each in ROUTING_RESOURCES if each not in {Resource.INGRESSCLASSES, Resource.REFERENCEGRANTS}]
+_ONLY_USED = {Resource.INGRESSCLASSES, Resource.GATEWAYCLASSES, Resource.REFERENCEGRANTS, Resource.BACKENDTLSPOLICIES}
+_CLAIMING = [each for each in ROUTING_RESOURCES if each not in _ONLY_USED]
+"""Those that ask for traffic; the others are explained where something of them is refused."""
 
 _KINDS: Mapping[str, _Kind] = MappingProxyType(
     {

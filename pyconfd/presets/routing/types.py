@@ -141,6 +141,11 @@ class RouteServer(msgspec.Struct, frozen=True, gc=False):
     zone: str = ""
     weight: int = 1
 
+    @property
+    def terminating(self) -> bool:
+        """Whether its pod ends and serves what it has begun."""
+        return self.state == "draining"
+
 
 class RouteBackend(msgspec.Struct, frozen=True, gc=False):
     """One section ``backend``. ``owner`` is for its comment, ``entries`` lead to it without conditions.
