@@ -328,7 +328,7 @@ class WriterRole(StrEnum):
 class StatusWriterState:
     """How the statuses of the cluster's objects are written; ``holder`` is who holds the Lease, "" for nobody.
 
-    ``waiting`` objects are still to be written by this process.
+    ``waiting`` objects are still to be written, and by nobody else.
     """
 
     role: WriterRole = WriterRole.OFF

@@ -226,7 +226,7 @@ def _headline(status: Status) -> tuple[object, ...]:
     applied = (generation, status.verified, status.pin, status.live.paused)
     left_out = (len(status.refused), len(status.quarantine.now))
     targets = tuple(target.phase for target in status.targets)
-    return status.phase, status.problems, status.hold_id, applied, left_out, targets, up
+    return status.phase, status.problems, status.hold_id, applied, left_out, targets, up, status.status_writer.role
 
 
 def read_report(settings: Settings, *, clock: Callable[[], float] = time.time, timeout_s: float = 2.0) -> StatusReport:

@@ -96,7 +96,7 @@ def _daemon(status: Status) -> Iterator[Metric]:
     writer = status.status_writer
     text = "1 while this process holds the Lease and writes the status of objects of the cluster."
     yield _gauge("pyconfd_status_writer", text, writer.role is WriterRole.WRITER)
-    text = "Objects whose status is still to be written by this process."
+    text = "Objects whose status is still to be written, and by no other process."
     yield _gauge("pyconfd_status_waiting", text, writer.waiting)
     counts = {"written": writer.written_total, "failed": writer.failures_total}
     yield _counters("pyconfd_status_writes", "Writes of the status of objects, by result.", "result", counts)

@@ -18,6 +18,8 @@ from pyconfd.model.status import (
     ResourceState,
     SourceHealth,
     Status,
+    StatusWriterState,
+    WriterRole,
 )
 from pyconfd.status.document import Freshness, StatusReport
 from pyconfd.status.text import render_text
@@ -256,3 +258,22 @@ def test_who_is_in_quarantine_is_told_once_with_the_reason_and_since_when(make_s
     assert "division\\nby zero" in text
     assert text.count("balance only supports") == 1
     assert "quarantine" not in shown(make_status())
+
+
+@pytest.mark.parametrize(
+    ("writer", "line"),
+    [
+        pytest.param(
+            StatusWriterState(WriterRole.WRITER, "lb1", 3, 1200),
+            "written by this balancer: 1,200 since the start, 3 wait",
+        ),
+        pytest.param(StatusWriterState(WriterRole.STANDBY, "lb2_0c7a94d2"), "written by lb2_0c7a94d2"),
+        pytest.param(StatusWriterState(WriterRole.STANDBY), "written by nobody: no balancer holds the Lease"),
+    ],
+)
+def test_who_writes_the_status_of_objects(
+    make_status: Callable[..., Status], writer: StatusWriterState, line: str
+) -> None:
+    lines = shown(make_status(status_writer=writer)).splitlines()
+    assert lines[lines.index("Status of objects") + 1] == f"  {line}"
+    assert "Status of objects" not in shown(make_status())

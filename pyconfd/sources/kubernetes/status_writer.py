@@ -246,8 +246,8 @@ class StatusWriter:
     def _report(self) -> None:
         leads, idle = self.election.leads, self._backlog.is_idle
         role = WriterRole.IDLE if idle else WriterRole.WRITER if leads else WriterRole.STANDBY
-        waiting = len(self._backlog) if leads else 0
         holder = self.election.holder if not idle else ""
+        waiting = len(self._backlog) if leads or not holder else 0  # what another one writes does not wait here
         self._state = StatusWriterState(role, holder, waiting, self.written_total, self.failures_total)
         self._refused = {of: each for of, each in self._refused.items() if of in self._backlog}
         self._problems = (*self._contested(), *self._not_accepted())
