@@ -46,6 +46,8 @@ SHORT_WATCHES_BEFORE_LIST = 4
 WHOLE_LIST_S = 600.0
 """How long all pages of a list may take together; API servers let continue tokens expire after 5 to 10 minutes."""
 
+_OF_DEFINITION = frozenset({Failure.SERVER_ERROR, Failure.TIMEOUT})
+
 log = structlog.get_logger(__name__)
 
 
@@ -413,7 +415,9 @@ class Reflector:
         if failure.kind is Failure.INTERRUPTED:
             relist = self._relist_pending or self._servers.current != self._listed_at
             return Followup(Verb.WATCH if is_watch and not relist else Verb.LIST)
-        moved = self._servers.failed(connection.index, failure) if connection is not None else False
+        moved = False
+        if connection is not None and not self._is_its_own(failure):
+            moved = self._servers.failed(connection.index, failure)
         lasted_s = self._watched_s
         if failure.kind is Failure.NOT_FOUND and self.read.optional:
             self._record_absence(is_watch=is_watch)
@@ -425,6 +429,14 @@ class Reflector:
         if is_watch:
             return self._policy.watch_failed(failure, moved=moved, lasted_s=lasted_s)
         return self._policy.list_failed(failure, moved=moved, unpaged=verb is Verb.LIST_UNPAGED)
+
+    def _is_its_own(self, failure: ApiError) -> bool:
+        """Return whether a failure says something of this resource only.
+
+        Its definition may name a webhook for conversion that does not answer. If the server itself fails, what is
+        essential fails too, and that decides which server is used.
+        """
+        return self.read.optional and failure.kind in _OF_DEFINITION
 
     def _record_absence(self, *, is_watch: bool) -> None:
         # A watch that is not found is followed by a list: what that says counts.
@@ -447,7 +459,8 @@ class Reflector:
                 self._on_change()
         if is_news:
             # Failures of the whole server are logged once for all resources, with its name.
-            write = log.debug if failure.kind in NEXT_SERVER else log.warning
+            logged_with_server = failure.kind in NEXT_SERVER and not self._is_its_own(failure)
+            write = log.debug if logged_with_server else log.warning
             resource = self.read.scope.resource.value
             write("resource.failed", resource=resource, kind=failure.kind.value, error=message)
 

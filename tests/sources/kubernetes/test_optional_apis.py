@@ -9,7 +9,7 @@ import structlog
 from pyconfd.model.snapshot import Key, Named, Resource
 from pyconfd.sources.kubernetes.resources import OPTIONAL
 from pyconfd.sources.kubernetes.source import KubernetesSource
-from tests.sources.kubernetes.conftest import ALL, Start, addresses, eventually, shop, synced
+from tests.sources.kubernetes.conftest import ALL, Start, addresses, eventually, problem_of, shop, synced
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
 
@@ -162,3 +162,28 @@ def test_a_newer_definition_touches_no_other_object(
     )
     put_route(cluster, "newer", {})
     eventually(lambda: len(routes(source)) == 2 and source.refusals() == ())
+
+
+def test_a_broken_definition_moves_nothing_to_another_server(
+    cluster: Cluster, servers: list[ApiServer], start: Start
+) -> None:
+    put_route(cluster)
+    source = start(*(server.url for server in servers[:2]), resources=ROUTES)
+    synced(source)
+    first, second = servers[:2]
+    first.wait_for_watches("services", "httproutes")
+    lists = len(first.seen("services", "list"))
+    for server in servers:
+        server.faults.answer(500, "httproutes")
+        server.faults.watch_error(500, "httproutes")
+    first.wait_for_request("httproutes", "list", count=4)
+    shop(cluster, 7)
+    eventually(lambda: addresses(source.snapshot()) == {"10.0.0.7"})
+    assert list(routes(source)) == [WEB]
+    assert len(first.seen("services", "list")) == lists
+    assert second.seen("httproutes") == []
+    assert [state.healthy for state in source.health().api_servers][:1] == [True]
+    assert problem_of(source, Resource.HTTPROUTES)
+    for server in servers:
+        server.faults.clear()
+    eventually(lambda: not problem_of(source, Resource.HTTPROUTES))
