@@ -103,7 +103,8 @@ conformance: packages-conformance venv $(CONFORMANCE) ## the official Gateway AP
 reload-test: packages-demo venv ## a hundred reloads under load
 	PYCONFD_TEST_RELOADS=100 $(BIN)/python -m pytest -q tests/haproxy/test_reloads_under_load.py
 
-tls-test: packages-demo venv ## the life of a Secret a hundred times under 32 busy TLS clients
+tls-test: packages-demo venv ## the life of a Secret a hundred times under 32 busy TLS clients, and a page in Chromium
+	@PYTHON=$(PYTHON) tests/packages.sh chromium=chromium
 	PYCONFD_TEST_TLS_ROUNDS=100 $(BIN)/python -m pytest -q -s tests/e2e/test_tls.py
 
 crash-test: packages-demo venv ## killed before each single effect of every change, where the suite takes every fourth

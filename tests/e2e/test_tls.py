@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
+from tests.e2e import browser
 from tests.e2e.expect import all_is_well
 from tests.world.appliance import NAMESPACE, Appliance
 from tests.world.clients import TlsCrowd, ask, ask_tls, failures, presented_to
@@ -177,3 +178,21 @@ def test_plain_http_is_redirected_and_names_of_others_get_no_certificate(applian
     # Of the same certificate, for a name that nobody claims with it.
     assert presented_to(appliance.https, "plain.example.com") == presented_to(appliance.https, "127.0.0.1") == 0
     assert asked(appliance, HOST, issuer.ca) == ("h2", "TLSv1.3")
+
+
+@pytest.mark.skipif(not browser.CHROMIUM, reason="there is no chromium")
+@pytest.mark.timeout(300)
+def test_chromium_opens_a_page_over_http_2(appliance: Appliance) -> None:
+    issuer = Certificates(appliance)
+    pair, unknown = issuer.pair(HOST), issuer.pair(HOST)
+    issuer.write("shop-tls", pair.key, pair.cert)
+    served_with(appliance, "shop-tls", serial(pair))
+
+    def seen(profile: str, trusted: Path) -> str:
+        folder = appliance.folder / profile
+        return browser.page(f"https://{HOST}", profile=folder, host=HOST, port=appliance.https, trusted=trusted)
+
+    assert "shop-1" in seen("one", pair.cert)
+    assert f"GET https://{HOST}/ HTTP/2.0" in appliance.haproxy.log.read_text(encoding="utf-8")
+    # With another certificate it would not have opened the page.
+    assert "shop-1" not in seen("two", unknown.cert)

@@ -212,7 +212,8 @@ def test_as_the_predecessors_users_typed_it_with_tls_and_a_password(tmp_path: Pa
 
 def test_what_is_left_out_keeps_nothing_from_being_published(harness: EtcdHarness) -> None:
     directory = harness.fragments_of()
-    for source in (*Path(fragments.directory()).glob("0*"), Path(fragments.directory()) / "http-routing.j2"):
+    shipped = Path(fragments.directory())
+    for source in (*shipped.glob("0*"), *shipped.glob("*.j2")):
         (directory / source.name).write_bytes(source.read_bytes())
     (directory / "06-own.tmpl").write_text(
         "{% for domain, items in domains.items() if domain.startswith('bad') %}balance nonsense\n{% endfor %}\n"
