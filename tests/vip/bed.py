@@ -41,14 +41,17 @@ def missing(*programs: str) -> str:
 class Bed:
     """``count`` load balancers, clients and a switch; ``settings`` are further ones of ``[vip]``.
 
-    ``clocks`` gives each node a clock that can be set.
+    ``clocks`` gives each node a clock that can be set. ``pool`` is an address of a second virtual router, which a
+    Service of type LoadBalancer is given.
     """
 
-    def __init__(self, count: int = 2, *, cluster: bool = False, clocks: bool = False, **settings: object) -> None:
+    def __init__(
+        self, count: int = 2, *, cluster: bool = False, clocks: bool = False, pool: str = "", **settings: object
+    ) -> None:
         self.folder = Path(mkdtemp(prefix="pyconfd-test-", dir="/run"))
         self.network = Network()
         self.observer = Observer()
-        self.cluster, self.clocks = cluster, clocks
+        self.cluster, self.clocks, self.pool = cluster, clocks, pool
         self.scripts, self.templates = self.folder / "libexec", fragments.directory()
         self.settings = {"profile": "fast", "ping_timeout_s": 0.5} | settings
         self.api: subprocess.Popen[bytes] | None = None
@@ -164,6 +167,13 @@ class Bed:
         )  # fmt: skip
         pods = [EndpointSpec(pod, pod=f"web-{number}", node="node-1") for number, pod in enumerate(_PODS)]
         cluster.set_endpoints("demo", "web", pods)
+        if self.pool:
+            cluster.add_namespace("pyconfd")
+            spec = {"loadBalancerClass": "pyconfd.io/lb"}
+            cluster.add_service(
+                "demo", "direct", ports=[PortSpec("web", 80, _POD_PORT)], type="LoadBalancer", spec=spec
+            )
+            cluster.set_endpoints("demo", "direct", pods)
         objects = self.folder / "objects.json"
         cluster.dump(objects)
         argv = ("-m", "tests.world.apiserver", "--host", "10.77.0.50", "--port", "6443", "--load", str(objects))

@@ -92,6 +92,14 @@ class Node:
             f'[[vip.nodes]]\nname = "{one.name}"\naddresses = {json.dumps(one.addresses)}' for one in self.bed.nodes
         )
         extra = "\n".join(f"{key} = {json.dumps(value)}" for key, value in self.bed.settings.items())
+        if self.bed.pool:
+            nodes += f"""
+[[vip.routers]]
+virtual_router_id = 52
+addresses = ["{self.bed.pool}/24"]
+[addresses]
+pool = ["{self.bed.pool}"]
+"""
         values = {
             "folder": self.folder, "own": self.addresses[0], "vip4": VIP4, "vip6": VIP6, "name": self.name,
             "api": API, "templates": self.bed.templates,

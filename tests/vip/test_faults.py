@@ -6,6 +6,7 @@ The core ones are in the suite; ``make vip-test`` runs them all.
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ class Beds:
         if bed is None or not is_usual:
             self._stack.close()
             # Only what is stopped is silent for a second, however busy the machine: haproxy, and keepalived.
-            settings = {"ping_timeout_s": 1.0, "profile": "safe"}
+            settings: dict[str, Any] = {"ping_timeout_s": 1.0, "profile": "safe"}
             bed = self._stack.enter_context(Bed(fault.nodes, cluster=True, clocks=fault.clocks, **settings))
         return bed
 
