@@ -14,6 +14,8 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from pyconfd.presets.routing.types import (
@@ -127,7 +129,8 @@ class RoutingTable:
     """``rules`` has all that is asked for, by object; the rest follows from it.
 
     ``sites`` has the rules of each path. ``entries`` are, by backend, what leads to it without conditions; ``groups``
-    are those of each site. ``lost`` has the rules without their match.
+    are those of each site. ``lost`` has the rules without their match. ``mixed`` are the sites whose rules differ in
+    ``precedence``: there a shorter path may come before a longer one.
     """
 
     rules: Mapping[Any, tuple[RouteRule, ...]] = field(default_factory=dict)
@@ -135,6 +138,7 @@ class RoutingTable:
     entries: Mapping[str, tuple[PathEntry, ...]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[Place, RouteGroup]] = field(default_factory=dict)
     lost: Mapping[SitePath, tuple[Lost, ...]] = field(default_factory=dict)
+    mixed: frozenset[str] = frozenset()
 
     def updated(
         self,
@@ -163,7 +167,7 @@ class RoutingTable:
                 path = SitePath(site, place)
                 claimants[place] = self._claimants(path, gone.get(path, ()), come.get(path, ()))
             draft.update_site(site, claimants, blocked)
-        return RoutingTable(rules, draft.sites, draft.entries, draft.groups, draft.lost)
+        return RoutingTable(rules, draft.sites, draft.entries, draft.groups, draft.lost, frozenset(draft.mixed))
 
     def has_won(self, rule: RouteRule) -> bool:
         """Return whether a rule has its match."""
@@ -224,6 +228,7 @@ class _Draft:
         self.entries = dict(former.entries)
         self.groups = dict(former.groups)
         self.lost = dict(former.lost)
+        self.mixed = set(former.mixed)
 
     def update_site(self, site: str, claimants: Mapping[Place, tuple[RouteRule, ...]], blocked: Blocked) -> None:
         """Decide who has some places of one site."""
@@ -235,11 +240,22 @@ class _Draft:
             else:
                 paths.pop(place, None)
             _put(self.lost, SitePath(site, place), paths.get(place, _NO_RULES).lost)
-            old, new = (_only_backend(each.get(place, _NO_RULES)) for each in (before, paths))
+        was_mixed, is_mixed = site in self.mixed, self._is_mixed(site, paths, claimants)
+        touched = {*before, *paths} if was_mixed or is_mixed else claimants.keys()
+        for place in touched:
+            old = _only_backend(_tried_at(place, before, mixed=was_mixed))
+            new = _only_backend(_tried_at(place, paths, mixed=is_mixed))
             if old != new:
                 self._move_entry(entry_of(site, place), old, new)
         _put(self.sites, site, paths)
-        self._update_groups(site, paths, claimants)
+        (self.mixed.add if is_mixed else self.mixed.discard)(site)
+        self._update_groups(site, paths, touched)
+
+    def _is_mixed(self, site: str, paths: Mapping[Place, _Rules], changed: Collection[Place]) -> bool:
+        """Return whether rules of a site differ in precedence."""
+        # Where they did not, one path that did not change stands for the others.
+        looked_at = paths if site in self.mixed else {*changed, *islice(paths, len(changed) + 1)} & paths.keys()
+        return len({rule.precedence for place in looked_at for rule in paths[place].claimants}) > 1
 
     def _move_entry(self, entry: PathEntry, old: str, new: str) -> None:
         if old:
@@ -253,28 +269,48 @@ class _Draft:
 
     def _update_groups(self, site: str, paths: Mapping[Place, _Rules], touched: Collection[Place]) -> None:
         before = self.groups.get(site, {})
-        stale = [place for place in touched if place in before or _is_group(paths.get(place, _NO_RULES))]
-        stale += [place for place in before if place not in touched and _falls_to(place, before[place], touched)]
+        tried = {place: _tried_at(place, paths, mixed=site in self.mixed) for place in touched}
+        stale = [place for place in touched if place in before or _is_group(tried[place])]
+        for place in before:
+            if place not in touched and _falls_to(place, before[place], touched):
+                stale.append(place)
+                tried[place] = _tried_at(place, paths, mixed=False)
         if not stale:
             return
         groups = dict(before)
         for place in stale:
-            if _is_group(paths.get(place, _NO_RULES)):
-                made = _group(site, place, paths)
+            if _is_group(tried[place]):
+                made = _made_group(site, place, tried[place])
                 groups[place] = before[place] if before.get(place) == made else made
             else:
                 groups.pop(place, None)
         _put(self.groups, site, {place: groups[place] for place in sorted(groups)})
 
 
-def _only_backend(rules: _Rules) -> str:
+def _tried_at(place: Place, paths: Mapping[Place, _Rules], *, mixed: bool) -> list[RouteRule]:
+    """Return the rules to try for requests that a map leads to ``place``, up to one without conditions."""
+    if not paths.get(place, _NO_RULES).winners:
+        return []
+    rules: list[RouteRule] = []
+    for each in (place, *_less_specific(place)):
+        for rule in paths.get(each, _NO_RULES).winners:
+            rules.append(rule)
+            if rule.match.is_plain and not mixed:
+                return rules
+    if mixed:
+        rules.sort(key=attrgetter("precedence"))
+        last = next((number for number, rule in enumerate(rules, 1) if rule.match.is_plain), len(rules))
+        del rules[last:]
+    return rules
+
+
+def _only_backend(tried: Sequence[RouteRule]) -> str:
     """Return the backend that a map entry can lead to, "" where there is none or conditions decide."""
-    winners = rules.winners
-    return winners[0].backend if winners and winners[0].match.is_plain else ""
+    return tried[0].backend if tried and tried[0].match.is_plain else ""
 
 
-def _is_group(rules: _Rules) -> bool:
-    return bool(rules.winners) and not rules.winners[0].match.is_plain
+def _is_group(tried: Sequence[RouteRule]) -> bool:
+    return bool(tried) and not tried[0].match.is_plain
 
 
 def _less_specific(place: Place) -> Iterator[Place]:
@@ -292,16 +328,6 @@ def _falls_to(place: Place, group: RouteGroup, changed: Collection[Place]) -> bo
     """Return whether a group holds, or may hold, rules of one of the places."""
     own = [rule for rule in group.rules if place_of(rule.match) == place]
     return not (own and own[-1].match.is_plain) and any(each in changed for each in _less_specific(place))
-
-
-def _group(site: str, place: Place, paths: Mapping[Place, _Rules]) -> RouteGroup:
-    rules: list[RouteRule] = []
-    for each in (place, *_less_specific(place)):
-        for rule in paths.get(each, _NO_RULES).winners:
-            rules.append(rule)
-            if rule.match.is_plain:
-                return _made_group(site, place, rules)
-    return _made_group(site, place, rules)
 
 
 def _made_group(site: str, place: Place, rules: list[RouteRule]) -> RouteGroup:

@@ -270,3 +270,41 @@ def test_another_endpoint_changes_one_backend_only() -> None:
     assert after.statuses[0] is before.statuses[0]
     kept = [name for name, each in given(after)["backends"].items() if each is given(before)["backends"][name]]
     assert kept == ["gw_http_shop_app_1"]
+
+
+LONGER = "[{matches: [{path: {value: /path/prefix}}], backendRefs: [{name: app, port: 80}]}]"
+SHORTER = "[{matches: [{path: {value: /path}}], backendRefs: [{name: app, port: 80}]}]"
+WITH_HEADER = (
+    "[{matches: [{path: {value: /path}, headers: [{name: a, value: b}]}], backendRefs: [{name: app, port: 80}]}]"
+)
+
+
+@pytest.mark.parametrize(
+    ("exact", "entries", "tried"),
+    [
+        (SHORTER, {"exact": ["/path/", "/path/prefix/"]}, []),
+        (WITH_HEADER, {}, [["exact"], ["exact", "wild"]]),
+        (LONGER.replace("/prefix", "/prefix/more"), {"exact": ["/path/prefix/more/"], "wild": ["/path/prefix/"]}, []),
+    ],
+)
+def test_a_longer_path_is_no_match_for_a_closer_host(
+    exact: str, entries: dict[str, list[str]], tried: list[list[str]]
+) -> None:
+    gateway = GATEWAY.replace("port: 80,", "port: 80, hostname: a.example.com,")
+    routes = [
+        route("wild", LONGER, "hostnames: ['*.example.com']"),
+        route("exact", exact, "hostnames: [a.example.com]"),
+    ]
+    for order in (routes, routes[::-1]):
+        memo = Memo()
+        read(snapshot(CLASS, gateway, APP, order[0]), memo)
+        context = read(snapshot(CLASS, gateway, APP, *order), memo)
+
+        assert context == read(snapshot(CLASS, gateway, APP, *order))
+        found = {
+            name.split("_")[3]: [entry.key.partition("|a.example.com")[2] for entry in backend.entries]
+            for name, backend in given(context)["backends"].items()
+        }
+        assert {name: keys for name, keys in found.items() if keys} == entries
+        (site,) = given(context)["frontends"]["gw_shop_web_80"].sites
+        assert [[rule.owner.name for rule in group.rules] for group in site.groups] == tried
