@@ -5,6 +5,8 @@ each scenario asks and expects is unchanged.
 """
 
 import http.client
+import socket
+import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,14 +16,26 @@ import pytest
 
 from pyconfd.fragments import directory
 from pyconfd.presets import registry
+from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.policy import ClaimOptions, network
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
 from tests.fragments.shipped import HAPROXY, write_rendering
-from tests.presets.ingress.objects import ADDRESSES, PRESETS, Obj, ingress, ingress_class, path, service, snapshot
+from tests.presets.ingress.objects import (
+    ADDRESSES,
+    PRESETS,
+    Obj,
+    ingress,
+    ingress_class,
+    path,
+    secret,
+    service,
+    snapshot,
+)
 from tests.world.backends import Backends
 from tests.world.haproxy import HaproxyProcess, free_port
+from tests.world.pki import CertificateAuthority
 
 pytestmark = [pytest.mark.haproxy, pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")]
 
@@ -43,11 +57,22 @@ class Answer:
 class Balancer:
     """A haproxy with the shipped fragments for some Ingresses."""
 
-    def __init__(self, port: int, pods: Backends) -> None:
-        self.port, self.pods = port, pods
+    def __init__(self, port: int, tls_port: int, pods: Backends, ca: Path) -> None:
+        self.port, self.tls_port, self.pods, self.ca = port, tls_port, pods, ca
 
     def ask(self, host: str, target: str, method: str = "GET") -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        return self._answer(connection, host, target, method)
+
+    def ask_tls(self, host: str, target: str) -> Answer:
+        """Ask with the host's name in the hello, and verify the certificate."""
+        connection = http.client.HTTPSConnection(host, timeout=30, context=ssl.create_default_context(cafile=self.ca))
+        raw = socket.create_connection(("127.0.0.1", self.tls_port), timeout=30)
+        connection.sock = connection._context.wrap_socket(raw, server_hostname=host)  # type: ignore[attr-defined]
+        return self._answer(connection, host, target, "GET")
+
+    @staticmethod
+    def _answer(connection: http.client.HTTPConnection, host: str, target: str, method: str) -> Answer:
         try:
             connection.request(method, target, headers={"Host": host} if host else {})
             answer = connection.getresponse()
@@ -61,7 +86,9 @@ class Balancer:
 def balancer(folder: Path, ingresses: Sequence[Obj], services: dict[str, int]) -> Iterator[Balancer]:
     """Run it for Services with so many pods each."""
     with Backends() as pods, HaproxyProcess(folder) as haproxy:
-        objects = [ingress_class(), *ingresses]
+        authority = CertificateAuthority(folder / "ca")
+        pair = authority.server("foo.bar.com", ["foo.bar.com"])
+        objects = [ingress_class(), *ingresses, secret("conformance-tls", pair)]
         for name, count in services.items():
             addresses = [
                 pods.add(f"{name}-{number}", f"127.25.0.{len(pods.pods) + 1}").address for number in range(count)
@@ -69,22 +96,23 @@ def balancer(folder: Path, ingresses: Sequence[Obj], services: dict[str, int]) -
             made = service(name, *addresses, ports=[{"name": "http", "port": 8080, "targetPort": pods.port}])
             made[1]["ports"] = [{"name": "http", "port": pods.port}]
             objects += made
-        options = PresetOptions(addresses=ADDRESSES, claims=LOOPBACK)
+        tls = TlsOptions(str(folder / "secrets"), ("demo",))
+        options = PresetOptions(addresses=ADDRESSES, claims=LOOPBACK, tls=tls)
         context = registry.translate(snapshot(*objects), PRESETS, options)
         assert context.refused == ()
         own = [each for each in ingresses if each["spec"]["ingressClassName"] == "pyconfd"]
         assert ["ingress" in each.body["loadBalancer"] for each in context.statuses[1].values()] == [True] * len(own)
-        port = free_port()
+        port, tls_port = free_port(), free_port()
         variables = {
             "http_bind": f"127.0.0.1:{port}",
-            "https_bind": "",
+            "https_bind": f"127.0.0.1:{tls_port}",
             "stats_bind": "",
             "runtime_socket": haproxy.stats_socket,
         }
         renderer = Renderer(read_fragments(directory()), RenderOptions(str(folder / "files"), variables=variables))
         write_rendering(renderer.render(context, curdate="").rendering, haproxy.conf)
         haproxy.start()
-        yield Balancer(port, pods)
+        yield Balancer(port, tls_port, pods, authority.cert)
 
 
 HOST_RULES = ingress(
@@ -93,6 +121,9 @@ HOST_RULES = ingress(
         "*.foo.com": [path("/", "wildcard-foo-com:8080")],
         "foo.bar.com": [path("/", "foo-bar-com:http")],
     },
+    tls=[{"hosts": ["foo.bar.com"], "secretName": "conformance-tls"}],
+    # The suite asks for this host over HTTP too, and expects no redirect.
+    annotations={"pyconfd.io/ssl-redirect": "false"},
 )
 PATH_RULES = ingress(
     "path-rules",
@@ -175,6 +206,16 @@ def test_hosts_and_paths_reach_their_services(ruled: Balancer, host: str, target
         asked = ruled.pods.pods[f"{served_by}-0"].heads[-1]
         assert asked.startswith(f"GET {target} HTTP/1.1\r\n".encode())
         assert f"\r\nhost: {host}\r\n".encode() in asked.lower()
+
+
+def test_a_host_with_a_certificate_is_reached_over_tls(ruled: Balancer) -> None:
+    answer = ruled.ask_tls("foo.bar.com", "/")
+    assert (answer.code, answer.service) == (200, "foo-bar-com")
+
+
+def test_a_host_without_a_certificate_gets_none(ruled: Balancer) -> None:
+    with pytest.raises(ssl.SSLError, match="unrecognized name"):
+        ruled.ask_tls("bar.foo.com", "/")
 
 
 @pytest.mark.parametrize(

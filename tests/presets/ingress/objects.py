@@ -1,5 +1,6 @@
 """Short ways to write Ingresses and what stands behind them, and to read them."""
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from pyconfd.presets import registry
 from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
+from tests.world.pki import KeyPair
 
 Obj = dict[str, Any]
 ADDRESSES = AddressOptions(shared=("192.0.2.10", "2001:db8::10"))
@@ -94,6 +96,17 @@ def service(
         {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports, **spec}},
         *([slice_] if addresses else []),
     ]
+
+
+def secret(name: str, pair: KeyPair, *, namespace: str = "demo") -> Obj:
+    data = {"tls.key": pair.key, "tls.crt": pair.cert}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": {field: base64.b64encode(path.read_bytes()).decode() for field, path in data.items()},
+    }
 
 
 _RESOURCES = {kind: resource for resource, kind in KIND_OF.items()}
