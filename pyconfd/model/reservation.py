@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from pyconfd.model.listener import Listener
+from pyconfd.model.versioned import differing
 
 NEVER = "9999"
 """Sorts after every creation time: an object without one (typed by hand) never takes a name from a real one."""
@@ -108,9 +109,9 @@ def _moves(before: Mapping[str, Owners], after: Mapping[str, Owners]) -> Iterato
         former = before.get(preset, now)
         if former is now:
             continue
-        for name, owner in now.items():
-            was = former.get(name)
-            if was is not None and was[:3] != owner[:3]:
+        for name in differing(former, now):
+            was, owner = former.get(name), now.get(name)
+            if was is not None and owner is not None and was[:3] != owner[:3]:
                 yield Move(preset, _shown(name), _object(was), _object(owner))
 
 

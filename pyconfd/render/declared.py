@@ -1,8 +1,12 @@
 """The files that templates declare, maps and certificates, and the map entries that they give one by one."""
 
 import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import compress, count
+from operator import is_not
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -39,6 +43,8 @@ class Declared(NamedTuple):
     order: Order
 
 
+_BY_KEY = Order()
+
 EntryGroup = tuple[Entry | Declared, ...]
 """What one element of a loop gave."""
 
@@ -46,12 +52,21 @@ Recorded = Entry | Declared | tuple[EntryGroup, ...]
 """An entry from anywhere, or those of a whole remembered loop."""
 
 
+class SortedMap(NamedTuple):
+    """The ``lines`` of a map whose order is that of its keys; ``twice`` are keys that several elements gave."""
+
+    path: str
+    lines: list[str]
+    twice: frozenset[str]
+
+
 @dataclass(frozen=True, slots=True)
 class MapMemory:
-    """What the maps of a rendering were made of, and the files, by path."""
+    """What the maps of a rendering were made of, and the files, by path; ``sorted_maps`` are some maps by name."""
 
     recorded: tuple[Recorded, ...] = ()
     files: Mapping[str, OutputFile] = field(default_factory=lambda: MappingProxyType({}))
+    sorted_maps: Mapping[str, SortedMap] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def content_of(pairs: Mapping[str, str], order: Order) -> str:
@@ -71,6 +86,77 @@ def _lines_of(entries: Iterable[Entry], order: Order) -> str:
     for each in entries:
         pairs.setdefault(each.key, each.value)
     return content_of(pairs, order)
+
+
+_MOST_GROUPS = 100
+"""Of changed elements: with more of them all maps are made again."""
+
+
+def _changed_entries(
+    former: tuple[Recorded, ...], recorded: tuple[Recorded, ...]
+) -> tuple[list[Entry], list[Entry]] | None:
+    """Return the entries that went and that came; None where that is not plain to see."""
+    if len(former) != len(recorded):
+        return None
+    gone: list[Entry] = []
+    come: list[Entry] = []
+    for old, new in zip(former, recorded, strict=True):
+        if old is new:
+            continue
+        if isinstance(old, Entry | Declared) or isinstance(new, Entry | Declared) or len(old) != len(new):
+            if old != new:
+                return None
+            continue
+        places = list(compress(count(), map(is_not, old, new)))
+        if len(places) > _MOST_GROUPS:
+            return None
+        for place in places:
+            before, after = old[place], new[place]
+            if any(isinstance(each, Declared) for each in (*before, *after)):
+                return None
+            gone += [each for each in before if isinstance(each, Entry) and each not in after]
+            come += [each for each in after if isinstance(each, Entry) and each not in before]
+    return gone, come
+
+
+def _changed_lines(known: SortedMap, gone: Iterable[Entry], come: Iterable[Entry]) -> list[str] | None:
+    """Return the lines of a map with other entries; None where a key is given, or was given, by several elements."""
+    lines = list(known.lines)
+    for entry in gone:
+        line = f"{entry.key} {entry.value}\n"
+        place = bisect_left(lines, line)
+        if entry.key in known.twice or place == len(lines) or lines[place] != line:
+            return None
+        del lines[place]
+    for entry in come:
+        place = bisect_left(lines, f"{entry.key} ")
+        if entry.key in known.twice or (place < len(lines) and lines[place].startswith(f"{entry.key} ")):
+            return None
+        lines.insert(place, f"{entry.key} {entry.value}\n")
+    return lines
+
+
+def _sorted_map(path: str, entries: list[Entry], content: str) -> SortedMap:
+    lines = [f"{line}\n" for line in content.split("\n")[:-1]]
+    counted = Counter(each.key for each in entries) if len(lines) < len(entries) else {}
+    return SortedMap(path, lines, frozenset(key for key, number in counted.items() if number > 1))
+
+
+def _updated(recorded: tuple[Recorded, ...], former: MapMemory) -> MapMemory | None:
+    """Return what follows from the former maps after a few entries changed; None where they have to be made again."""
+    changed = _changed_entries(former.recorded, recorded)
+    if changed is None:
+        return None
+    files, maps = dict(former.files), dict(former.sorted_maps)
+    for name in {each.map for entries in changed for each in entries}:
+        known = maps.get(name)
+        parts = ([each for each in entries if each.map == name] for entries in changed)
+        lines = _changed_lines(known, *parts) if known is not None else None
+        if known is None or lines is None:
+            return None
+        maps[name] = SortedMap(known.path, lines, known.twice)
+        files[known.path] = OutputFile(FileKind.MAP, known.path, "".join(lines))
+    return MapMemory(recorded, files, maps)
 
 
 def _by_map(recorded: tuple[Recorded, ...]) -> tuple[dict[str, list[Entry]], dict[str, Declared]]:
@@ -146,12 +232,18 @@ class Declarations:
 
     @staticmethod
     def _collect(recorded: tuple[Recorded, ...], former: MapMemory) -> tuple[MapMemory, tuple[Problem, ...]]:
+        if (updated := _updated(recorded, former)) is not None:
+            return updated, ()
         maps, declared = _by_map(recorded)
         files: dict[str, OutputFile] = {}
+        by_key: dict[str, SortedMap] = {}
         for name, (_map, path, order) in declared.items():
-            file = OutputFile(FileKind.MAP, path, _lines_of(maps.pop(name, ()), order))
+            entries = maps.pop(name, [])
+            file = OutputFile(FileKind.MAP, path, _lines_of(entries, order))
             known = former.files.get(path)
             files[path] = known if known is not None and known == file else file
+            if order == _BY_KEY:
+                by_key[name] = _sorted_map(path, entries, file.content)
         unused = tuple(
             Problem(
                 f"map {shown(name)}",
@@ -160,7 +252,7 @@ class Declarations:
             )
             for name in maps
         )
-        return MapMemory(recorded, files), unused
+        return MapMemory(recorded, files, by_key), unused
 
     def map_entry(self, name: object, key: object, value: object) -> str:
         """Add an entry to the map ``name``, which ``map_file(name)`` declares; the first value of a key counts.

@@ -116,6 +116,7 @@ class RenderedLoop:
     shown: list[str] = field(default_factory=list)
     places: dict[Hashable, int] = field(default_factory=dict)
     recorded: tuple[EntryGroup, ...] = ()
+    recorded_places: dict[Hashable, int] = field(default_factory=dict)
     fresh: Mapping[Hashable, _Turn] = field(default_factory=dict)
     """Turns that are not in ``turns`` yet."""
     replaced: Mapping[int, str] | None = None
@@ -129,19 +130,32 @@ class RenderedLoop:
             if turn.text:
                 made.places[key] = len(made.shown)
                 made.shown.append(turn.text)
+            if turn.entries:
+                made.recorded_places[key] = len(made.recorded_places)
         made.recorded = tuple(turn.entries for turn in turns.values() if turn.entries)
         return made
 
     def with_turns(self, elements: Any, fresh: Mapping[Hashable, _Turn]) -> "RenderedLoop":
         """Return the loop after some of its elements were rendered again."""
         replaced: dict[int, str] = {}
+        entries: dict[int, EntryGroup] = {}
         for key, turn in fresh.items():
             old = self.turns[key]
-            if bool(old.text) != bool(turn.text) or old.entries != turn.entries:
+            if bool(old.text) != bool(turn.text) or bool(old.entries) != bool(turn.entries):
                 return RenderedLoop.of(elements, self.outer, {**self.turns, **fresh})
             if old.text != turn.text:
                 replaced[self.places[key]] = turn.text
-        return RenderedLoop(elements, self.outer, self.turns, self.shown, self.places, self.recorded, fresh, replaced)
+            if old.entries != turn.entries:
+                entries[self.recorded_places[key]] = turn.entries
+        recorded = self.recorded
+        if entries:
+            changed = list(recorded)
+            for place, group in entries.items():
+                changed[place] = group
+            recorded = tuple(changed)
+        return RenderedLoop(
+            elements, self.outer, self.turns, self.shown, self.places, recorded, self.recorded_places, fresh, replaced
+        )
 
     def commit(self) -> None:
         """Update ``turns`` and ``shown`` to this rendering."""

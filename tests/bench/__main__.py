@@ -14,6 +14,7 @@ from tests.bench import (
     proportion,
     publishing,
     reading,
+    routing,
     starting,
     under_load,
 )
@@ -30,6 +31,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     proportion.whole_chain,
     proportion.after_a_list,
     proportion.chain_memory,
+    routing.ingress_routes,
     churn.change_path,
     churn.churn,
     live.live_1000_services,

@@ -63,3 +63,17 @@ def test_it_cannot_be_changed() -> None:
         with pytest.raises(TypeError, match="cannot be changed"):
             getattr(made, change)("a", 2)
     assert made == {"a": 1}
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.none() | st.integers(300, 303)), max_size=5))
+def test_a_successor_with_other_keys_knows_what_it_differs_in(rounds: list[dict[str, int | None]]) -> None:
+    former: VersionedDict[str, int] = VersionedDict({})
+    for changes in rounds:
+        gone = [key for key, value in changes.items() if value is None]
+        now = former.with_changes({key: value for key, value in changes.items() if value is not None}, gone, str)
+        kept = {key: value for key, value in former.items() if key not in changes}
+        expected = kept | {key: value for key, value in changes.items() if value is not None}
+        assert list(now.items()) == sorted(expected.items())
+        assert set(differing(former, now)) == {key for key in changes if former.get(key) is not now.get(key)}
+        assert now.changed_since(former) is None or list(now) == list(former)
+        former = now

@@ -3,9 +3,12 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pyconfd.errors import RejectedInput
 from pyconfd.model.rendering import OutputFile
+from pyconfd.model.versioned import VersionedDict
 from pyconfd.render.engine import Renderer
 from tests.render.stage import rendered, renderer
 
@@ -71,3 +74,24 @@ class TestMaps:
             with pytest.raises(RejectedInput) as caught:
                 rendered(by, {})
             assert message in str(caught.value)
+
+
+EACH = (
+    "{{ map_file('m') }}{{ map_file('other', longest_first=true) }}"
+    "{% each name, keys in domains %}{% for key in keys %}{% do map_entry('m', key, name) %}"
+    "{% do map_entry('other', key, key) if loop.first %}{% endfor %}{{ name }}\n{% endeach %}"
+)
+KEYS = st.lists(st.sampled_from(["a", "a/b", "a-b", "b", "b/"]), max_size=3)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.dictionaries(st.sampled_from("wxyz"), KEYS, max_size=4), min_size=2, max_size=6))
+def test_a_map_after_any_changes_is_that_of_a_first_rendering(steps: list[dict[str, list[str]]]) -> None:
+    by = renderer(EACH)
+    domains: VersionedDict[str, list[str]] = VersionedDict({})
+    for step in steps:
+        kept = {name: domains[name] if domains.get(name) == keys else keys for name, keys in sorted(step.items())}
+        same_names = list(kept) == list(domains)
+        domains = domains.with_values(kept) if same_names else VersionedDict(kept)
+        names = {"domains": domains}
+        assert rendered(by, names).files == rendered(renderer(EACH), names).files

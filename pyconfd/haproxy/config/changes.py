@@ -393,13 +393,13 @@ def _changed_map(was: OutputFile | None, now: OutputFile | None, index: Index, d
     # A path that is not found may be read all the same, through a variable.
     if was is None or now is None or not converters or not all(name.startswith("map") for name in converters):
         return obstacle
+    if converters <= EXACT_CONVERTERS and (commands := _single(path, was.content, now.content)):
+        return SectionChanges(commands, [], [detail])
     before, after = entries_of(was.content), entries_of(now.content)
     if before is None or after is None or not is_plain(path):
         return obstacle
     if before == after:  # comments
         return SectionChanges(details=[detail])
-    if converters <= EXACT_CONVERTERS and (commands := _single(path, before, after)) is not None:
-        return SectionChanges(commands, [], [detail])
     return SectionChanges([ReplaceMap(path, after)], [], [detail])
 
 
@@ -420,20 +420,53 @@ def entries_of(content: str) -> Entries | None:
     return tuple(found)
 
 
-def _single(path: str, before: Entries, after: Entries) -> list[Command] | None:
-    """Return single changes; None where the whole map has to be replaced."""
-    was, now = dict(before), dict(after)
-    if len(was) != len(before) or len(now) != len(after):
-        return None
+def differing_lines(old: str, new: str) -> tuple[str, str]:
+    """Return the lines of both texts without those that they have in common at the beginning and at the end."""
+    same = _common(old, new, min(len(old), len(new)))
+    start = old.rfind("\n", 0, same) + 1
+    shorter = min(len(old), len(new)) - start
+    end = _common(old, new, shorter, from_end=True)
+    if end:
+        line_end = old.find("\n", len(old) - end)
+        end = len(old) - line_end - 1 if line_end >= 0 else 0
+    return old[start : len(old) - end], new[start : len(new) - end]
+
+
+def _common(one: str, other: str, most: int, *, from_end: bool = False) -> int:
+    """Return how many characters are the same, by halves: to compare long texts takes no time, characters do."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if from_end:
+            same = one[len(one) - middle : len(one) - low] == other[len(other) - middle : len(other) - low]
+        else:
+            same = one[low:middle] == other[low:middle]
+        low, high = (middle, high) if same else (low, middle - 1)
+    return low
+
+
+def _is_once(content: str, key: str) -> bool:
+    return content.startswith(f"{key} ") + content.count(f"\n{key} ") <= 1
+
+
+def _single(path: str, old: str, new: str) -> list[Command]:
+    """Return single changes of a map; nothing where it has to be replaced as a whole, or where only comments differ."""
+    before, after = map(entries_of, differing_lines(old, new))
+    was, now = dict(before or ()), dict(after or ())
+    if before is None or after is None or len(was) != len(before) or len(now) != len(after):
+        return []
     added = tuple((key, value) for key, value in after if key not in was)
     changed = tuple((key, value) for key, value in after if key in was and was[key] != value)
     removed = tuple(key for key, _ in before if key not in now)
-    if len(added) + len(changed) + len(removed) > max(8, len(now) // 4):
-        return None
-    if any(key.count(":") > 1 for key in (*dict((*added, *changed)), *removed)):
-        return None  # `get map` does not find networks of IPv6 again
-    if not all(is_plain(word) for pair in (*added, *changed) for word in pair) or not all(map(is_plain, removed)):
-        return None
+    if len(added) + len(changed) + len(removed) > max(8, new.count("\n") // 4):
+        return []
+    touched = (*dict((*added, *changed)), *removed)
+    if not all(_is_once(text, key) for key in touched for text in (old, new)):
+        return []
+    words = (path, *removed, *(word for pair in (*added, *changed) for word in pair))
+    # `get map` does not find networks of IPv6 again.
+    if any(key.count(":") > 1 for key in touched) or not all(map(is_plain, words)):
+        return []
     commands: list[Command] = []
     if added:
         commands.append(AddMapEntries(path, added))

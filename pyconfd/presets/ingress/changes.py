@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from pyconfd.model.snapshot import Key
-from pyconfd.model.versioned import VersionedDict, with_values
+from pyconfd.model.versioned import VersionedDict
 from pyconfd.presets.ingress.claims import IngressClaim
 
 _K = TypeVar("_K", bound=Hashable)
@@ -36,13 +36,10 @@ def replaced(
     """
     changed = {key: value for key, value in values.items() if value is not None and former.get(key) != value}
     gone = [key for key, value in values.items() if value is None and key in former]
-    added = any(key not in former for key in changed)
-    if not gone and not added:
-        return with_values(former, changed)
-    made = {**former, **changed}
-    for key in gone:
-        del made[key]
-    return VersionedDict({key: made[key] for key in sorted(made, key=rank)} if rank and added else made)
+    if not changed and not gone:
+        return former
+    known = former if isinstance(former, VersionedDict) else VersionedDict(former)
+    return known.with_changes(changed, gone, rank)
 
 
 def users_of(

@@ -18,6 +18,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
+from pyconfd.model.versioned import VersionedDict
 from pyconfd.presets.routing.types import (
     EXACT_PATHS,
     GROUP,
@@ -135,7 +136,7 @@ class RoutingTable:
 
     rules: Mapping[Any, tuple[RouteRule, ...]] = field(default_factory=dict)
     sites: Mapping[str, Mapping[Place, _Rules]] = field(default_factory=dict)
-    entries: Mapping[str, tuple[PathEntry, ...]] = field(default_factory=dict)
+    entries: Mapping[str, tuple[PathEntry, ...]] = field(default_factory=lambda: VersionedDict({}))
     groups: Mapping[str, Mapping[Place, RouteGroup]] = field(default_factory=dict)
     lost: Mapping[SitePath, tuple[Lost, ...]] = field(default_factory=dict)
     mixed: frozenset[str] = frozenset()
@@ -167,7 +168,7 @@ class RoutingTable:
                 path = SitePath(site, place)
                 claimants[place] = self._claimants(path, gone.get(path, ()), come.get(path, ()))
             draft.update_site(site, claimants, blocked)
-        return RoutingTable(rules, draft.sites, draft.entries, draft.groups, draft.lost, frozenset(draft.mixed))
+        return RoutingTable(rules, draft.sites, draft.entries(), draft.groups, draft.lost, frozenset(draft.mixed))
 
     def has_won(self, rule: RouteRule) -> bool:
         """Return whether a rule has its match."""
@@ -225,7 +226,8 @@ class _Draft:
 
     def __init__(self, former: RoutingTable) -> None:
         self.sites = dict(former.sites)
-        self.entries = dict(former.entries)
+        self._former = former.entries
+        self._moved: dict[str, tuple[PathEntry, ...]] = {}
         self.groups = dict(former.groups)
         self.lost = dict(former.lost)
         self.mixed = set(former.mixed)
@@ -257,15 +259,24 @@ class _Draft:
         looked_at = paths if site in self.mixed else {*changed, *islice(paths, len(changed) + 1)} & paths.keys()
         return len({rule.precedence for place in looked_at for rule in paths[place].claimants}) > 1
 
+    def entries(self) -> Mapping[str, tuple[PathEntry, ...]]:
+        """Return what leads to each backend now."""
+        former = self._former if isinstance(self._former, VersionedDict) else VersionedDict(self._former)
+        gone = [name for name, entries in self._moved.items() if not entries]
+        return former.with_changes({name: entries for name, entries in self._moved.items() if entries}, gone)
+
+    def _entries_of(self, backend: str) -> list[PathEntry]:
+        return list(self._moved.get(backend, self._former.get(backend, ())))
+
     def _move_entry(self, entry: PathEntry, old: str, new: str) -> None:
         if old:
-            left = list(self.entries[old])
+            left = self._entries_of(old)
             del left[bisect_left(left, entry)]
-            _put(self.entries, old, tuple(left))
+            self._moved[old] = tuple(left)
         if new:
-            now = list(self.entries.get(new, ()))
+            now = self._entries_of(new)
             insort(now, entry)
-            self.entries[new] = tuple(now)
+            self._moved[new] = tuple(now)
 
     def _update_groups(self, site: str, paths: Mapping[Place, _Rules], touched: Collection[Place]) -> None:
         before = self.groups.get(site, {})

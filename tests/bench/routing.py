@@ -1,0 +1,94 @@
+"""5,000 routes of three rules each: what one changed endpoint or path costs, from the watch's event to the commands.
+
+Translation, rendering and difference, as one processor counts them; the commands take HAProxy less than 1 ms.
+"""
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from pyconfd.model.plan import RuntimeUpdate
+from pyconfd.model.snapshot import RECORD_OF, Key, Resource, Snapshot
+from pyconfd.sources.kubernetes.cache import Cache
+from pyconfd.sources.kubernetes.decode import decode_event
+from tests.bench.figures import Figure
+from tests.bench.proportion import Chain
+from tests.presets.ingress.objects import ingress, ingress_class, path, service
+from tests.world.resources import Obj
+
+ROUTES, RULES, ROUNDS, WARM = 5_000, 3, 100, 10
+_KINDS = {
+    "Service": Resource.SERVICES,
+    "EndpointSlice": Resource.ENDPOINTSLICES,
+    "Ingress": Resource.INGRESSES,
+    "IngressClass": Resource.INGRESSCLASSES,
+}
+
+
+class Cluster:
+    """Caches as the watches keep them."""
+
+    def __init__(self, *objects: Obj) -> None:
+        self.caches = {resource: Cache() for resource in _KINDS.values()}
+        for kind, resource in _KINDS.items():
+            records = [msgspec.convert(each, RECORD_OF[resource]) for each in objects if each["kind"] == kind]
+            self.caches[resource].replace(records, ())
+
+    def apply(self, item: Obj) -> None:
+        resource = _KINDS[item["kind"]]
+        line = msgspec.json.encode({"type": "MODIFIED", "object": item})
+        assert self.caches[resource].apply(decode_event(resource, line))
+
+    def snapshot(self) -> Snapshot:
+        views: dict[str, Any] = {resource.field: cache.view() for resource, cache in self.caches.items()}
+        return Snapshot(**views)
+
+
+def _service(number: int, version: int = 0) -> list[Obj]:
+    addresses = [f"10.{number >> 8}.{number & 255}.{1 + index + 2 * (version % 100)}" for index in range(2)]
+    return service(f"web-{number:05d}", *addresses, namespace=f"team-{number % 200:03d}")
+
+
+def _ingress(number: int, version: int = 0) -> Obj:
+    reference = f"web-{number:05d}:80"
+    paths = [path("/", reference), path(f"/api/v{version}", reference), path("/cart", reference, "Exact")]
+    assert len(paths) == RULES
+    return ingress(f"web-{number:05d}", {f"s{number}.example.com": paths}, namespace=f"team-{number % 200:03d}")
+
+
+def ingress_routes() -> Iterator[Figure]:
+    """Measure Ingresses."""
+    objects = [ingress_class()]
+    for number in range(ROUTES):
+        objects += [*_service(number), _ingress(number)]
+    changes: Mapping[str, Callable[[int], Obj]] = {
+        "endpoint": lambda version: _service(ROUTES // 2, version)[1],
+        "path": lambda version: _ingress(ROUTES // 3, version),
+    }
+    yield from _figures("ingress_5000", Cluster(*objects), Chain(("domains", "ingress")), changes)
+
+
+def _figures(
+    name: str, cluster: Cluster, chain: Chain, changes: Mapping[str, Callable[[int], Obj]]
+) -> Iterator[Figure]:
+    gc.collect()
+    began = time.process_time()
+    chain.follow(cluster.snapshot())
+    yield Figure(f"{name}_first_cpu", (time.process_time() - began) * 1000, "ms")
+    assert cluster.snapshot().services.keys() >= {Key("team-000", "web-00000")}
+    for what, change in changes.items():
+        times = []
+        for version in range(1, ROUNDS + WARM + 1):
+            item = change(version)
+            began = time.process_time()
+            cluster.apply(item)
+            found = chain.follow(cluster.snapshot())
+            times.append(time.process_time() - began)
+            assert isinstance(found, RuntimeUpdate), found
+            assert found.commands
+        times = sorted(times[WARM:])
+        yield Figure(f"{name}_{what}_p50_cpu", times[len(times) // 2] * 1000, "ms", 5)
+        yield Figure(f"{name}_{what}_p99_cpu", times[len(times) * 99 // 100] * 1000, "ms", 20)
