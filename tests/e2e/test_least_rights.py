@@ -110,7 +110,6 @@ def test_the_printed_rights_are_enough_and_all_are_used(appliance: Appliance, tm
 def test_what_is_served_is_explained(name: str, appliance: Appliance) -> None:
     port = service_port(*POOL)
     appliance.values["addresses"] = {"pool": list(POOL)}
-    appliance.cluster.add_namespace("pyconfd")
     appliance.serve("routed", {})
     for text in (INGRESS, OBJECTS):
         for document in yaml.safe_load_all(text.format(namespace=NAMESPACE, port=port)):

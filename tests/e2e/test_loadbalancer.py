@@ -24,7 +24,6 @@ class Stage:
 
     def __init__(self, appliance: Appliance, pool: tuple[str, ...] = POOL) -> None:
         self.appliance = appliance
-        appliance.cluster.add_namespace("pyconfd")  # where the Lease of the writer of statuses is
         self.port = appliance.http = service_port("127.0.0.1", *POOL)
         appliance.values["addresses"] = {"pool": list(pool)}
         appliance.values["templates.vars"]["http_bind"] = f"*:{self.port}"

@@ -24,7 +24,6 @@ class Stage:
     def __init__(self, *balancers: Appliance) -> None:
         self.balancers = balancers
         self.cluster = balancers[0].cluster
-        self.cluster.add_namespace("pyconfd")  # where the Lease is
         self.cluster.create("ingressclasses", {"metadata": {"name": "pyconfd"}, "spec": {"controller": CONTROLLER}})
         for each in balancers:
             each.values["addresses"] = {"shared": [ADDRESS]}

@@ -42,6 +42,7 @@ class Appliance:
         self._stack = ExitStack()
         self.folder = folder
         self.cluster = cluster or Cluster()
+        self.cluster.add_namespace("pyconfd")  # as pyconfd rbac does: the Lease of the writer of statuses is there
         self.pods = self._stack.enter_context(Backends(free_port()))
         self.servers: list[ApiServer] = []
         (folder / "generated").mkdir()
