@@ -76,6 +76,8 @@ ANYWHERE = AllowedAddresses()
 @lru_cache(maxsize=4096)
 def network(text: str) -> Network:
     """Read a network or a single address; raises ValueError."""
+    if "%" in text:  # Python takes any text for the zone of an IPv6 address, line breaks too
+        raise ValueError(text)
     return ip_network(text, strict=False)
 
 

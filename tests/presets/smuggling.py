@@ -32,8 +32,10 @@ from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry
+from pyconfd.presets.addresses import WISH, AddressOptions
 from pyconfd.presets.hosts import CONFIG, ROUTE53
 from pyconfd.presets.kube2lb.names import Kube2lbOptions
+from pyconfd.presets.loadbalancer import PROXY_PROTOCOL
 from pyconfd.presets.preset import ConfigmapOptions, HostsOptions, KubefiguratorOptions, PresetOptions
 from pyconfd.render.cluster_templates import Fault, render
 from pyconfd.render.engine import Renderer, RenderOptions
@@ -50,10 +52,11 @@ _K = "haproxy-kubefigurator."
 BENIGN: dict[str, str] = {
     "service.name": "victim",
     "service.namespace": "demo",
-    "service.type": "NodePort",
+    "service.type": "LoadBalancer",
     "service.port name": "web",
     "service.port protocol": "TCP",
     "service.load balancer ip": GONE,
+    "service.source range": "192.0.2.0/24",
     "service.label key": "tier",
     "service.label value": "web",
     "service.annotation key": "owner",
@@ -62,6 +65,8 @@ BENIGN: dict[str, str] = {
     "annotation proto": "http",
     "annotation pyconfd.io/port": "web",
     "annotation pyconfd.io/listen-port": GONE,
+    f"annotation {PROXY_PROTOCOL}": "v1",
+    f"annotation {WISH}": GONE,
     "annotation kube2lb/external-domains": "victim.example.com",
     "annotation kube2lb/port-mode": GONE,
     "annotation kube2lb/backend-timeout": GONE,
@@ -116,7 +121,10 @@ OTHER: Mapping[str, tuple[str, ...]] = {
     "configmap.hostname": ("^a$",),
     "configmap.path": ("/a", "^/a$"),
     "service.load balancer ip": ("2001:db8::1",),
-    "service.type": ("LoadBalancer", "ClusterIP"),
+    "service.source range": ("2001:db8::/32", GONE),
+    f"annotation {PROXY_PROTOCOL}": ("v2",),
+    f"annotation {WISH}": ("198.51.100.1", "198.51.100.1,198.51.100.2"),
+    "service.type": ("NodePort", "ClusterIP"),
 }
 """Values of the same field that are sound too and give another structure."""
 
@@ -178,7 +186,13 @@ def _service(values: Mapping[str, str]) -> tuple[Service, EndpointSlice]:
     )
     port = ServicePort(values["service.port name"], 80, 8080, 30080, values["service.port protocol"])
     address = values["service.load balancer ip"]
-    spec = ServiceSpec((port,), values["service.type"], load_balancer_ip=None if address == GONE else address)
+    sources = values["service.source range"]
+    spec = ServiceSpec(
+        (port,),
+        values["service.type"],
+        load_balancer_ip=None if address == GONE else address,
+        load_balancer_source_ranges=None if sources == GONE else (sources,),
+    )
     target = TargetRef("Pod", values["endpoint.pod"])
     one = Endpoint(
         (values["endpoint.address"],),
@@ -216,6 +230,7 @@ def _entry(values: Mapping[str, str]) -> str:
 
 OPTIONS = PresetOptions(
     listen_ports=((1, 65535),),
+    addresses=AddressOptions(tuple(f"198.51.100.{number}" for number in range(1, 255)), default_class=True),
     kubefigurator=KubefiguratorOptions(ssl_dir="/ssl"),
     kube2lb=Kube2lbOptions(domain="cluster.local"),
     configmap=ConfigmapOptions(ssldir=f"{FILES}/certs", stats_password="pw", env={"VARNISH_SECRET": "vs"}),
@@ -268,8 +283,10 @@ def _renderers() -> Mapping[str, tuple[str, Renderer]]:
     example = Path(examples).parent / "kube2lb" / "haproxy" / "haproxy.cfg.tmpl"
     shipped = read_fragments(directory())
     defaults = Fragment("01-defaults.conf", (Path(directory()) / "01-defaults.conf").read_text())
+    balanced = next(each for each in shipped.fragments if each.name == "09-loadbalancer.tmpl")
     return {
         "shipped": ("domains", _fragments(*shipped.fragments, files=shipped.includable)),
+        "loadbalancer": ("loadbalancer", _fragments(defaults, balanced)),
         "python-confd": ("domains", _fragments(*python_confd.fragments())),
         "kubefigurator": ("kubefigurator", _fragments(*kubefigurator)),
         "kube2lb": ("kube2lb", _fragments(Fragment("haproxy.cfg.tmpl", example.read_text()))),
@@ -289,6 +306,7 @@ _OBJECT = ("service.", "endpoint.")
 _OF_DOMAINS = (*_OBJECT, "annotation domain", "annotation proto", "annotation pyconfd.io/")
 _READ: Mapping[str, tuple[str, ...]] = {
     "shipped": _OF_DOMAINS,
+    "loadbalancer": (*_OBJECT, f"annotation {PROXY_PROTOCOL}", f"annotation {WISH}"),
     "python-confd": _OF_DOMAINS,
     "kubefigurator": (*_OBJECT, "node.", f"annotation {_K}"),
     "kube2lb": (*_OBJECT, "annotation kube2lb/"),
@@ -303,7 +321,7 @@ def fields_of(scene: str) -> list[str]:
     return sorted(name for name in BENIGN if name.startswith(_READ[scene]))
 
 
-SCENES = ("shipped", "python-confd", "kubefigurator", "kube2lb", "raw view", "configmap", "hosts")
+SCENES = ("shipped", "loadbalancer", "python-confd", "kubefigurator", "kube2lb", "raw view", "configmap", "hosts")
 
 
 def rendered(scene: str, seen: Snapshot) -> tuple[Rendering, Context]:
