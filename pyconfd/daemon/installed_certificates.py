@@ -7,7 +7,7 @@ stored: the keys stay in the installed files, and nowhere else.
 
 import base64
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,7 +46,10 @@ class InstalledCertificates:
         self._kept: tuple[object, object] = (None, None)
         self._seen = self._result = Snapshot()
         self._former: Mapping[Key, Secret | None] = {}
-        """The last usable state of each Secret that cannot be used now, None where there is none."""
+        """The last usable state of each Secret that cannot be used now, None where there is none.
+
+        So are Secrets that vanished with most others; until they are back, or this process ends.
+        """
 
     def keep(self, context: Context, rendering: Rendering | None) -> None:
         """Remember the certificates of this context that the applied rendering installed; None changes nothing."""
@@ -86,9 +89,12 @@ class InstalledCertificates:
         if not changed:
             return self._former
         former, unknown = dict(self._former), set()
+        vanished = _vanished_at_once(before, now, changed)
         for key in changed:
             secret, old = now.get(key), before.get(key)
-            if secret is None or secret.type != TLS or not read_secret(secret, hour).fault:
+            if key in vanished:
+                former.setdefault(key, old)
+            elif secret is None or secret.type != TLS or not read_secret(secret, hour).fault:
                 former.pop(key, None)
             elif key not in former:
                 # What expires where it is stays in use as well.
@@ -113,6 +119,17 @@ class InstalledCertificates:
             meta = ObjectMeta(name=entry.name, namespace=entry.namespace)
             found[key] = Secret(meta, TLS, {"tls.key": encoded, "tls.crt": encoded})
         return found
+
+
+def _vanished_at_once(before: Mapping[Key, Secret], now: Mapping[Key, Secret], changed: Iterable[Key]) -> set[Key]:
+    """Return the TLS Secrets that are gone, where it is several and most of them between two Snapshots.
+
+    Who deletes Secrets deletes one after the other, and each deletion is an event of its own. So many at once are
+    missing in a list: after a change of rights, or where the API server was restored from a backup.
+    """
+    gone = {key for key in changed if key not in now and key in before and before[key].type == TLS}
+    known = sum(secret.type == TLS for secret in before.values()) if len(gone) > 1 else 0
+    return gone if 2 * len(gone) > known > 0 else set()
 
 
 def _read(path: str) -> bytes:

@@ -85,6 +85,21 @@ def test_a_half_renewed_secret_keeps_its_former_certificate() -> None:
     assert known.restored(Snapshot(secrets={})).former_secrets == {}
 
 
+def test_secrets_that_vanish_together_keep_their_certificates() -> None:
+    known, third = InstalledCertificates(), Key("shop", "third")
+    all_three = {KEY: GOOD, Key("shop", "other"): OTHER, third: GOOD}
+    known.restored(Snapshot(secrets=all_three))
+    one_left = known.restored(Snapshot(secrets={third: GOOD}))
+    assert one_left.former_secrets == {KEY: GOOD, Key("shop", "other"): OTHER}
+    read = cluster.read(one_left).secrets[KEY]
+    assert read.view is not None
+    assert "vanished" in read.fault
+    assert known.restored(Snapshot(secrets=all_three)).former_secrets == {}
+    known.restored(Snapshot(secrets={KEY: GOOD, third: GOOD}))
+    assert known.restored(Snapshot(secrets={KEY: GOOD})).former_secrets == {}
+    assert known.restored(Snapshot(secrets={})).former_secrets == {}
+
+
 def test_a_restarted_daemon_finds_the_former_certificate_of_a_broken_secret(tmp_path: Path) -> None:
     pem = _kept(tmp_path)
     read = cluster.read(InstalledCertificates(str(tmp_path)).restored(Snapshot(secrets={KEY: HALF})))

@@ -6,8 +6,9 @@ import yaml
 from tests.e2e.expect import beats, serving, undisturbed
 from tests.e2e.test_gateway_api_comes_and_goes import ADDRESS, OBJECTS, WINDOW_S
 from tests.e2e.test_least_rights import INGRESS
+from tests.e2e.test_tls import Certificates, annotations, reasons, until_presented
 from tests.world.appliance import NAMESPACE, Appliance
-from tests.world.clients import ask
+from tests.world.clients import ask, presented_to
 from tests.world.ports import service_port
 
 pytestmark = pytest.mark.haproxy
@@ -75,3 +76,25 @@ def test_a_restart_while_routes_are_gone_serves_them(appliance: Appliance) -> No
         assert appliance.command("allow", appliance.status()["hold_id"]).returncode == 0
         appliance.until(lambda: ask(stage.port, "routed.example.com", address=ADDRESS) == "404", "the loss is applied")
         assert ask(appliance.http, "ingress.example.com").startswith("routed-")
+
+
+def test_certificates_whose_secrets_vanished_are_presented(appliance: Appliance) -> None:
+    certificates, (server,) = Certificates(appliance), appliance.servers
+    serials = {f"{name}.example.com": certificates.renew(name, f"{name}.example.com") for name in ("shop", "blog")}
+    for host in serials:
+        name = host.partition(".")[0]
+        appliance.serve(name, annotations(host, tls_secret=name))
+    appliance.start()
+    for host, number in serials.items():
+        until_presented(appliance, host, number)
+    server.faults.empty_list("secrets", times=None)
+    server.faults.watch_error(410, "secrets", times=None)
+    appliance.until(lambda: len(set(reasons(appliance))) > 0, "the loss is reported")
+    appliance.scale_up("shop")
+    appliance.until(appliance.settled, "changes are applied")
+    assert {host: presented_to(appliance.https, host) for host in serials} == serials
+    server.faults.clear()
+    appliance.until(lambda: not reasons(appliance), "the Secrets are back")
+    appliance.cluster.delete("secrets", NAMESPACE, "blog")
+    until_presented(appliance, "blog.example.com", 0)
+    assert presented_to(appliance.https, "shop.example.com") == serials["shop.example.com"]
