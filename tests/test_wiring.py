@@ -8,6 +8,7 @@ from pyconfd.app.dry_run import EmptyBalancer, dry_run
 from pyconfd.app.service import Holds
 from pyconfd.errors import RejectedInput
 from pyconfd.fragments import of_presets
+from pyconfd.model.context import AUTOMATIC_PRESETS
 from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.presets import registry
@@ -50,6 +51,13 @@ def test_ports_that_the_fragments_bind_by_themselves_are_the_operators() -> None
     assert set(_options(replace(SHIPPED, templates=moved)).reserved) == {
         Listener("127.0.0.1", port) for port in (8080, 8081, 8082)
     }
+
+
+@pytest.mark.parametrize("preset", AUTOMATIC_PRESETS)
+def test_the_shipped_fragments_need_no_other_preset(preset: str) -> None:
+    alone = replace(SHIPPED, presets=PresetSettings(use=(preset,)))
+    text = wiring.render_empty_cluster(alone, wiring.renderer(alone, wiring.fragments(alone))).text
+    assert "frontend http-in" in text
 
 
 def test_fragments_that_need_objects_reserve_only_the_status_page(tmp_path: Path) -> None:
