@@ -91,7 +91,7 @@ def frontend(
         names=names,
         ended_names=ended_names,
         verification=_verification(port),
-        backend=next((_section(route) for _, route in streams.values()), "") if kind is FrontendKind.TCP else "",
+        backend=next((route.section_at(at) for at, route in streams.values()), "") if kind is FrontendKind.TCP else "",
     )
     return former if former is not None and former == made else made
 
@@ -127,9 +127,8 @@ def _listener_of(port: Port, sites: Iterable[Site]) -> Mapping[str, str]:
 
 def _splits(routes: Iterable[RouteDecision]) -> Iterator[Choice]:
     for route in routes:
-        for made in route.sections:
-            if made is not None:
-                yield from made.choices
+        for made in route.served:
+            yield from made.choices
 
 
 def _first_of_each_host(
@@ -139,14 +138,9 @@ def _first_of_each_host(
     found: dict[tuple[str, str], tuple[SiteAt, RouteDecision]] = {}
     asking = [(at, route) for route in routes for at in route.sites if at.frontend == name]
     for at, route in sorted(asking, key=lambda each: (each[0].precedence, each[1].rank)):
-        if _section(route):
+        if route.section_at(at):
             found.setdefault((at.listener, at.host), (at, route))
     return found
-
-
-def _section(route: RouteDecision) -> str:
-    """Return the section of a route of connections, which has one rule; "" where it has none."""
-    return next((made.route for made in route.sections if made is not None), "")
 
 
 def _ends_tls(listener: ListenerDecision) -> bool:
@@ -169,11 +163,11 @@ def _names(
         names[each.hostname] = NameRoute(each.hostname, listener=each.name if _ends_tls(each) else "")
         if _ends_tls(each) and each.protocol == Protocol.TLS:
             ended[each.hostname] = NameRoute(each.hostname)
-    for (listener, host), (_, route) in streams.items():
+    for (listener, host), (at, route) in streams.items():
         if by_name[listener].mode is TlsMode.TERMINATE:
-            ended[host] = NameRoute(host, backend=_section(route))
+            ended[host] = NameRoute(host, backend=route.section_at(at))
         else:
-            names[host] = NameRoute(host, backend=_section(route))
+            names[host] = NameRoute(host, backend=route.section_at(at))
     return tuple(names[host] for host in sorted(names)), tuple(ended[host] for host in sorted(ended))
 
 

@@ -351,7 +351,7 @@ def _is_of_requests(id_: StatusOf) -> bool:
 
 
 def _choices(route: RouteDecision) -> list[Any]:
-    return [made.choices if made is not None else () for made in route.sections]
+    return [made.choices for made in route.served]
 
 
 def _attachments(route: RouteDecision | None) -> set[tuple[Key, str]]:

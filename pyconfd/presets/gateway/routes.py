@@ -4,6 +4,7 @@
 comes out equal is the same object as before.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -40,7 +41,7 @@ from pyconfd.presets.gateway.http_rules import (
 )
 from pyconfd.presets.gateway.listeners import Protocol
 from pyconfd.presets.gateway.policies import Policies
-from pyconfd.presets.gateway.servers import H2C, BackendTls, Reference, san_digits, server_options
+from pyconfd.presets.gateway.servers import H2C, Reference, san_digits, server_options
 from pyconfd.presets.gateway.status import (
     CONTROLLER,
     Fault,
@@ -63,6 +64,8 @@ _WORDS: Mapping[Resource, str] = MappingProxyType(
     {Resource.HTTPROUTES: "http", Resource.GRPCROUTES: "grpc", Resource.TLSROUTES: "tls", Resource.TCPROUTES: "tcp"}
 )
 """What stands in the names of sections for each."""
+
+_Sections = tuple[RuleSections | None, ...]
 
 _MOST_WEIGHT = 1_000_000
 """Source: the CRDs."""
@@ -93,12 +96,16 @@ class World:
 
 
 class SiteAt(NamedTuple):
-    """One host in one frontend; ``precedence`` is the lower, the more of the host the route names."""
+    """One host in one frontend; ``precedence`` is the lower, the more of the host the route names.
+
+    ``certificate`` is the file with what servers are shown by this Gateway, "" for nothing.
+    """
 
     frontend: str
     listener: str
     host: str
     precedence: int
+    certificate: str = ""
 
     @property
     def id(self) -> str:
@@ -109,7 +116,8 @@ class SiteAt(NamedTuple):
 class RouteDecision(NamedTuple):
     """One route. ``rules`` are for the table of paths; ``sites`` are where it is served.
 
-    ``services`` are those that it refers to. ``sections`` has what serves each rule, None for one that is left out.
+    ``services`` are those that it refers to. ``sections`` has what serves each rule, None for one that is left out: by
+    the certificate that Gateways show to servers, nearly always none.
     """
 
     id: StatusOf
@@ -119,7 +127,7 @@ class RouteDecision(NamedTuple):
     parents: tuple[ParentDecision, ...]
     parsed: tuple[ParsedRule | RuleFault, ...]
     sites: tuple[SiteAt, ...]
-    sections: tuple[RuleSections | None, ...]
+    sections: Mapping[str, _Sections]
     rules: tuple[RouteRule, ...]
     services: frozenset[Key]
     refused: tuple[Refusal, ...]
@@ -131,9 +139,18 @@ class RouteDecision(NamedTuple):
         return self.owner.since, self.owner.namespace, self.owner.name, self.owner.kind
 
     @property
+    def served(self) -> Iterable[RuleSections]:
+        """What serves the rules that are not left out."""
+        return (made for each in self.sections.values() for made in each if made is not None)
+
+    @property
     def backends(self) -> Iterable[RuleBackend]:
         """All sections."""
-        return (each for made in self.sections if made is not None for each in made.backends)
+        return (each for made in self.served for each in made.backends)
+
+    def section_at(self, at: SiteAt) -> str:
+        """Return the section of a route of connections, which has one rule, at one site; "" where it has none."""
+        return next((made.route for made in self.sections.get(at.certificate, ()) if made is not None), "")
 
 
 def frontend_name(gateway: Key, port: int) -> str:
@@ -180,17 +197,11 @@ def decide(
         if former is not None and sites == former.sites:
             sites = former.sites
     found = _References(kind, meta.namespace, world)
-    sections = tuple(
-        found.sections(number, rule, each, section_name("gw", _WORDS[id_.resource], *id_.key, str(number)), ref)
-        for number, (rule, each) in enumerate(zip(_rules_of(route), parsed, strict=True))
-    )
+    name = section_name("gw", _WORDS[id_.resource], *id_.key)
+    asked = tuple(zip(_rules_of(route), parsed, strict=True))
+    sections: Mapping[str, _Sections] = _by_certificate(asked, found, sites, name, ref)
     if former is not None:
-        sections = tuple(
-            old if old == new else new
-            for old, new in zip((*former.sections, *(None,) * len(sections)), sections, strict=False)
-        )
-    if not sites:
-        sections = (None,) * len(sections)
+        sections = {each: _reused(former.sections.get(each, ()), made) for each, made in sections.items()}
     rules = tuple(_rules(sites, parsed, sections, owner))
     if former is not None and rules == former.rules:
         rules = former.rules
@@ -259,7 +270,8 @@ def _sites(parents: Iterable[ParentDecision], world: World) -> Iterable[SiteAt]:
             if listener.protocol != Protocol.TCP and isolated(together, at.host) != listener.name:
                 continue
             place = frontend, listener.name, at.host
-            site = SiteAt(*place, _precedence(at.asked_for))
+            shown = gateway.client_certificate
+            site = SiteAt(*place, _precedence(at.asked_for), shown.path if shown is not None else "")
             known = found.get(place)
             found[place] = site if known is None or site.precedence < known.precedence else known
     return found.values()
@@ -270,18 +282,43 @@ def _precedence(host: str) -> int:
     return -(exactness * 1000 + length)
 
 
+def _by_certificate(
+    rules: Sequence[tuple[Any, ParsedRule | RuleFault]],
+    found: "_References",
+    sites: Sequence[SiteAt],
+    name: str,
+    ref: ObjectRef,
+) -> dict[str, _Sections]:
+    """Return what serves the rules, for each certificate that servers are shown; a route without sites has nothing."""
+    certificates = sorted({at.certificate for at in sites}) or [""]
+    made = {}
+    for place, certificate in enumerate(certificates):
+        prefix = f"{name}_{hashlib.sha256(certificate.encode()).hexdigest()[:8]}" if place else name
+        found.begin(certificate)
+        made[certificate] = tuple(
+            found.sections(number, rule, each, f"{prefix}_{number}", ref) for number, (rule, each) in enumerate(rules)
+        )
+    return made if sites else {}
+
+
+def _reused(former: _Sections, made: _Sections) -> _Sections:
+    """Return what was made, with those of before that are equal."""
+    known = (*former, *(None,) * len(made))
+    return tuple(old if old == new else new for old, new in zip(known, made, strict=False))
+
+
 def _rules(
     sites: Sequence[SiteAt],
     parsed: Sequence[ParsedRule | RuleFault],
-    sections: Sequence[RuleSections | None],
+    sections: Mapping[str, _Sections],
     owner: Owner,
 ) -> Iterable[RouteRule]:
-    number = 0
-    for rule, made in zip(parsed, sections, strict=True):
-        for match in rule.matches if isinstance(rule, ParsedRule) else ():
-            number += 1
-            if made is not None:
-                for site in sites:
+    for site in sites:
+        number = 0
+        for rule, made in zip(parsed, sections[site.certificate], strict=True):
+            for match in rule.matches if isinstance(rule, ParsedRule) else ():
+                number += 1
+                if made is not None:
                     yield RouteRule(site.id, match, made.route, owner, number, site.precedence)
 
 
@@ -294,8 +331,14 @@ class _References:
 
     def __init__(self, kind: str, namespace: str, world: World) -> None:
         self._kind, self._namespace, self._world = kind, namespace, world
+        self._certificate = ""
         self.faults: list[Fault] = []
         self.services: set[Key] = set()
+
+    def begin(self, certificate: str) -> None:
+        """Begin with all references again; servers are shown ``certificate``."""
+        self._certificate = certificate
+        self.faults.clear()
 
     def sections(
         self, number: int, rule: Any, parsed: ParsedRule | RuleFault, name: str, ref: ObjectRef
@@ -337,7 +380,7 @@ class _References:
         policy = self._world.policies.of(key, port.name)
         if policy is not None and policy.tls is None:
             return reference._replace(resolved=False)
-        tls: BackendTls | None = policy.tls if policy is not None else None
+        tls = policy.tls._replace(certificate=self._certificate) if policy is not None and policy.tls else None
         h2 = self._kind == "GRPCRoute" or (self._kind == "HTTPRoute" and self._protocol(key, port) == H2C)
         if tls is None and not h2:
             return reference

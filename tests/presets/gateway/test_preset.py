@@ -1,18 +1,24 @@
 """Objects of the Gateway API in; frontends, backends, refusals and statuses out."""
 
+import base64
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from pyconfd.model.context import Context, PresetName
 from pyconfd.model.object_status import StatusOf
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import AddressOptions
+from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from tests.presets.gateway.objects import CLASS, snapshot
+from tests.world.pki import CertificateAuthority
 
 OPTIONS = PresetOptions(addresses=AddressOptions(("192.0.2.1", "192.0.2.2")))
 
@@ -308,3 +314,104 @@ def test_a_longer_path_is_no_match_for_a_closer_host(
         assert {name: keys for name, keys in found.items() if keys} == entries
         (site,) = given(context)["frontends"]["gw_shop_web_80"].sites
         assert [[rule.owner.name for rule in group.rules] for group in site.groups] == tried
+
+
+SHOWN = """
+kind: Gateway
+metadata: {name: shown}
+spec:
+  gatewayClassName: pyconfd
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+  tls: {backend: {clientCertificateRef: {name: client}}}
+"""
+POLICY = """
+kind: BackendTLSPolicy
+metadata: {name: tls, generation: 7}
+spec:
+  targetRefs: [{group: "", kind: Service, name: app}]
+  validation: {hostname: app.example.com, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}
+"""
+
+
+def authorities(tmp_path: Path) -> tuple[str, str]:
+    """Return a Secret with a pair, and the ConfigMap of its CA."""
+    authority = CertificateAuthority(tmp_path)
+    pair = authority.server("client", ["client.example.com"])
+    data = {
+        "tls.crt": base64.b64encode(pair.cert.read_bytes()).decode(),
+        "tls.key": base64.b64encode(pair.key.read_bytes()).decode(),
+    }
+    secret = {"kind": "Secret", "metadata": {"name": "client"}, "type": "kubernetes.io/tls", "data": data}
+    ca = {"kind": "ConfigMap", "metadata": {"name": "ca"}, "data": {"ca.crt": authority.cert.read_text()}}
+    return yaml.safe_dump(secret), yaml.safe_dump(ca)
+
+
+def test_servers_are_shown_the_certificate_of_the_gateway_that_was_asked(tmp_path: Path) -> None:
+    text = route("app", "[{backendRefs: [{name: app, port: 80}]}]").replace("{name: web}", "{name: web}, {name: shown}")
+    options = replace(OPTIONS, tls=TlsOptions("/secrets", ("*",)))
+    context = read(snapshot(CLASS, GATEWAY, SHOWN, APP, POLICY, text, *authorities(tmp_path)), options=options)
+
+    backends = given(context)["backends"].values()
+    assert {
+        entry.key.partition("|")[0]: "crt /secrets/shop.client.pem" in each.options
+        for each in backends
+        for entry in each.entries
+    } == {
+        "gw_shop_web_80": False,
+        "gw_shop_shown_80": True,
+    }
+    assert {"/secrets/shop.client.pem", "/secrets/policy.shop.tls.pem"} <= {file.path for file in context.files}
+
+
+@pytest.mark.parametrize(
+    ("validation", "expected"),
+    [
+        ("hostname: a.com, caCertificateRefs: [{kind: ConfigMap, name: ca}]", ("Accepted", "ResolvedRefs")),
+        ("hostname: a.com, wellKnownCACertificates: System", ("Accepted", "ResolvedRefs")),
+        ("hostname: a.com, wellKnownCACertificates: a.io/other", ("Invalid", "ResolvedRefs")),
+        (
+            "hostname: a.com, caCertificateRefs: [{kind: ConfigMap, name: missing}]",
+            ("NoValidCACertificate", "InvalidCACertificateRef"),
+        ),
+        ("hostname: a.com, caCertificateRefs: [{kind: Service, name: ca}]", ("NoValidCACertificate", "InvalidKind")),
+        ("hostname: a.com", ("NoValidCACertificate", "ResolvedRefs")),
+        ("hostname: 'a b', wellKnownCACertificates: System", ("Invalid", "ResolvedRefs")),
+    ],
+)
+def test_conditions_of_policies(validation: str, expected: tuple[str, str], tmp_path: Path) -> None:
+    policy = POLICY.partition("  validation")[0] + f"  validation: {{{validation}}}"
+    text = route("app", "[{backendRefs: [{name: app, port: 80}]}]")
+    context = read(snapshot(CLASS, GATEWAY, APP, policy, text, *authorities(tmp_path)))
+
+    (ancestor,) = status(context, Resource.BACKENDTLSPOLICIES, "tls")["ancestors"]
+    assert ancestor["ancestorRef"]["name"] == "web"
+    assert (reasons(ancestor)["Accepted"], reasons(ancestor)["ResolvedRefs"]) == expected
+    (backend,) = given(context)["backends"].values()
+    assert (backend.failing > 0, "ssl verify required" in backend.options) == (
+        expected[0] != "Accepted",
+        expected[0] == "Accepted",
+    )
+
+
+def test_older_policy_has_a_service_and_one_for_a_port_its_port() -> None:
+    texts = [
+        POLICY.replace("name: tls,", f"name: {name}, creationTimestamp: '{created}',")
+        .replace("name: app}", f"name: app{more}}}")
+        .replace('caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]', "wellKnownCACertificates: System")
+        for name, created, more in (
+            ("newer", "2026-03-01T00:00:00Z", ""),
+            ("older", "2026-02-01T00:00:00Z", ""),
+            ("port", "2026-04-01T00:00:00Z", ", sectionName: web"),
+        )
+    ]
+    text = route("app", "[{backendRefs: [{name: app, port: 80}]}]")
+    context = read(snapshot(CLASS, GATEWAY, APP, text, *texts))
+
+    found = {
+        name: status(context, Resource.BACKENDTLSPOLICIES, name)["ancestors"][0] for name in ("newer", "older", "port")
+    }
+    assert {name: reasons(each)["Accepted"] for name, each in found.items()} == {
+        "newer": "Conflicted",
+        "older": "Accepted",
+        "port": "Accepted",
+    }
