@@ -85,19 +85,20 @@ def test_an_account_without_rights_is_told_for_each_resource_and_what_serves_sta
     appliance.values["kubernetes"] |= {"interval_s": 0.5}
     serving(appliance)
     (server,) = appliance.servers
+    read = len(appliance.status()["source"]["resources"])
     with undisturbed(appliance):
         server.faults.answer(403)
         server.cut_connections()
-        appliance.until(lambda: len(complaints(appliance, "resource.failed")) == 4, "all four are denied")
+        appliance.until(lambda: len(complaints(appliance, "resource.failed")) == read, "all are denied")
         pod = appliance.scale_up("shop")
         beats(appliance, 1.0)
         said = complaints(appliance, "resource.failed")
-        assert len(said) == 4
+        assert len(said) == read
         assert all("pyconfd rbac prints the manifest" in line["error"] for line in said)
         # The watch is denied first; that message is longer, and cut.
-        appliance.until(lambda: _trouble(appliance).count("cannot list") == 4, "the lists are denied too")
+        appliance.until(lambda: _trouble(appliance).count("cannot list") == read, "the lists are denied too")
         shown = appliance.command("status").stdout
-        assert shown.count("HTTP 403") == 4
+        assert shown.count("HTTP 403") > 4
         assert shown.count("pyconfd rbac prints the manifest") == 1
         server.faults.clear()
         appliance.until(lambda: appliance.ask("shop") == pod, "what changed meanwhile is applied")
