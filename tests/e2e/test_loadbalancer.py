@@ -112,6 +112,8 @@ def test_addresses_stay_and_an_exhausted_pool_touches_nobody_else(appliance: App
     found = appliance.command("explain", f"{NAMESPACE}/oldest")
     assert "addresses.pool" in found.stdout, found.stdout + found.stderr
 
+    assert f"Service {NAMESPACE}/old" in appliance.command("explain", FIRST).stdout
+
     appliance.cluster.delete_service(NAMESPACE, "older")
     appliance.until(lambda: stage.ingress("oldest") == [SECOND], "it gets the address that became free")
     appliance.until(lambda: stage.ask(SECOND) == "oldest-1", "and serves there")
