@@ -49,7 +49,10 @@ class Stage:
         cluster.add_namespace(NAMESPACE)
         cluster.create("services", made)
         block = 30 + sum(name.encode()) % 200
-        members = [EndpointSpec(f"127.18.{block}.{number}", pod=f"{name}-{number}") for number in range(1, pods + 1)]
+        members = [
+            EndpointSpec(f"{self.appliance.pod_network}.{block}.{number}", pod=f"{name}-{number}")
+            for number in range(1, pods + 1)
+        ]
         for member in members if standing_in else ():
             self.appliance.pods.add(member.pod, member.address)
         cluster.set_endpoints(NAMESPACE, name, members)
@@ -152,7 +155,7 @@ def test_pods_are_told_where_a_connection_comes_from(appliance: Appliance, versi
 
     with socket.create_server((pod, appliance.pods.port)) as server:
         server.settimeout(PATIENCE_S)
-        with socket.create_connection((FIRST, stage.port), PATIENCE_S):
+        with socket.create_connection((FIRST, stage.port), PATIENCE_S, ("127.0.0.1", 0)):
             accepted, _ = server.accept()
             with accepted:
                 assert accepted.recv(len(begins), socket.MSG_WAITALL) == begins
