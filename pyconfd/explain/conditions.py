@@ -17,7 +17,7 @@ from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Named, Resource, Snapshot
 from pyconfd.presets import registry, values
-from pyconfd.presets.certificates import from_base64, key_body
+from pyconfd.presets.certificates import described_secret, from_base64, key_body
 from pyconfd.presets.endpoints import unservable
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import EndpointView
@@ -313,7 +313,7 @@ def secret_report(key: Key, evidence: Evidence) -> ClaimReport:
     return ClaimReport(
         object=str(ref),
         conditions=conditions,
-        because=f"type {secret.type or '(none)'}",
+        because=f"type {secret.type or '(none)'}, {described_secret(evidence.snapshot, key)}",
         files=files,
         remedy=remedy_of(ref, conditions, evidence),
         created=secret.metadata.creation_timestamp or "",

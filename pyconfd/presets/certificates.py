@@ -162,15 +162,14 @@ def read_secret(secret: Secret, hour: int) -> ReadSecret:
 
 
 def described_secret(snapshot: Snapshot, key: Key) -> str:
-    """Return what the certificate in a TLS Secret is, for people: its names, when it expires and who issued it."""
-    shown = f"Secret {values.shown(key.namespace)}/{values.shown(key.name)}"
+    """Return what certificate is in a Secret, for people: its names, when it expires and who issued it."""
     secret = snapshot.secrets.get(key)
     read = read_secret(secret, 0) if secret is not None and secret.type == TLS else ReadSecret(None)
     if read.view is None:
-        return shown
+        return "no certificate"
     names = ", ".join(read.view.names) or "no name"
     until = dt.datetime.fromtimestamp(read.view.not_after, dt.UTC).date()
-    return f"{shown} for {values.shown(names)}, until {until}, issued by {values.shown(read.issuer)}"
+    return f"certificate for {values.shown(names)}, until {until}, issued by {values.shown(read.issuer)}"
 
 
 def covers(names: Sequence[str], host: str) -> bool:

@@ -521,7 +521,8 @@ class DomainsPreset(Preset):
                 domain, proto = (values.shown(given[name]) or "(missing)" for name in ("domain", "proto"))
                 because = f"annotations domain {domain} and proto {proto}"
                 if secret := given.get("tls-secret", ""):
-                    because += f"; {described_secret(snapshot, Key(key.namespace, secret))}"
+                    because += f", tls-secret {values.shown(secret)}"
+                    because += f" ({described_secret(snapshot, Key(key.namespace, secret))})"
                 yield Claim(
                     translation.ref(kind, key),
                     self.name,

@@ -143,6 +143,8 @@ def test_a_broken_secret_keeps_its_certificate_over_a_restart(appliance: Applian
     told = conditions(appliance, "shop")
     assert "ResolvedRefs" in told
     assert "expired" in told
+    assert f"certificate for {HOST}, until " in told
+    assert "issued by CN=fake-ca" in told
 
 
 def location(appliance: Appliance, host: str, path: str) -> tuple[int, str]:

@@ -23,6 +23,7 @@ from pyconfd.model.kubernetes import (
     NodeSpec,
     NodeStatus,
     ObjectRef,
+    Secret,
     Service,
     ServicePort,
     ServiceSpec,
@@ -33,6 +34,7 @@ from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import WISH, AddressOptions
+from pyconfd.presets.certificates import TLS, TlsOptions
 from pyconfd.presets.hosts import CONFIG, ROUTE53
 from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.loadbalancer import PROXY_PROTOCOL
@@ -67,6 +69,9 @@ BENIGN: dict[str, str] = {
     "annotation pyconfd.io/listen-port": GONE,
     f"annotation {PROXY_PROTOCOL}": "v1",
     f"annotation {WISH}": GONE,
+    "annotation pyconfd.io/tls-secret": GONE,
+    "annotation pyconfd.io/ssl-redirect": GONE,
+    "annotation pyconfd.io/hsts": GONE,
     "annotation kube2lb/external-domains": "victim.example.com",
     "annotation kube2lb/port-mode": GONE,
     "annotation kube2lb/backend-timeout": GONE,
@@ -104,6 +109,7 @@ BENIGN: dict[str, str] = {
 OTHER: Mapping[str, tuple[str, ...]] = {
     "annotation domain": ("*.example.com", "2001:db8::1", "10.9.9.9"),
     "annotation proto": ("https", "redis", "postgres"),
+    "annotation pyconfd.io/tls-secret": ("tls", "other"),
     "annotation kube2lb/external-domains": (r"~^a\.example\.com$", "~^a$,b.example.com", "", "a.b,c.d"),
     "annotation kube2lb/port-mode": ('{"web": "tcp"}',),
     "annotation kube2lb/backend-timeout": ('{"web": 500}',),
@@ -167,8 +173,15 @@ def _snapshot(objects: Iterable[Mapping[str, str]]) -> Snapshot:
         nodes=nodes or {Key("", "node-1"): _node(BENIGN)},
         pods={**pods, Key("demo", "lb"): balancer},
         config_maps={Key("lb", name): config_map(name, data) for name, data in maps.items()},
-        secrets={Key("lb", "keys"): secret("keys", keys)},
+        secrets={Key("lb", "keys"): secret("keys", keys), Key("demo", "tls"): _tls_secret()},
     )
+
+
+@cache
+def _tls_secret() -> Secret:
+    pair = dict(zip(("tls.key", "tls.crt"), certificate("a"), strict=True))
+    made = secret("tls", pair, "demo")
+    return Secret(made.metadata, TLS, made.data)
 
 
 @cache
@@ -235,6 +248,7 @@ OPTIONS = PresetOptions(
     kube2lb=Kube2lbOptions(domain="cluster.local"),
     configmap=ConfigmapOptions(ssldir=f"{FILES}/certs", stats_password="pw", env={"VARNISH_SECRET": "vs"}),
     hosts=HostsOptions(selector={"tier": "web"}, config=ObjectRef("Pod", "demo", "lb"), own_app="lb"),
+    tls=TlsOptions(f"{FILES}/secrets", ("*",)),
     cluster_templates=True,
 )
 
