@@ -20,21 +20,27 @@ class HostCertificate(NamedTuple):
     secret: Key
     claimant: Key
     redirect: bool
+    hsts: int | None
 
 
 class SecretUse(NamedTuple):
-    """One Secret, and the hosts that are left for HTTPS with it."""
+    """One Secret, and what its hosts ask for beside it."""
 
     served: ServedCertificate
     redirects: tuple[str, ...]
+    hsts: tuple[tuple[str, int], ...]
 
 
 class CertificateLine(NamedTuple):
-    """For templates: the line of a Secret in a list of certificates, and the hosts that are left for HTTPS."""
+    """For templates: the line of a Secret in a list of certificates, with ``path`` "" while there is no certificate.
+
+    ``redirects`` are the sites that are left for HTTPS, also while there is none; ``hsts`` has sites and seconds.
+    """
 
     path: str
     names: str
     redirects: tuple[str, ...]
+    hsts: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +114,19 @@ def _of_host(
         return None
     secret = next(item.secret for item in claim.tls if host in item.hosts)
     namespace = claim.owner.namespace
-    return HostCertificate(Key(namespace, secret), Key(namespace, claim.owner.name), claim.redirect)
+    return HostCertificate(Key(namespace, secret), Key(namespace, claim.owner.name), claim.redirect, claim.hsts)
 
 
 def _line(use: SecretUse | None) -> CertificateLine | None:
-    if use is None or not use.served.path:
+    if use is None:
         return None
-    return CertificateLine(use.served.path, use.served.names, use.redirects)
+    return CertificateLine(use.served.path, use.served.names, use.redirects, use.hsts)
 
 
 def _use(
     key: Key, hosts: tuple[str, ...], of_host: Mapping[str, HostCertificate], cluster: Cluster, options: PresetOptions
 ) -> SecretUse:
     served = certificate_for(cluster, options.tls, key.namespace, key.name, hosts)
-    redirects = tuple(host for host in hosts if of_host[host].redirect) if served.path else ()
-    return SecretUse(served, redirects)
+    redirects = tuple(host for host in hosts if of_host[host].redirect)
+    hsts = tuple((host, seconds) for host in hosts if (seconds := of_host[host].hsts) is not None)
+    return SecretUse(served, redirects, hsts)

@@ -1,9 +1,9 @@
 """What one Ingress asks for: rules of routing, the Services behind them, certificates; and what of it cannot be."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.ingress import Ingress, IngressBackend, IngressPath
@@ -15,11 +15,16 @@ from pyconfd.presets.routing.references import ServiceReference
 from pyconfd.presets.routing.table import Place, SitePath
 from pyconfd.presets.routing.types import PathKind, RouteMatch, RouteRule, section_name
 
+_T = TypeVar("_T")
+
 SSL_REDIRECT = "pyconfd.io/ssl-redirect"
 """The annotation that, with the value "false", keeps HTTP without TLS for hosts that have a certificate."""
 
 ANY_HOST = "*"
 """The site of rules without a host."""
+
+HSTS = "pyconfd.io/hsts"
+"""The annotation that says for how many seconds browsers shall come by HTTPS only."""
 
 _MOST_RULES = 1_000
 """Paths of one Ingress: the API server takes 1.5 MB, and one object is no reason to look at tens of thousands."""
@@ -52,6 +57,7 @@ class IngressClaim:
     references: Mapping[str, ServiceReference]
     tls: tuple[TlsClaim, ...]
     redirect: bool
+    hsts: int | None
     refused: tuple[Refusal, ...]
 
 
@@ -116,17 +122,25 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions) -> Ingres
             tls.append(item)
         else:
             problems.append(item)
-    redirect = (meta.annotations or {}).get(SSL_REDIRECT, "true").strip().lower()
-    if redirect not in {"true", "false"}:
-        detail = "expected true or false; it is taken as true"
-        problems.append(_Invalid(f"annotation {SSL_REDIRECT}", redirect, detail))
+    redirect = _annotation(ingress, SSL_REDIRECT, values.flag, problems)
+    hsts = _annotation(ingress, HSTS, values.seconds, problems)
     rules = tuple(
         RouteRule(site, match, name, owner, number) for number, ((site, match), name) in enumerate(backends.items())
     )
     refused = tuple(dict.fromkeys(Refusal(ref, *problem.refusal) for problem in problems))
     return IngressClaim(
-        ref, owner, meta.uid, meta.generation, rules, references, tuple(tls), redirect != "false", refused
+        ref, owner, meta.uid, meta.generation, rules, references, tuple(tls), redirect is not False, hsts, refused
     )
+
+
+def _annotation(ingress: Ingress, name: str, parse: Callable[[str], _T], problems: list[_Invalid]) -> _T | None:
+    """Return what an annotation says; None where it is missing, or cannot be what it says."""
+    value = (ingress.metadata.annotations or {}).get(name)
+    try:
+        return parse(value) if value is not None else None
+    except ValueError as error:
+        problems.append(_Invalid(f"annotation {name}", value or "", f"{error}; it has no effect"))
+        return None
 
 
 def _asked(ingress: Ingress) -> Iterator[_Asked]:

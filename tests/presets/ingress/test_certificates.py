@@ -45,7 +45,7 @@ def hosts(*names: str) -> Mapping[str, Sequence[Obj]]:
 def lines(context: Context) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Return the names and the redirected hosts of each Secret."""
     found = context.names["ingress"]["certificates"]
-    assert [line.path for line in found.values()] == [file.path for file in context.files]
+    assert [line.path for line in found.values() if line.path] == [file.path for file in context.files]
     return {key: (line.names, line.redirects) for key, line in found.items()}
 
 
@@ -71,7 +71,11 @@ def lines(context: Context) -> dict[str, tuple[str, tuple[str, ...]]]:
             [("demo/web", HOSTS, "incomplete")],
         ),
         ([ingress(rules=hosts(""), tls=[tls("one")])], {}, [("demo/web", SECRET, "incomplete")]),
-        ([ingress(rules=hosts(A), tls=[tls("none", A)])], {}, [("demo/web", SECRET, "no_certificate")]),
+        (
+            [ingress(rules=hosts(A), tls=[tls("none", A)])],
+            {"demo/none": ("", (A,))},
+            [("demo/web", SECRET, "no_certificate")],
+        ),
         ([ingress(rules=hosts(A), tls=[{"hosts": [A]}])], {}, []),
         ([ingress(rules=hosts(A), tls=[tls("one two", A)])], {}, [("demo/web", SECRET, "invalid_value")]),
         # The same Secret in several objects is no conflict, another one is; so is a host that was lost.
@@ -114,8 +118,8 @@ def test_a_certificate_follows_its_secret_its_host_and_its_claimants(pair: KeyPa
     steps = [
         ([first, second], ["one", "two"], {"demo/one": A, "demo/two": B}),
         ([second], ["one", "two"], {"demo/two": f"{A} {B}"}),
-        ([second], [], {}),
-        ([first, second], ["two"], {"demo/two": B}),
+        ([second], [], {"demo/two": ""}),
+        ([first, second], ["two"], {"demo/one": "", "demo/two": B}),
         ([first, second], ["one", "two"], {"demo/one": A, "demo/two": B}),
     ]
     for ingresses, names, expected in steps:
@@ -123,6 +127,19 @@ def test_a_certificate_follows_its_secret_its_host_and_its_claimants(pair: KeyPa
         context = read(*objects, options=OPTIONS, memo=memo)
         assert {key: names for key, (names, _) in lines(context).items()} == expected
         assert refusals(context) == refusals(read(*objects, options=OPTIONS))
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("300", 300), ("0", 0), ("", None), ("soon", None)])
+def test_an_annotation_says_how_long_browsers_come_by_https_only(
+    pair: KeyPair, given: str, seconds: int | None
+) -> None:
+    made = ingress(rules=hosts(A, B), tls=[tls("one", A)], annotations={"pyconfd.io/hsts": given} if given else {})
+    context = read(*WEB, secret("one", pair), made, options=OPTIONS)
+    [line] = context.names["ingress"]["certificates"].values()
+    assert line.hsts == (() if seconds is None else ((A, seconds),))
+    assert refusals(context) == (
+        [("demo/web", "annotation pyconfd.io/hsts", "invalid_value")] if given == "soon" else []
+    )
 
 
 def test_keys_are_nowhere_but_in_files(pair: KeyPair) -> None:
