@@ -10,7 +10,8 @@ from pyconfd import __version__
 from pyconfd.model.context import PresetName
 from tests.demo.stage import Play, Stage
 from tests.demo.telling import good, line, paint, require, title
-from tests.world.clients import Crowd, ask, ping_redis
+from tests.world.appliance import NAMESPACE
+from tests.world.clients import Crowd, TlsCrowd, ask, ask_tls, ping_redis, presented_to
 from tests.world.haproxy import BINARY, wait_until
 
 
@@ -131,6 +132,26 @@ def fail_over(stage: Stage) -> None:
     good(f"{pod} answers {took_s:.2f} s after that, through the second; {answers.total()} requests, none failed")
 
 
+def renew(stage: Stage) -> None:
+    """A certificate of a Secret is renewed under clients that shake hands."""
+    title("7  docs is served over HTTPS, and its certificate is renewed")
+    host = "docs.example.com"
+    first = stage.issuer.renew("docs-tls", host)
+    stage.cluster.annotate("services", NAMESPACE, "docs", {"pyconfd.io/tls-secret": "docs-tls"})
+    wait_until(lambda: presented_to(stage.https, host) == first, "the certificate is presented")
+    line(f"https://{host}  {ask_tls(stage.https, host, stage.issuer.ca)}")
+    crowd = TlsCrowd(stage.https, host, stage.issuer.ca, clients=4)
+    wait_until(lambda: crowd.seen().total() > 8, "clients shake hands")
+    second = stage.issuer.renew("docs-tls", host)
+    took_s = wait_until(lambda: presented_to(stage.https, host) == second, "the renewed one is presented")
+    told = stage.told("docs-tls.pem renewed")
+    answers = crowd.stop()
+    line(f"pyconfd watch        {told}")
+    require("runtime update" in told, f"the change is a runtime update, not {told!r}")
+    require(set(answers) == {"docs-1"}, f"no handshake and no request fails, not {dict(answers)}")
+    good(f"renewed {took_s:.2f} s after the event; {answers.total()} handshakes, none failed")
+
+
 def keep(stage: Stage) -> None:
     """Stay up until interrupted, and say what to try."""
     title("Everything stays up until Ctrl-C. Things to try:")
@@ -154,7 +175,7 @@ def keep(stage: Stage) -> None:
 
 def scenes() -> Play:
     """Return the scenes of the usual preset."""
-    return Play(Stage, (first_configuration, requests, scale_up, new_name, drain, fail_over))
+    return Play(Stage, (first_configuration, requests, scale_up, new_name, drain, fail_over, renew))
 
 
 def _play(arguments: list[str]) -> Play:

@@ -11,6 +11,7 @@ from typing import Any, Self
 from pyconfd.model.changes import Action
 from pyconfd.status.changes import ChangeReader, line_of
 from tests.world.appliance import Appliance
+from tests.world.issuer import Issuer
 
 
 class Stage(Appliance):
@@ -21,6 +22,7 @@ class Stage(Appliance):
         super().__init__(
             Path(self._folder.enter_context(tempfile.TemporaryDirectory(prefix="pyconfd-demo-"))), api_servers=2
         )
+        self.issuer = Issuer(self)
         self.forks = False  # who watches sees what users would start
 
     def __enter__(self) -> Self:
@@ -35,8 +37,10 @@ class Stage(Appliance):
     def to_try(self) -> tuple[str, ...]:
         """Return commands to play with."""
         api = self.servers[0].url
+        at = f"--resolve docs.example.com:{self.https}:127.0.0.1"
         return (
             f"curl -H 'Host: shop.example.com' http://127.0.0.1:{self.http}/",
+            f"curl --cacert {self.issuer.ca} {at} https://docs.example.com:{self.https}/",
             f"kubectl --server {api} annotate service thief -n demo domain=mine.example.com --overwrite",
         )
 

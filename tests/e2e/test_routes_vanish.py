@@ -6,9 +6,10 @@ import yaml
 from tests.e2e.expect import beats, serving, undisturbed
 from tests.e2e.test_gateway_api_comes_and_goes import ADDRESS, OBJECTS, WINDOW_S
 from tests.e2e.test_least_rights import INGRESS
-from tests.e2e.test_tls import Certificates, annotations, reasons, until_presented
+from tests.e2e.test_tls import annotations, reasons, until_presented
 from tests.world.appliance import NAMESPACE, Appliance
 from tests.world.clients import ask, presented_to
+from tests.world.issuer import Issuer
 from tests.world.ports import service_port
 
 pytestmark = pytest.mark.haproxy
@@ -79,7 +80,7 @@ def test_a_restart_while_routes_are_gone_serves_them(appliance: Appliance) -> No
 
 
 def test_certificates_whose_secrets_vanished_are_presented(appliance: Appliance) -> None:
-    certificates, (server,) = Certificates(appliance), appliance.servers
+    certificates, (server,) = Issuer(appliance), appliance.servers
     serials = {f"{name}.example.com": certificates.renew(name, f"{name}.example.com") for name in ("shop", "blog")}
     for host in serials:
         name = host.partition(".")[0]

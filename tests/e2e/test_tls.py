@@ -1,6 +1,5 @@
 """TLS with certificates of Secrets, from the cluster to real clients; ``make tls-test`` is the long form."""
 
-import base64
 import http.client
 import os
 import socket
@@ -10,53 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
 
 from tests.e2e import browser
 from tests.e2e.expect import all_is_well
 from tests.world.appliance import NAMESPACE, Appliance
 from tests.world.clients import TlsCrowd, ask, ask_tls, failures, presented_to
-from tests.world.pki import CertificateAuthority, KeyPair
+from tests.world.issuer import Issuer, serial
 
 pytestmark = pytest.mark.haproxy
 
 ROUNDS = int(os.environ.get("PYCONFD_TEST_TLS_ROUNDS", "1"))
 CLIENTS = 32
 HOST, BLOG = "shop.example.com", "blog.example.com"
-
-
-class Certificates:
-    """What an issuer writes into TLS Secrets."""
-
-    def __init__(self, appliance: Appliance) -> None:
-        self._appliance = appliance
-        self._authority = CertificateAuthority(appliance.folder / "pki")
-        self._made = 0
-        self.ca = str(self._authority.cert)
-        appliance.cluster.add_namespace(NAMESPACE)
-        appliance.values["kubernetes"]["secret_namespaces"] = [NAMESPACE]
-
-    def pair(self, host: str, *, expired: bool = False) -> KeyPair:
-        """Return a new certificate with its key."""
-        self._made += 1
-        return self._authority.server(f"{host}-{self._made}", (host,), expired=expired)
-
-    def write(self, name: str, key: Path, cert: Path) -> None:
-        """Write the Secret, whatever its halves are."""
-        data = {"tls.key": key, "tls.crt": cert}
-        encoded = {each: base64.b64encode(path.read_bytes()).decode() for each, path in data.items()}
-        meta = {"name": name, "namespace": NAMESPACE}
-        self._appliance.cluster.put("secrets", {"metadata": meta, "type": "kubernetes.io/tls", "data": encoded})
-
-    def renew(self, name: str, host: str) -> int:
-        """Write a new certificate; return its serial number."""
-        pair = self.pair(host)
-        self.write(name, pair.key, pair.cert)
-        return serial(pair)
-
-
-def serial(pair: KeyPair) -> int:
-    return x509.load_pem_x509_certificate(pair.cert.read_bytes()).serial_number
 
 
 def annotations(host: str, **tls: str) -> dict[str, str]:
@@ -89,7 +53,7 @@ def served_with(appliance: Appliance, secret: str, number: int) -> None:
 
 @pytest.mark.timeout(600)
 def test_the_life_of_a_secret_fails_no_handshake_and_reloads_nothing(appliance: Appliance) -> None:
-    issuer = Certificates(appliance)
+    issuer = Issuer(appliance)
     first = issuer.renew("shop-tls", HOST)
     appliance.serve("blog")
     served_with(appliance, "shop-tls", first)
@@ -127,7 +91,7 @@ def test_the_life_of_a_secret_fails_no_handshake_and_reloads_nothing(appliance: 
 
 
 def test_a_broken_secret_keeps_its_certificate_over_a_restart(appliance: Appliance) -> None:
-    issuer = Certificates(appliance)
+    issuer = Issuer(appliance)
     number = issuer.renew("shop-tls", HOST)
     served_with(appliance, "shop-tls", number)
     expired = issuer.pair(HOST, expired=True)
@@ -164,7 +128,7 @@ def asked(appliance: Appliance, host: str, ca: str, sni: str = "") -> Any:
 
 
 def test_plain_http_is_redirected_and_names_of_others_get_no_certificate(appliance: Appliance) -> None:
-    issuer = Certificates(appliance)
+    issuer = Issuer(appliance)
     pair = issuer.pair("*.example.com")
     issuer.write("wild", pair.key, pair.cert)
     appliance.serve("plain")
@@ -185,7 +149,7 @@ def test_plain_http_is_redirected_and_names_of_others_get_no_certificate(applian
 @pytest.mark.skipif(not browser.CHROMIUM, reason="there is no chromium")
 @pytest.mark.timeout(300)
 def test_chromium_opens_a_page_over_http_2(appliance: Appliance) -> None:
-    issuer = Certificates(appliance)
+    issuer = Issuer(appliance)
     pair, unknown = issuer.pair(HOST), issuer.pair(HOST)
     issuer.write("shop-tls", pair.key, pair.cert)
     served_with(appliance, "shop-tls", serial(pair))
