@@ -86,6 +86,28 @@ def test_an_event_names_object_and_reason() -> None:
     assert event_of(whole, NOW, instance="lb1", every_s=HOUR)[1]["message"] == "Rendered=False: why"
 
 
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [
+        ("Ingress", "networking.k8s.io/v1"),
+        ("HTTPRoute", "gateway.networking.k8s.io/v1"),
+        ("Gateway", "gateway.networking.k8s.io/v1"),
+        ("ReferenceGrant", "gateway.networking.k8s.io/v1beta1"),
+        ("Secret", "v1"),
+    ],
+)
+def test_an_event_has_the_version_of_its_kind(kind: str, version: str) -> None:
+    _, event = event_of(culprit(kind=kind), NOW, instance="lb1", every_s=HOUR)
+    assert event["involvedObject"]["apiVersion"] == version
+    validate_event(event)
+
+
+def test_an_event_on_a_class_stands_in_the_default_namespace() -> None:
+    namespace, event = event_of(culprit(kind="GatewayClass", namespace=""), NOW, instance="lb1", every_s=HOUR)
+    assert (namespace, "namespace" in event["involvedObject"]) == ("default", False)
+    validate_event(event)
+
+
 @given(
     st.from_regex(r"[a-z0-9]([-a-z0-9]{0,60}[a-z0-9])?(\.[a-z0-9]{1,60}){0,3}", fullmatch=True),
     st.text(max_size=3000),
