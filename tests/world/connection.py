@@ -150,7 +150,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self._write(Answer(_PORTAL, content_type="text/html; charset=utf-8"))
             case _:
                 retry = {} if fault.retry_after_s is None else {"Retry-After": str(fault.retry_after_s)}
-                self._write(answers.of_error(self._refusal(fault.code, seen, target), retry))
+                error = (
+                    ApiError(fault.code, fault.message) if fault.message else self._refusal(fault.code, seen, target)
+                )
+                self._write(answers.of_error(error, retry))
         return True
 
     def _refusal(self, code: int, seen: RecordedRequest, target: Target | None) -> ApiError:

@@ -45,6 +45,8 @@ class Fault:
     times: int | None = None
     code: int = 500
     retry_after_s: int | None = None
+    message: str = ""
+    """The words of the answer, where they are not the usual ones for the code."""
 
     def concerns(self, resource: str, verb: str) -> bool:
         """Whether a request of this resource and verb meets the fault."""
@@ -117,6 +119,11 @@ class Faults:
     ) -> Fault:
         """Every request gets this error; 401 and 403 are worded as the real server words them."""
         return self.add(Fault(FaultKind.STATUS, resource, verb, times, code=code, retry_after_s=retry_after_s))
+
+    def throttle(self, resource: str, message: str, times: int | None = None) -> Fault:
+        """Requests get a 429 with this message and a Retry-After of one second."""
+        fault = Fault(FaultKind.STATUS, resource, "", times, code=429, retry_after_s=1, message=message)
+        return self.add(fault)
 
     def deny(self, resource: str, verb: str = "", code: int = 403) -> Fault:
         """RBAC: ``deny("endpointslices", "watch")`` leaves list allowed."""

@@ -46,6 +46,8 @@ SHORT_WATCHES_BEFORE_LIST = 4
 WHOLE_LIST_S = 600.0
 """How long all pages of a list may take together; API servers let continue tokens expire after 5 to 10 minutes."""
 
+_NEW_DEFINITION = "storage is (re)initializing"
+"""What the API server answers with HTTP 429 for a moment after a definition was installed."""
 _OF_DEFINITION = frozenset({Failure.SERVER_ERROR, Failure.TIMEOUT})
 
 log = structlog.get_logger(__name__)
@@ -78,6 +80,10 @@ class ListWatchPolicy:
         self._list_backoff = Backoff(first_s=BACKOFF_FIRST_S, last_s=BACKOFF_LAST_S, jitter=jitter)
         self._watch_backoff = Backoff(first_s=BACKOFF_FIRST_S, last_s=BACKOFF_LAST_S, jitter=jitter)
         self._list_failures = self._watch_failures = self._silences = 0
+
+    def look_soon(self) -> None:
+        """Begin again with short pauses between lists that fail."""
+        self._list_backoff.reset()
 
     def listed(self) -> Followup:
         """Return what follows a whole list."""
@@ -313,6 +319,9 @@ class Reflector:
 
     def _list(self, verb: Verb) -> Followup:
         self._relists_begun = self._relists_wanted
+        if self._server_back and self.absent:
+            # Definitions that are installed together are served one after the other.
+            self._policy.look_soon()
         self._server_back = False
         connection = None
         try:
@@ -421,6 +430,8 @@ class Reflector:
         lasted_s = self._watched_s
         if failure.kind is Failure.NOT_FOUND and self.read.optional:
             self._record_absence(is_watch=is_watch)
+        elif failure.kind is Failure.THROTTLED and _NEW_DEFINITION in first_line(failure.problems):
+            log.debug("resource.not_ready", resource=self.read.scope.resource.value)
         elif failure.kind is not Failure.EXPIRED:  # the server compacted its history: no problem, but a reason to list
             broken = isinstance(failure, BrokenWatchError)
             self._record_problem(

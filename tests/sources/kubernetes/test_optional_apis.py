@@ -66,18 +66,34 @@ def test_what_is_installed_later_is_read(cluster: Cluster, server: ApiServer, st
     eventually(lambda: len(routes(source)) == 2)
 
 
-def test_one_that_appears_wakes_the_others(cluster: Cluster, server: ApiServer, start: Start) -> None:
+def test_definitions_that_come_one_after_the_other_are_soon_found(
+    cluster: Cluster, server: ApiServer, start: Start
+) -> None:
     cluster.uninstall(GATEWAY_API)
-    # Nearly real time: the pause of a resource that was looked for in vain is not over when another is found.
+    # Nearly real time: the pauses are long by now, and one that is found shortens those of the others.
     source = start(server.url, resources=ROUTES, speed=30.0)
     synced(source)
     for resource in ("gateways", "httproutes"):
         server.wait_for_request(resource, "list", count=6)
+    cluster.install("gateways")
+    eventually(lambda: not_served(source) == {"httproutes"})
     lists = len(server.seen("httproutes", "list"))
+    server.wait_for_request("httproutes", "list", count=lists + 3)
     cluster.install(GATEWAY_API)
     put_route(cluster)
     eventually(lambda: not_served(source) == set() and list(routes(source)) == [WEB])
-    assert len(server.seen("httproutes", "list")) <= lists + 2
+
+
+def test_a_definition_that_is_not_ready_yet_is_no_problem(cluster: Cluster, server: ApiServer, start: Start) -> None:
+    source = start(server.url, resources=ROUTES)
+    synced(source)
+    with structlog.testing.capture_logs() as logs:
+        server.faults.throttle("httproutes", "storage is (re)initializing", times=2)
+        server.faults.watch_error(410, "httproutes")
+        eventually(lambda: len(server.seen("httproutes", "list")) >= 4)
+        put_route(cluster)
+        eventually(lambda: list(routes(source)) == [WEB])
+    assert not [entry for entry in logs if entry["log_level"] in {"warning", "error"}]
 
 
 def test_a_relist_does_not_wait_for_what_is_not_served(cluster: Cluster, server: ApiServer, start: Start) -> None:
