@@ -103,7 +103,14 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions) -> Ingres
     # The first of equal paths counts, and each before the default backend.
     backends: dict[tuple[str, RouteMatch], str] = {}
     references: dict[str, ServiceReference] = {}
-    for asked in _asked(ingress):
+    is_named = values.is_object_name(meta.name) and values.is_object_name(meta.namespace)
+    if not is_named:
+        detail = (
+            "not a name that Kubernetes would accept, or a word that means something else in a condition of HAProxy"
+        )
+        problems.append(_Invalid("metadata.name", f"{meta.namespace}/{meta.name}", detail))
+        ref = ObjectRef("Ingress", values.shown(meta.namespace), values.shown(meta.name), cluster)
+    for asked in _asked(ingress) if is_named else ():
         try:
             rule = _site(asked.host, meta.namespace, policy), _match(asked.path)
             reference = _reference(asked, meta.namespace)

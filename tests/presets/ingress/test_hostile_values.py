@@ -1,0 +1,89 @@
+"""No value of an Ingress adds a word, a line or a section to haproxy.cfg or to a map."""
+
+import re
+from functools import cache
+from typing import Any
+
+import pytest
+
+from pyconfd.fragments import directory
+from pyconfd.model.rendering import Rendering
+from pyconfd.presets import registry
+from pyconfd.presets.preset import PresetOptions
+from pyconfd.render.engine import Renderer, RenderOptions
+from pyconfd.sources.fragments import read_fragments
+from tests.presets.ingress.objects import ADDRESSES, PRESETS, Obj, ingress, ingress_class, path, service, snapshot
+from tests.presets.test_smuggling import ATTACKS
+
+GOOD = [
+    ingress_class(),
+    *service("web", "10.0.0.1"),
+    ingress("good", {"good.example.com": [path("/")]}, tls=[{"hosts": ["good.example.com"], "secretName": "good"}]),
+]
+OF_A_BACKEND = re.compile(
+    r"(?:# Service [\w./-]+, port [\w.-]+, of Ingresses|backend ing_[\w.-]+ from http-service|    mode http|)", re.ASCII
+)
+LINE = re.compile(r"[!-~]+ [!-~]+(?: [!-~]+)*")
+
+
+def _changed(place: tuple[Any, ...], value: str) -> Obj:
+    made = ingress(
+        "evil",
+        {"evil.example.com": [path("/x", "web:http")]},
+        default="web:80",
+        tls=[{"hosts": ["evil.example.com"], "secretName": "evil"}],
+        day=2,
+        annotations={"pyconfd.io/ssl-redirect": "true", "pyconfd.io/hsts": "1"},
+    )
+    part: Any = made
+    for step in place[:-1]:
+        part = part[step]
+    part[place[-1]] = value
+    return made
+
+
+PLACES: dict[str, tuple[Any, ...]] = {
+    "name": ("metadata", "name"),
+    "namespace": ("metadata", "namespace"),
+    "created": ("metadata", "creationTimestamp"),
+    "redirect": ("metadata", "annotations", "pyconfd.io/ssl-redirect"),
+    "hsts": ("metadata", "annotations", "pyconfd.io/hsts"),
+    "class": ("spec", "ingressClassName"),
+    "host": ("spec", "rules", 0, "host"),
+    "path": ("spec", "rules", 0, "http", "paths", 0, "path"),
+    "type": ("spec", "rules", 0, "http", "paths", 0, "pathType"),
+    "service": ("spec", "rules", 0, "http", "paths", 0, "backend", "service", "name"),
+    "port": ("spec", "rules", 0, "http", "paths", 0, "backend", "service", "port", "name"),
+    "default": ("spec", "defaultBackend", "service", "name"),
+    "tls host": ("spec", "tls", 0, "hosts", 0),
+    "secret": ("spec", "tls", 0, "secretName"),
+}
+
+
+@cache
+def _renderer() -> Renderer:
+    return Renderer(read_fragments(directory()), RenderOptions("/files"))
+
+
+def rendered(*objects: Obj) -> Rendering:
+    context = registry.translate(snapshot(*objects), PRESETS, PresetOptions(addresses=ADDRESSES))
+    assert all(each.value.isprintable() for each in context.refused)
+    assert "\n" not in "".join(map(str, context.refused))
+    return _renderer().render(context, curdate="").rendering
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_added_is_a_backend_and_lines_of_maps(place: str) -> None:
+    without = rendered(*GOOD)
+    known = set(without.text.splitlines())
+    for attack in ATTACKS:
+        for value in (attack, f"/{attack}", f"{attack}.example.com"):
+            made = rendered(*GOOD, _changed(PLACES[place], value))
+            added = [line for line in made.text.splitlines() if line not in known]
+            assert [line for line in added if not OF_A_BACKEND.fullmatch(line)] == [], value
+            for file in made.files:
+                lines = file.content.splitlines()
+                assert [line for line in lines if not LINE.fullmatch(line)] == [], (file.path, value)
+                assert set(lines) >= {
+                    line for other in without.files if other.path == file.path for line in other.content.splitlines()
+                }
