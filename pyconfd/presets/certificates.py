@@ -226,7 +226,7 @@ def read_pair(key_text: str, chain_text: str, *, key_name: str, chain_name: str)
     if not same:
         raise ValueError(f"{key_name} does not belong to {chain_name}: put a matching pair there")
     if wrong:
-        raise ValueError(f"{chain_name} has {wrong}: OpenSSL refuses it; put another one there")
+        raise ValueError(f"{chain_name} has {wrong}, which is not served: put another one there")
     return KeyPair("".join(f"{block}\n" for block in key[:1] + chain), names, not_after, issuer)
 
 

@@ -3,12 +3,14 @@
 import base64
 import datetime as dt
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.x509.oid import NameOID
 
 from pyconfd.haproxy.config.certificates import fault_of
@@ -19,7 +21,7 @@ from tests.world.haproxy import BINARY
 KEY, CHAIN = certificate("good.example.com")
 
 
-def of(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> tuple[str, str]:
+def of(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | dsa.DSAPrivateKey) -> tuple[str, str]:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x")])
     now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     made = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + dt.timedelta(days=36500))
@@ -28,6 +30,19 @@ def of(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> tuple[str, str]:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return private.decode(), signed.decode()
+
+
+@cache
+def signed_with_sha1() -> tuple[str, str]:
+    """Return a pair that an authority signed as OpenSSL at level 2 refuses it; cryptography does not make such."""
+    with tempfile.TemporaryDirectory() as folder:
+        for arguments in (
+            "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -subj /CN=ca -out ca.pem",
+            "req -newkey rsa:2048 -nodes -keyout key -subj /CN=x -out csr",
+            "x509 -req -sha1 -in csr -CA ca.pem -CAkey ca.key -CAcreateserial -out crt",
+        ):
+            subprocess.run(["openssl", *arguments.split()], cwd=folder, check=True, capture_output=True)
+        return Path(folder, "key").read_text(), Path(folder, "crt").read_text()
 
 
 def with_version(version: int) -> str:
@@ -44,6 +59,9 @@ UNFIT = {
     "there is no version 2": (KEY, with_version(1)),
     "there is no version 10": (KEY, with_version(9)),
     "a short RSA key": SHORT_RSA,
+    "a link of the chain has a short key": (KEY, CHAIN + SHORT_RSA[1]),
+    "a key of another kind": of(dsa.generate_private_key(2048)),
+    "a signature with SHA-1": signed_with_sha1(),
     "a short EC key": of(ec.generate_private_key(ec.SECP192R1())),
 }
 
