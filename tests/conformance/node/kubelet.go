@@ -78,6 +78,7 @@ func (k *kubelet) run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return ctx.Err()
 	}
+	go func() { log.Fatal(k.serveLogs()) }()
 	for range workers {
 		go k.work(ctx)
 	}
@@ -95,6 +96,7 @@ func (k *kubelet) register(ctx context.Context) error {
 	}
 	now := metav1.Now()
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: gateway.String()}}
+	node.Status.DaemonEndpoints.KubeletEndpoint.Port = logPort
 	node.Status.Conditions = []corev1.NodeCondition{{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
 		LastHeartbeatTime: now, LastTransitionTime: now,

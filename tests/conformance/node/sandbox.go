@@ -38,6 +38,7 @@ type sandboxes struct {
 // sandbox is one running echo server.
 type sandbox struct {
 	address string
+	output  *output
 	exited  chan struct{}
 	process *os.Process
 }
@@ -51,11 +52,6 @@ func (s *sandboxes) start(name string, plan plan) (*sandbox, error) {
 	if err := s.makeRoot(root, plan.files); err != nil {
 		return nil, err
 	}
-	output, err := os.Create(filepath.Join(s.folder, name+".log"))
-	if err != nil {
-		return nil, err
-	}
-	defer output.Close()
 	s.mu.Lock()
 	s.last = s.last.Next()
 	address := s.last
@@ -63,13 +59,13 @@ func (s *sandboxes) start(name string, plan plan) (*sandbox, error) {
 
 	// The network namespace ends with the process, and its interface with it. The echo server listens on all addresses,
 	// so it may start before it has one.
-	command := exec.Command("/echo")
-	command.Dir, command.Env, command.Stdout, command.Stderr = "/", plan.environment, output, output
+	command, said := exec.Command("/echo"), &output{}
+	command.Dir, command.Env, command.Stdout, command.Stderr = "/", plan.environment, said, said
 	command.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Cloneflags: syscall.CLONE_NEWNET}
 	if err := command.Start(); err != nil {
 		return nil, err
 	}
-	box := &sandbox{address: address.String(), exited: make(chan struct{}), process: command.Process}
+	box := &sandbox{address: address.String(), output: said, exited: make(chan struct{}), process: command.Process}
 	go func() {
 		log.Printf("the echo server at %s ends: %v", address, command.Wait())
 		os.RemoveAll(root)
