@@ -32,6 +32,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     proportion.after_a_list,
     proportion.chain_memory,
     routing.ingress_routes,
+    routing.gateway_routes,
     churn.change_path,
     churn.churn,
     live.live_1000_services,

@@ -47,8 +47,8 @@ _CAN = Abilities(runtime=True, cookies=True)
 class Chain:
     """What pyconfd does between the cluster and the runtime socket, with what it remembers from change to change."""
 
-    def __init__(self, presets: Sequence[str] = ("domains",)) -> None:
-        self._presets = presets
+    def __init__(self, presets: Sequence[str] = ("domains",), options: PresetOptions | None = None) -> None:
+        self._presets, self._options = presets, options or PresetOptions()
         self._renderer = Renderer(read_fragments(fragments.directory()), RenderOptions("/etc/haproxy/generated/files"))
         self._memo = Memo()
         self._comparison = Comparison()
@@ -57,12 +57,12 @@ class Chain:
     def forget(self) -> None:
         """Remember nothing but what is applied."""
         applied = self._applied
-        self.__init__(self._presets)  # type: ignore[misc]
+        self.__init__(self._presets, self._options)  # type: ignore[misc]
         self._applied = applied
 
     def follow(self, snapshot: Snapshot) -> Plan:
         """Return what has to be done, and take it that it was."""
-        context = registry.translate(snapshot, self._presets, PresetOptions(), self._memo)
+        context = registry.translate(snapshot, self._presets, self._options, self._memo)
         rendering = self._renderer.render(context, curdate="").rendering
         found = diff.plan(rendering, self._applied, None, comparison=self._comparison, abilities=_CAN)
         self._applied = rendering

@@ -12,6 +12,9 @@ import msgspec
 
 from pyconfd.model.plan import RuntimeUpdate
 from pyconfd.model.snapshot import RECORD_OF, Key, Resource, Snapshot
+from pyconfd.presets.addresses import AddressOptions
+from pyconfd.presets.gateway.status import CONTROLLER
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import decode_event
 from tests.bench.figures import Figure
@@ -25,6 +28,9 @@ _KINDS = {
     "EndpointSlice": Resource.ENDPOINTSLICES,
     "Ingress": Resource.INGRESSES,
     "IngressClass": Resource.INGRESSCLASSES,
+    "GatewayClass": Resource.GATEWAYCLASSES,
+    "Gateway": Resource.GATEWAYS,
+    "HTTPRoute": Resource.HTTPROUTES,
 }
 
 
@@ -69,6 +75,60 @@ def ingress_routes() -> Iterator[Figure]:
         "path": lambda version: _ingress(ROUTES // 3, version),
     }
     yield from _figures("ingress_5000", Cluster(*objects), Chain(("domains", "ingress")), changes)
+
+
+def _http_route(number: int, version: int = 0, weight: int = 1) -> Obj:
+    references = [{"name": f"web-{number:05d}", "port": 80, "weight": weight}]
+    more = [{"name": f"web-{(number + 200) % ROUTES:05d}", "port": 80, "weight": 100}]
+    paths = [("PathPrefix", "/"), ("PathPrefix", f"/api/v{version}"), ("Exact", "/cart")]
+    rules = [
+        {
+            "matches": [{"path": {"type": kind, "value": text}}],
+            "backendRefs": references + (more if text == "/" else []),
+        }
+        for kind, text in paths
+    ]
+    assert len(rules) == RULES
+    return {
+        "kind": "HTTPRoute",
+        "metadata": _named(f"web-{number:05d}", f"team-{number % 200:03d}", 1000 * version + weight),
+        "spec": {
+            "parentRefs": [{"name": "web", "namespace": "infra"}],
+            "hostnames": [f"s{number}.example.com"],
+            "rules": rules,
+        },
+    }
+
+
+def _named(name: str, namespace: str, generation: int = 1) -> Obj:
+    created = "2026-01-01T00:00:00Z"
+    return {
+        "name": name, "namespace": namespace, "uid": name, "generation": generation, "creationTimestamp": created,
+        "resourceVersion": str(generation),
+    }  # fmt: skip
+
+
+def gateway_routes() -> Iterator[Figure]:
+    """Measure HTTPRoutes of one Gateway, of which one rule in three divides its requests."""
+    everywhere = {"namespaces": {"from": "All"}}
+    listener = {"name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": everywhere}
+    objects: list[Obj] = [
+        {"kind": "GatewayClass", "metadata": _named("pyconfd", ""), "spec": {"controllerName": CONTROLLER}},
+        {
+            "kind": "Gateway",
+            "metadata": _named("web", "infra"),
+            "spec": {"gatewayClassName": "pyconfd", "listeners": [listener]},
+        },
+    ]
+    for number in range(ROUTES):
+        objects += [*_service(number), _http_route(number)]
+    changes: Mapping[str, Callable[[int], Obj]] = {
+        "endpoint": lambda version: _service(ROUTES // 2, version)[1],
+        "weight": lambda version: _http_route(ROUTES // 3, weight=version + 1),
+        "path": lambda version: _http_route(ROUTES // 3, version),
+    }
+    options = PresetOptions(addresses=AddressOptions(("192.0.2.1",)))
+    yield from _figures("gateway_5000", Cluster(*objects), Chain(("domains", "gateway"), options), changes)
 
 
 def _figures(

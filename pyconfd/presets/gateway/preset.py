@@ -91,10 +91,10 @@ def _nothing(cluster: str, options: PresetOptions) -> _Former:
 def _world(cluster: Cluster, options: PresetOptions, former: World) -> World:
     """Return all that routes are decided by; a part that is equal is the former one."""
     snapshot, before = cluster.snapshot, former.cluster.snapshot
-    same_grants = snapshot.referencegrants is before.referencegrants
+    same_grants = not differing(before.referencegrants, snapshot.referencegrants)
     grants = former.grants if same_grants else grants_of(snapshot.referencegrants)
     same = same_grants and options == former.options and _same_basis(cluster, former.cluster)
-    if same and snapshot.backendtlspolicies is before.backendtlspolicies and not snapshot.backendtlspolicies:
+    if same and not (before.backendtlspolicies or snapshot.backendtlspolicies):
         return World(cluster, former.options, former.gateways, grants, former.policies)
 
     def secret(key: Key) -> Found:
@@ -127,10 +127,9 @@ def _same_basis(cluster: Cluster, former: Cluster) -> bool:
     """Return whether all that Gateways are decided by is the same."""
     now, before = cluster.snapshot, former.snapshot
     return (
-        now.gatewayclasses is before.gatewayclasses
-        and now.gateways is before.gateways
-        and now.config_maps is before.config_maps
-        and now.namespaces is before.namespaces
+        not differing(before.gatewayclasses, now.gatewayclasses)
+        and not differing(before.gateways, now.gateways)
+        and not differing(before.config_maps, now.config_maps)
         and now.denied == before.denied
         and cluster.secrets is former.secrets
         and cluster.addresses.assigned is former.addresses.assigned
@@ -371,7 +370,7 @@ def _same_for_routes(world: World, former: World) -> bool:
         world.options == former.options
         and world.grants is former.grants
         and world.policies is former.policies
-        and now.snapshot.namespaces is before.snapshot.namespaces
+        and not differing(before.snapshot.namespaces, now.snapshot.namespaces)
         and (now.view.nodes is before.view.nodes or not world.options.node_ports)
     )
 

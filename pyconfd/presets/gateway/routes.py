@@ -16,6 +16,7 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.reservation import NEVER, Owner
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
+from pyconfd.model.versioned import differing
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.endpoints import targets_of_port
 from pyconfd.presets.gateway.attachment import (
@@ -86,7 +87,7 @@ class World:
 
     def same_classes(self, former: "World") -> bool:
         """Return whether the GatewayClasses are the same ones."""
-        return self.cluster.snapshot.gatewayclasses is former.cluster.snapshot.gatewayclasses
+        return not differing(former.cluster.snapshot.gatewayclasses, self.cluster.snapshot.gatewayclasses)
 
     def labels_of(self, namespace: str) -> Labels:
         """Return the labels of a namespace; its name is one of them, as in the API."""
