@@ -127,6 +127,29 @@ def asked(appliance: Appliance, host: str, ca: str, sni: str = "") -> Any:
         return wrapped.selected_alpn_protocol(), wrapped.version()
 
 
+def test_a_name_that_goes_through_is_not_served_over_a_connection_of_another(appliance: Appliance) -> None:
+    issuer = Issuer(appliance)
+    pair = issuer.pair("*.example.com")
+    issuer.write("wild", pair.key, pair.cert)
+    appliance.serve("vault", {"domain": "vault.example.com", "proto": "https"})
+    appliance.serve("others", {"domain": "*.example.org", "proto": "https"})
+    served_with(appliance, "wild", serial(pair))
+    context = ssl.create_default_context(cafile=issuer.ca)
+    with (
+        socket.create_connection(("127.0.0.1", appliance.https), timeout=30) as plain,
+        context.wrap_socket(plain, server_hostname=HOST) as wrapped,
+    ):
+        connection = http.client.HTTPConnection(HOST)
+        connection.sock = wrapped
+        answers = []
+        for host in (HOST, "vault.example.com", "any.example.org", "unknown.example.net"):
+            connection.request("GET", "/", headers={"Host": host})
+            answer = connection.getresponse()
+            answer.read()
+            answers.append(answer.status)
+    assert answers == [200, 421, 421, 404]
+
+
 def test_plain_http_is_redirected_and_names_of_others_get_no_certificate(appliance: Appliance) -> None:
     issuer = Issuer(appliance)
     pair = issuer.pair("*.example.com")
