@@ -31,6 +31,7 @@ TESTS = (
     "tests/fragments/test_shipped_golden.py",
     "tests/fragments/test_takeover.py",
     "tests/docs/test_certificates.py",
+    "tests/e2e/test_loadbalancer.py",
     "tests/e2e/test_tls.py",
     *(f"tests/presets/gateway/test_{name}_live.py" for name in ("http", "mirror", "shares", "tls")),
     *(
