@@ -23,7 +23,7 @@ GO := CGO_ENABLED=0 GOTOOLCHAIN=auto go
 CONFORMANCE := $(addprefix .cache/conformance/,controlplane echo node suite.test gateway-api)
 HA_PACKAGES := haproxy=haproxy keepalived=keepalived nft=nftables ip=iproute2 sysctl=procps unshare=util-linux faketime=faketime
 
-.PHONY: help venv packages-demo packages-test packages-ha packages-conformance lock demo test test-matrix size lint docs bench ha-bench reload-test tls-test \
+.PHONY: help venv packages-demo packages-test packages-ha packages-conformance lock demo test test-matrix size lint docs bench ha-bench reload-test tls-test canary-test \
 	crash-test vip-test conformance fuzz soak dns-soak wheelhouse deb \
 	release release-test appliance image image-test image-bench clean
 
@@ -106,6 +106,9 @@ reload-test: packages-demo venv ## a hundred reloads under load
 tls-test: packages-demo venv ## the life of a Secret a hundred times under 32 busy TLS clients, and a page in Chromium
 	@PYTHON=$(PYTHON) tests/packages.sh chromium=chromium
 	PYCONFD_TEST_TLS_ROUNDS=100 $(BIN)/python -m pytest -q -s tests/e2e/test_tls.py
+
+canary-test: packages-demo venv ## the life of a canary behind a Gateway twenty times under 32 busy clients
+	PYCONFD_TEST_CANARY_ROUNDS=20 $(BIN)/python -m pytest -q -s tests/e2e/test_canary.py
 
 crash-test: packages-demo venv ## killed before each single effect of every change, where the suite takes every fourth
 	PYCONFD_TEST_CRASHES=1 $(BIN)/python -m pytest -q -n 2 tests/haproxy/test_crashes.py tests/haproxy/test_live_crashes.py tests/daemon/test_pin_crashes.py

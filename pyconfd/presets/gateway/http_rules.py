@@ -42,7 +42,7 @@ class ParsedRule(NamedTuple):
     """A rule without what its references lead to.
 
     ``filters`` are those of the rule, ``of_references`` those of each reference. ``timeout_ms`` is how long a server
-    may be silent; None: as usual.
+    may be silent; None: as usual. ``deadline_ms`` is for all attempts together, None for no limit of its own.
     """
 
     matches: tuple[RouteMatch, ...]
@@ -50,6 +50,7 @@ class ParsedRule(NamedTuple):
     of_references: tuple[Filters, ...] = ()
     timeout_ms: int | None = None
     retry: Retry | None = None
+    deadline_ms: int | None = None
 
 
 class MirrorSection(NamedTuple):
@@ -74,6 +75,7 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     of: int = 1
     timeout_ms: int | None = None
     retry: Retry | None = None
+    deadline_ms: int | None = None
     options: str = ""
     sans: tuple[str, ...] = ()
     mirrors: tuple[MirrorSection, ...] = ()
@@ -105,6 +107,7 @@ def parse_http(rule: HttpRule) -> ParsedRule | RuleFault:
             _of_references(rule.backend_refs, matches),
             _timeout_ms(rule.timeouts),
             _retry(rule.retry),
+            _duration_ms(rule.timeouts.request, "timeouts.request") if rule.timeouts and rule.retry else None,
         )
     except InvalidRule as error:
         return error.fault
@@ -138,18 +141,22 @@ def _of_references(references: Sequence[RouteBackendRef] | None, matches: Sequen
 
 
 def _timeout_ms(timeouts: HttpTimeouts | None) -> int | None:
-    """Return the shorter one; 0 is none."""
+    """Return the shorter one."""
     if timeouts is None:
         return None
-    found = []
-    for name, text in (("request", timeouts.request), ("backendRequest", timeouts.backend_request)):
-        if text is None:
-            continue
-        if not _DURATION.fullmatch(text):
-            refuse(f"timeouts.{name}", text, "not a duration: expected a text like 500ms, 10s or 1m30s")
-        ms = sum(int(number) * _UNIT_MS[unit] for number, unit in re.findall(r"([0-9]+)(h|ms|m|s)", text))
-        found.append(min(ms, _LONGEST_MS) or _LONGEST_MS)
-    return min(found, default=None)
+    request = _duration_ms(timeouts.request, "timeouts.request")
+    backend = _duration_ms(timeouts.backend_request, "timeouts.backendRequest")
+    return min((each for each in (request, backend) if each is not None), default=None)
+
+
+def _duration_ms(text: str | None, field: str) -> int | None:
+    """Return a duration, the longest possible one for 0; None where none is given."""
+    if text is None:
+        return None
+    if not _DURATION.fullmatch(text):
+        refuse(field, text, "not a duration: expected a text like 500ms, 10s or 1m30s")
+    ms = sum(int(number) * _UNIT_MS[unit] for number, unit in re.findall(r"([0-9]+)(h|ms|m|s)", text))
+    return min(ms, _LONGEST_MS) or _LONGEST_MS
 
 
 def _retry(retry: HttpRetry | None) -> Retry | None:
@@ -236,6 +243,7 @@ def _backend(rule: ParsedRule, own: Filters, references: Sequence[Reference], na
         of=total or 1,
         timeout_ms=rule.timeout_ms,
         retry=rule.retry,
+        deadline_ms=rule.deadline_ms,
         options=valid[0].options if valid else "",
         sans=valid[0].sans if valid else (),
     )

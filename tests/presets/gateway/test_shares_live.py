@@ -119,6 +119,7 @@ def test_a_request_is_tried_again_as_often_as_asked(tmp_path: Path) -> None:
 
     def failing(path: str) -> int:
         asked[path] += 1
+        time.sleep(0.3 if path.startswith("/slow") else 0)
         status, _, times = path.rpartition("?")[2].partition("-")
         return int(status) if asked[path] <= int(times) else 200
 
@@ -126,11 +127,23 @@ def test_a_request_is_tried_again_as_often_as_asked(tmp_path: Path) -> None:
         rules = [
             {"matches": [{"path": {"value": "/three"}}], "retry": {"codes": [500], "attempts": 3}},
             {"matches": [{"path": {"value": "/none"}}], "retry": {"codes": [500, 503], "attempts": 0}},
+            {
+                "matches": [{"path": {"value": "/slow"}}],
+                "retry": {"codes": [500], "attempts": 5},
+                "timeouts": {"request": "800ms"},
+            },
         ]
         with served(tmp_path, *((rule, [Reference(1, (web.endpoint,))]) for rule in rules)) as port:
-            paths = ("/three?500-2", "/three?500-4", "/three?503-1", "/none?500-1")
+            paths = ("/three?500-2", "/three?500-4", "/three?503-1", "/none?500-1", "/slow?500-1", "/slow?500-3")
             found = {path: ask(port, path).status for path in paths}
-    assert found == {"/three?500-2": 200, "/three?500-4": 500, "/three?503-1": 503, "/none?500-1": 500}
+    assert found == {
+        "/three?500-2": 200,
+        "/three?500-4": 500,
+        "/three?503-1": 503,
+        "/none?500-1": 500,
+        "/slow?500-1": 200,
+        "/slow?500-3": 504,
+    }
     assert asked["/three?500-4"] == 4
 
 
