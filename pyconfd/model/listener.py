@@ -105,10 +105,8 @@ class Listeners:
 
         Where one HAProxy binds ``*:80`` and ``192.0.2.7:80``, Linux gives a connection to the more specific socket.
         """
-        for listener in (Listener(wanted.address, wanted.port), Listener("", wanted.port)):
-            if listener in self._owners:
-                return Holder(listener, self._owners[listener])
-        return None
+        same = (Listener(address, wanted.port, v6only) for address in (wanted.address, "") for v6only in (False, True))
+        return next((Holder(each, self._owners[each]) for each in same if each in self._owners), None)
 
     def with_owner(self, owner: str, listeners: Iterable[Listener]) -> "Listeners":
         """Return these with more; who has a listener keeps it."""

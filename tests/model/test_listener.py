@@ -83,3 +83,11 @@ class TestWhoAskedForWhatIsTaken:
     def test_nobody(self) -> None:
         assert asked_for({self.ONE: "nginx"}, frozenset({self.TWO})) == {}
         assert asked_for({}, frozenset({self.TWO})) == {}
+
+
+def test_who_has_one_address_is_not_who_has_all() -> None:
+    own, everywhere = Listener("2001:db8::1", 80, v6only=True), Listener("::", 80)
+    taken = Listeners({own: "a", everywhere: "b", Listener("192.0.2.1", 443): "c"})
+    assert taken.holder_of_address(Listener("2001:db8::1", 80)) == (own, "a")
+    assert taken.holder_of_address(Listener("2001:db8::2", 80)) is None
+    assert taken.holder_of_address(Listener("192.0.2.1", 80)) is None
