@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from pyconfd.haproxy.config.changes import _single, differing_lines
 from pyconfd.model.plan import AddMapEntries, ChangeMapEntries, Command, RemoveMapEntries
 
-KEYS = st.lists(st.sampled_from([*(f"k{number}/" for number in range(30)), "a", "a-b", "ab"]), unique=True)
+KEYS = st.lists(
+    st.sampled_from([*(f"k{number}/" for number in range(30)), "a", "a-b", "ab", "gw_a|b.example.com/~x/"]), unique=True
+)
 MAPS = st.builds(
     lambda keys, values: "".join(f"{key} {values[number % len(values)]}\n" for number, key in enumerate(sorted(keys))),
     KEYS,
@@ -59,3 +61,9 @@ def test_one_entry_of_many_is_one_command() -> None:
 
 def test_a_key_that_stands_elsewhere_too_has_the_map_replaced() -> None:
     assert _single("/maps/x.map", "a x\nb x\nc x\n", "a x\nb y\nb x\nc x\n") == []
+
+
+def test_a_path_of_a_gateway_is_a_single_change() -> None:
+    old, new = "gw_a|b.example.com/ be_1\n", "gw_a|b.example.com/ be_1\ngw_a|b.example.com/~x/ be_2\n"
+
+    assert _single("/maps/x.map", old, new) == [AddMapEntries("/maps/x.map", (("gw_a|b.example.com/~x/", "be_2"),))]

@@ -67,7 +67,7 @@ _CANCELS = MappingProxyType(
 """Keywords that take another one back; where nothing is to be taken back they say what is so anyway. ``add server``
 takes few of them."""
 
-_PLAIN = re.compile(r"[A-Za-z0-9_.:/@,=+%*()\[\]-]+")
+_PLAIN = re.compile(r"[A-Za-z0-9_.:/@,=+%*()|~\[\]-]+")
 """Words of a command on the socket that mean the same there as in the file, without any escape."""
 
 MAX_WORDS = 60
