@@ -132,22 +132,31 @@ class _NamedConnection(http.client.HTTPSConnection):
 class TlsCrowd(Crowd):
     """The same over TLS: a handshake for each request, or for each connection with ``keep_alive``."""
 
-    def __init__(self, port: int, host: str, authority: str, clients: int, *, keep_alive: bool = False) -> None:
+    def __init__(
+        self,
+        port: int,
+        host: str,
+        authority: str,
+        clients: int,
+        *,
+        address: str = "127.0.0.1",
+        keep_alive: bool = False,
+    ) -> None:
         self._host, self._authority = host, authority
-        super().__init__(port, host, clients, pause_s=0.02, keep_alive=keep_alive)
+        super().__init__(port, host, clients, pause_s=0.02, address=address, keep_alive=keep_alive)
 
     def _connection(self) -> http.client.HTTPConnection:
         context = ssl.create_default_context(cafile=self._authority)
         return _NamedConnection(self._host, (self._address, self._port), context)
 
 
-def presented_to(port: int, host: str) -> int:
+def presented_to(port: int, host: str, *, address: str = "127.0.0.1") -> int:
     """Return the serial number of the certificate that a client gets who names ``host``; 0 for none."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         with (
-            socket.create_connection(("127.0.0.1", port), timeout=30) as plain,
+            socket.create_connection((address, port), timeout=30) as plain,
             context.wrap_socket(plain, server_hostname=host) as wrapped,
         ):
             return x509.load_der_x509_certificate(wrapped.getpeercert(binary_form=True) or b"").serial_number
