@@ -127,6 +127,21 @@ def asked(appliance: Appliance, host: str, ca: str, sni: str = "") -> Any:
         return wrapped.selected_alpn_protocol(), wrapped.version()
 
 
+def test_the_default_certificate_is_for_all_other_names_and_renewed_too(appliance: Appliance) -> None:
+    issuer = Issuer(appliance)
+    appliance.values["tls"] = {"default_certificate": f"{NAMESPACE}/edge"}
+    default, own = issuer.renew("edge", "edge.example.com"), issuer.renew("shop-tls", HOST)
+    appliance.serve("plain")
+    served_with(appliance, "shop-tls", own)
+    worker = appliance.haproxy.worker()
+    for name in ("plain.example.com", "unknown.example.net", "edge.example.com"):
+        assert presented_to(appliance.https, name) == default
+    default = issuer.renew("edge", "edge.example.com")
+    until_presented(appliance, "unknown.example.net", default)
+    assert presented_to(appliance.https, HOST) == own
+    assert appliance.haproxy.worker() == worker
+
+
 def test_a_name_that_goes_through_is_not_served_over_a_connection_of_another(appliance: Appliance) -> None:
     issuer = Issuer(appliance)
     pair = issuer.pair("*.example.com")

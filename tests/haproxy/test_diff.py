@@ -22,6 +22,7 @@ from pyconfd.model.plan import (
     RemoveListLines,
     ReplaceMap,
     RuntimeUpdate,
+    UpdateCertificate,
 )
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 
@@ -159,6 +160,17 @@ def test_a_list_of_certificates_changes_without_a_reload(
     made = plan(after, before, level_with(before), abilities=Abilities(runtime=True))
     assert isinstance(made, RuntimeUpdate)
     assert made.commands == commands
+
+
+def test_the_default_certificate_of_a_bind_is_renewed_without_a_reload() -> None:
+    text = BASE + BY_LIST.replace("strict-sni", "crt /k/a")
+    before, after = (
+        rendering(text, OutputFile(FileKind.MAP, "/m/list", ""), OutputFile(FileKind.CERTIFICATE, "/k/a", pem))
+        for pem in ("a\n", "b\n")
+    )
+    made = plan(after, before, level_with(before), abilities=Abilities(runtime=True))
+    assert isinstance(made, RuntimeUpdate)
+    assert made.commands == (UpdateCertificate("/k/a", "b\n"),)
 
 
 @pytest.mark.parametrize(

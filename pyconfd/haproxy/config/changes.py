@@ -357,9 +357,10 @@ def changed_files(old: tuple[OutputFile, ...], new: tuple[OutputFile, ...], inde
         if was is now or was == now:
             continue
         verb = "added" if was is None else "removed" if now is None else "changed"
-        if path in lists.words:
+        is_map = (now or was or _NOTHING).kind is FileKind.MAP
+        if is_map and path in lists.words:
             found.extend(_changed_list(was, now, index, f"list of certificates {path} {verb}"))
-        elif (now or was or _NOTHING).kind is FileKind.MAP:
+        elif is_map:
             found.extend(_changed_map(was, now, index, f"map {path} {verb}"))
         elif verb != "changed" and (another := _another_default(path, before, index)):
             found.obstacles.append(another)
