@@ -87,7 +87,7 @@ def balancer(folder: Path, ingresses: Sequence[Obj], services: dict[str, int]) -
     """Run it for Services with so many pods each."""
     with Backends() as pods, HaproxyProcess(folder) as haproxy:
         authority = CertificateAuthority(folder / "ca")
-        pair = authority.server("foo.bar.com", ["foo.bar.com"])
+        pair = authority.server("foo.bar.com", ["foo.bar.com", "safe.bar.com"])
         objects = [ingress_class(), *ingresses, secret("conformance-tls", pair)]
         for name, count in services.items():
             addresses = [
@@ -150,6 +150,13 @@ def _services(*ingresses: Obj) -> dict[str, int]:
     return {each["backend"]["service"]["name"]: 1 for rule in rules for each in rule["http"]["paths"]}
 
 
+# What the suite does not ask for: the redirect to HTTPS.
+REDIRECTED = ingress(
+    "redirected",
+    {"safe.bar.com": [path("/", "foo-bar-com:http")]},
+    tls=[{"hosts": ["safe.bar.com"], "secretName": "conformance-tls"}],
+    annotations={"pyconfd.io/hsts": "300"},
+)
 # Its class is nobody's here.
 INVALID_CLASS = ingress(
     "ingress-class", {"ingress-class": [path("/", "foo-exact:8080")]}, class_name="some-invalid-class-name"
@@ -158,7 +165,7 @@ INVALID_CLASS = ingress(
 
 @pytest.fixture(scope="module")
 def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Balancer]:
-    given = [HOST_RULES, PATH_RULES, INVALID_CLASS]
+    given = [HOST_RULES, PATH_RULES, REDIRECTED, INVALID_CLASS]
     with balancer(tmp_path_factory.mktemp("ruled"), given, _services(*given)) as made:
         yield made
 
@@ -211,6 +218,17 @@ def test_hosts_and_paths_reach_their_services(ruled: Balancer, host: str, target
 def test_a_host_with_a_certificate_is_reached_over_tls(ruled: Balancer) -> None:
     answer = ruled.ask_tls("foo.bar.com", "/")
     assert (answer.code, answer.service) == (200, "foo-bar-com")
+
+
+@pytest.mark.parametrize(
+    ("target", "code"), [("/", 308), ("/.well-known/acme-challenge/x", 200), ("/.well-known/acme", 308)]
+)
+def test_other_hosts_with_a_certificate_are_redirected(ruled: Balancer, target: str, code: int) -> None:
+    assert ruled.ask("safe.bar.com", target).code == code
+    answer = ruled.ask_tls("safe.bar.com", target)
+    assert (answer.code, answer.service) == (200, "foo-bar-com")
+    assert "strict-transport-security" in answer.headers
+    assert "strict-transport-security" not in ruled.ask_tls("foo.bar.com", target).headers
 
 
 def test_a_host_without_a_certificate_gets_none(ruled: Balancer) -> None:
