@@ -6,7 +6,7 @@ changed and updates the parts that follow from them: the table of paths, backend
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,16 @@ from pyconfd.presets.gateway.listeners import Found, Lookup, decide_listeners
 from pyconfd.presets.gateway.mirror import script_file
 from pyconfd.presets.gateway.policies import Policies, decide_policies
 from pyconfd.presets.gateway.ports import Port, frontend, ports_of
-from pyconfd.presets.gateway.routes import ROUTES, Route, RouteDecision, World, decide, same_request
+from pyconfd.presets.gateway.routes import (
+    ROUTES,
+    Route,
+    RouteDecision,
+    World,
+    decide,
+    is_wide,
+    rules_below,
+    same_request,
+)
 from pyconfd.presets.gateway.status import CONTROLLER, ancestor_status, object_status
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
 from pyconfd.presets.routing.table import RoutingTable
@@ -55,6 +64,8 @@ _MOST_ANCESTORS = 16
 """Source: the CRD of BackendTLSPolicy."""
 
 _Routes = Mapping[StatusOf, RouteDecision]
+_At = tuple[str, str]
+"""A frontend and a listener of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +90,8 @@ class _Former:
     claimed: int = 0
     files: tuple[OutputFile, ...] = ()
     mirrored: int = 0
+    hosts: Mapping[_At, Mapping[str, int]] = field(default_factory=dict)
+    wide: Mapping[_At, frozenset[StatusOf]] = field(default_factory=dict)
 
 
 def _nothing(cluster: str, options: PresetOptions) -> _Former:
@@ -228,13 +241,50 @@ class _Reading:
                     count[listener] += sign
         return {**self.former.attached, **counts} if counts else self.former.attached
 
-    def table(self) -> RoutingTable:
-        """Return the table of paths with the rules of the changed routes."""
-        rules: dict[Hashable, tuple[RouteRule, ...]] = {}
+    def hosts(self) -> Mapping[_At, Mapping[str, int]]:
+        """Return the hosts of requests that each listener has, with the number of routes for each."""
+        counts: dict[_At, Counter[str]] = {}
         for id_, now in self.changed.items():
             before = self.former.routes.get(id_)
-            if before is None or now is None or before.rules is not now.rules:
-                rules[id_] = now.rules if now is not None and _is_of_requests(id_) else ()
+            if not _is_of_requests(id_) or (before is not None and now is not None and before.sites is now.sites):
+                continue
+            for sign, route in ((-1, before), (1, now)):
+                for at in route.sites if route is not None else ():
+                    where = at.frontend, at.listener
+                    count = counts.setdefault(where, Counter(self.former.hosts.get(where, {})))
+                    count[at.host] += sign
+        found = {where: {host: count for host, count in each.items() if count} for where, each in counts.items()}
+        return {**self.former.hosts, **found} if found else self.former.hosts
+
+    def wide(self) -> Mapping[_At, frozenset[StatusOf]]:
+        """Return the routes of requests by the listeners where they have wildcards, or any host."""
+        return self._index(
+            self.former.wide,
+            lambda route: (
+                frozenset((at.frontend, at.listener) for at in route.sites if is_wide(at.host))
+                if _is_of_requests(route.id)
+                else frozenset()
+            ),
+        )
+
+    def table(self, hosts: Mapping[_At, Mapping[str, int]], wide: Mapping[_At, frozenset[StatusOf]]) -> RoutingTable:
+        """Return the table of paths with the rules of the changed routes.
+
+        A route for a wildcard has the requests for a host below it that none of the host's own routes matches.
+        """
+        rules: dict[Hashable, tuple[RouteRule, ...]] = {}
+        stale = {
+            id_
+            for id_, now in self.changed.items()
+            if (before := self.former.routes.get(id_)) is None or now is None or before.rules is not now.rules
+        }
+        for where in differing(self.former.hosts, hosts):
+            if self.former.hosts.get(where, {}).keys() != hosts.get(where, {}).keys():
+                stale |= wide.get(where, frozenset())
+        for id_ in stale:
+            now = self.routes.get(id_)
+            served = now is not None and _is_of_requests(id_)
+            rules[id_] = (*now.rules, *rules_below(now, hosts)) if now is not None and served else ()
         return self.former.table.updated(rules) if rules else self.former.table
 
     def backends(self, table: RoutingTable) -> Mapping[str, RuleBackend]:
@@ -439,7 +489,8 @@ class GatewayPreset(Preset):
         if world.gateways is not memo.world.gateways:
             ports = {port.name: port for each in world.gateways.values() for port in ports_of(each, directory)}
         users, members, attached = reading.users(), reading.members(), reading.attached()
-        table = reading.table()
+        hosts, wide = reading.hosts(), reading.wide()
+        table = reading.table(hosts, wide)
         backends = reading.backends(table)
         frontends = reading.frontends(ports, table, members)
         statuses = reading.statuses(attached, users)
@@ -464,7 +515,7 @@ class GatewayPreset(Preset):
             statuses=statuses,
             memo=_Former(
                 world, ports, reading.routes, users, members, attached, table, backends, frontends, statuses, refused,
-                claimed, files, mirrored,
+                claimed, files, mirrored, hosts, wide,
             ),
         )  # fmt: skip
 

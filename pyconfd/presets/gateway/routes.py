@@ -40,7 +40,7 @@ from pyconfd.presets.gateway.http_rules import (
     sections_of,
     stream_backend,
 )
-from pyconfd.presets.gateway.listeners import Protocol
+from pyconfd.presets.gateway.listeners import Protocol, covers
 from pyconfd.presets.gateway.policies import Policies
 from pyconfd.presets.gateway.servers import H2C, Reference, san_digits, server_options
 from pyconfd.presets.gateway.status import (
@@ -321,6 +321,22 @@ def _rules(
                 number += 1
                 if made is not None:
                     yield RouteRule(site.id, match, made.route, owner, number, site.precedence)
+
+
+def is_wide(host: str) -> bool:
+    """Return whether a host stands for others: a wildcard, or any."""
+    return not host or host.startswith("*.")
+
+
+def rules_below(route: RouteDecision, hosts: Mapping[tuple[str, str], Iterable[str]]) -> Iterable[RouteRule]:
+    """Return the rules of a route for the ``hosts`` of its listeners that are below its own wildcards."""
+    own = {(at.frontend, at.host) for at in route.sites}
+    below: dict[tuple[str, str], SiteAt] = {}
+    for at in sorted(route.sites, key=lambda each: each.precedence):
+        for host in hosts.get((at.frontend, at.listener), ()) if is_wide(at.host) else ():
+            if (at.frontend, host) not in own and covers(at.host, host):
+                below.setdefault((at.frontend, host), at._replace(host=host))
+    return _rules(tuple(below.values()), route.parsed, route.sections, route.owner)
 
 
 def _of_rule(number: int, fault: RuleFault) -> Fault:

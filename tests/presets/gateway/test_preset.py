@@ -415,3 +415,34 @@ def test_older_policy_has_a_service_and_one_for_a_port_its_port() -> None:
         "older": "Accepted",
         "port": "Accepted",
     }
+
+
+def test_what_no_route_of_a_host_matches_goes_to_its_wildcard() -> None:
+    wild = route("wild", "[{backendRefs: [{name: app, port: 80}]}]", "hostnames: ['*.example.com']")
+    rules = "[{matches: [{path: {value: /a}}], backendRefs: [{name: app, port: 80}]}]"
+    exact, other = (route(name, rules, f"hostnames: [{name}.example.com]") for name in ("exact", "other"))
+    memo = Memo()
+    for routes in ((wild,), (wild, exact), (wild, exact, other), (wild, other), (exact, other), (exact, wild)):
+        context = read(snapshot(CLASS, GATEWAY, APP, *routes), memo)
+        assert context == read(snapshot(CLASS, GATEWAY, APP, *routes))
+
+    entries = {name: [entry.key for entry in each.entries] for name, each in given(context)["backends"].items()}
+    assert entries == {
+        "gw_http_shop_exact_0": ["gw_shop_web_80|exact.example.com/a/"],
+        "gw_http_shop_wild_0": ["gw_shop_web_80|*.example.com/", "gw_shop_web_80|exact.example.com/"],
+    }
+
+
+def test_a_wildcard_keeps_out_of_hosts_of_another_listener() -> None:
+    gateway = GATEWAY.replace(
+        "[{name: http, port: 80, protocol: HTTP}]",
+        "[{name: any, port: 80, protocol: HTTP}, {name: exact, port: 80, protocol: HTTP, hostname: a.example.com}]",
+    )
+    rules = "[{backendRefs: [{name: app, port: 80}]}]"
+    wild = route("wild", rules).replace("{name: web}", "{name: web, sectionName: any}")
+    exact = route("exact", rules.replace("[{b", "[{matches: [{path: {value: /a}}], b")).replace(
+        "{name: web}", "{name: web, sectionName: exact}"
+    )
+    backends = given(read(snapshot(CLASS, gateway, APP, wild, exact)))["backends"]
+
+    assert [entry.key for entry in backends["gw_http_shop_wild_0"].entries] == ["gw_shop_web_80|*/"]
