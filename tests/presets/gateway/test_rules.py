@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.config.diff import plan
+from pyconfd.model.plan import RuntimeUpdate
 from pyconfd.presets.gateway.conditions import condition_of
 from pyconfd.presets.gateway.faults import INCOMPATIBLE, UNSUPPORTED, RuleFault
 from pyconfd.presets.gateway.http_rules import ParsedRule, sections_of
@@ -216,3 +219,19 @@ def test_no_references_are_500_and_no_endpoints_are_not() -> None:
     empty = sections_of(parsed({}), (), "a", "HTTPRoute a/b")
     silent = sections_of(parsed({"backendRefs": [{"name": "a"}]}), (Reference(1),), "a", "HTTPRoute a/b")
     assert [(each.backends[0].failing, each.backends[0].of) for each in (empty, silent)] == [(1, 1), (0, 1)]
+
+
+MIRROR = {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "m", "port": 80}}}
+
+
+@pytest.mark.parametrize("filters", [[], [MIRROR], [CORS], rewritten(hostname="a.b")["filters"]])
+def test_an_endpoint_is_a_runtime_update_whatever_the_filters(filters: list[dict[str, Any]]) -> None:
+    rule = parsed({"backendRefs": [{"name": "a", "port": 80}], "filters": filters})
+    renderings = []
+    for ports in ((1,), (1, 2)):
+        reference = Reference(1, tuple(map(endpoint, ports)))
+        mirrors = [reference] * len(rule.filters.mirrors)
+        made = _listed(gateway("gw_a_b_80", [Routes("gw_a_b_80").add(rule, reference, mirrors=mirrors)]))
+        renderings.append(render(*made, "/tmp/x", runtime_socket="/run/s"))
+    before, after = renderings
+    assert isinstance(plan(after, before, None, abilities=Abilities(runtime=True)), RuntimeUpdate)
