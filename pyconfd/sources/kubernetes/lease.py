@@ -20,7 +20,7 @@ import structlog
 from pyconfd.errors import Problem, TransientError
 from pyconfd.sources.kubernetes.client import Method
 from pyconfd.sources.kubernetes.failures import ApiError
-from pyconfd.sources.kubernetes.writing import CONFLICT, NOT_FOUND, Writer
+from pyconfd.sources.kubernetes.writing import CONFLICT, NOT_FOUND, AnswerMetadata, Writer
 from pyconfd.system.clock import SystemClock
 
 LEASE_S = 12
@@ -48,7 +48,10 @@ log = structlog.get_logger(__name__)
 
 
 class LeaseRecord(NamedTuple):
-    """What a Lease says; ``version`` is its resourceVersion, "" where there is none yet."""
+    """What a Lease says; ``version`` is its resourceVersion, "" where there is none yet.
+
+    ``renewed`` and ``acquired`` are RFC 3339 texts of the holder's clock: they are written, and never compared.
+    """
 
     holder: str = ""
     duration_s: int = LEASE_S
@@ -58,23 +61,23 @@ class LeaseRecord(NamedTuple):
     version: str = ""
 
 
-class Observation(NamedTuple):
-    """A Lease, since when (on the monotonic clock) it has been seen as it is, and when it was read last."""
+class LeaseObservation(NamedTuple):
+    """A Lease, ``since`` when it has been seen as it is, and when it was read last: seconds of the monotonic clock."""
 
     record: LeaseRecord
     since: float
     read_at: float
 
-    def followed_by(self, record: LeaseRecord, now: float) -> "Observation":
+    def followed_by(self, record: LeaseRecord, now: float) -> "LeaseObservation":
         """Return what is known after the Lease was read again.
 
-        Who could not read it for long knows nothing about its holder, who could not renew it either.
+        After RENEW_LIMIT_S without a read it counts as new: its holder, too, may not have reached the API server.
         """
         is_same = record == self.record and now - self.read_at <= RENEW_LIMIT_S
-        return Observation(record, self.since if is_same else now, now)
+        return LeaseObservation(record, self.since if is_same else now, now)
 
 
-class Move(Enum):
+class LeaseMove(Enum):
     """What to do about a Lease."""
 
     RENEW = auto()
@@ -82,22 +85,22 @@ class Move(Enum):
     WAIT = auto()
 
 
-class Step(NamedTuple):
-    """What to do now, or when to look again."""
+class LeaseStep(NamedTuple):
+    """What to do now; where that is to wait, ``due_at`` on the monotonic clock says until when."""
 
-    move: Move
+    move: LeaseMove
     due_at: float = 0.0
 
 
-def next_step(seen: Observation, identity: str, now: float) -> Step:
+def next_step(seen: LeaseObservation, identity: str, now: float) -> LeaseStep:
     """Return what ``identity`` does about a Lease: pure."""
     record = seen.record
     if record.holder == identity:
-        return Step(Move.RENEW)
+        return LeaseStep(LeaseMove.RENEW)
     ends_at = seen.since + record.duration_s
     if not record.holder or now >= ends_at:
-        return Step(Move.TAKE)
-    return Step(Move.WAIT, min(now + RENEW_S, ends_at))
+        return LeaseStep(LeaseMove.TAKE)
+    return LeaseStep(LeaseMove.WAIT, min(now + RENEW_S, ends_at))
 
 
 def claimed(record: LeaseRecord, identity: str, now: str) -> LeaseRecord:
@@ -119,10 +122,6 @@ def released(record: LeaseRecord, now: str) -> LeaseRecord:
     return record._replace(holder="", duration_s=_RELEASED_S, renewed=now, acquired=now)
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-
-
 class _Spec(msgspec.Struct, rename="camel"):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -132,12 +131,16 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class _Lease(msgspec.Struct):
-    metadata: _Metadata
+    metadata: AnswerMetadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
 def parse_lease(answer: bytes) -> LeaseRecord:
-    """Return what a Lease says; raises TransientError."""
+    """Return what a Lease says.
+
+    Raises:
+        TransientError: the answer is no Lease.
+    """
     try:
         lease = msgspec.json.decode(answer, type=_Lease)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -206,7 +209,7 @@ class Election:
         self._namespace, self._name = namespace, name
         self._identity = identity
         self._clock = clock
-        self._seen: Observation | None = None
+        self._seen: LeaseObservation | None = None
         self._renewed_at: float | None = None
         """When the request that renewed the Lease last was sent; None while it is not held."""
         self._led = False
@@ -266,13 +269,13 @@ class Election:
         seen = self._seen
         if seen is None or self._renewed_at is None:
             record = self._read()
-            seen = seen.followed_by(record, now) if seen is not None else Observation(record, now, now)
+            seen = seen.followed_by(record, now) if seen is not None else LeaseObservation(record, now, now)
             self._seen = seen
         step = next_step(seen, self._identity, now)
-        if step.move is Move.WAIT:
+        if step.move is LeaseMove.WAIT:
             self._renewed_at = None
             return step.due_at
-        self._seen = Observation(self._write(claimed(seen.record, self._identity, self._date())), now, now)
+        self._seen = LeaseObservation(self._write(claimed(seen.record, self._identity, self._date())), now, now)
         self._renewed_at = now
         return now + RENEW_S
 

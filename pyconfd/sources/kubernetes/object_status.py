@@ -50,7 +50,7 @@ WITH_STATUS = (
 Status = Mapping[str, Any]
 
 
-class Standing(NamedTuple):
+class CurrentObject(NamedTuple):
     """An object as it is in the cluster, as far as a write of its status depends on it."""
 
     uid: str
@@ -68,49 +68,49 @@ def own_part(resource: Resource, body: Status) -> Status:
     return body
 
 
-def stands(resource: Resource, body: Status, controller: str, standing: Status) -> bool:
+def is_in_sync(resource: Resource, body: Status, controller: str, current: Status) -> bool:
     """Return whether the status of an object says what ``body`` says, whatever else it says and since when."""
     field = _ENTRIES_OF.get(resource)
     if field is None:
-        return _stands(own_part(resource, body), standing)
-    found = [each for each in standing.get(field) or () if each.get("controllerName") == controller]
+        return _is_within(own_part(resource, body), current)
+    found = [each for each in current.get(field) or () if each.get("controllerName") == controller]
     wanted = body.get(field) or ()
     return len(found) == len(wanted) and all(
-        _stands(ours, theirs, whole=True) for ours, theirs in zip(wanted, found, strict=True)
+        _is_within(ours, theirs, whole=True) for ours, theirs in zip(wanted, found, strict=True)
     )
 
 
-def _stands(ours: Any, standing: Any, name: str = "", *, whole: bool = False) -> bool:
+def _is_within(ours: Any, current: Any, name: str = "", *, whole: bool = False) -> bool:
     """Return whether all of ``ours`` is there. The API server may have added defaults of fields.
 
     ``whole``: what holds it is replaced as a whole, so that a merged list may have nothing else either.
     """
     if isinstance(ours, Mapping):
-        there = standing or {}
+        there = current or {}
         return isinstance(there, Mapping) and all(
-            _stands(value, there.get(key), key, whole=whole) for key, value in ours.items() if key != _TIME
+            _is_within(value, there.get(key), key, whole=whole) for key, value in ours.items() if key != _TIME
         )
     if not isinstance(ours, list | tuple):
-        return bool(ours == standing)
-    there = standing or ()
+        return bool(ours == current)
+    there = current or ()
     if (key := _KEY_OF.get(name)) is None:
         return len(ours) == len(there) and all(
-            _stands(mine, other, whole=whole) for mine, other in zip(ours, there, strict=True)
+            _is_within(mine, other, whole=whole) for mine, other in zip(ours, there, strict=True)
         )
     by_key = {each.get(key): each for each in there}
     complete = len(by_key) == len(ours) or not (whole or name in _OF_ONE_CONTROLLER)
-    return complete and all(each[key] in by_key and _stands(each, by_key[each[key]], whole=whole) for each in ours)
+    return complete and all(each[key] in by_key and _is_within(each, by_key[each[key]], whole=whole) for each in ours)
 
 
-def to_apply(resource: Resource, body: Status, controller: str, standing: Status, now: str) -> dict[str, Any]:
+def to_apply(resource: Resource, body: Status, controller: str, current: Status, now: str) -> dict[str, Any]:
     """Return the status to apply: with the entries of other controllers, and since when each condition has its status.
 
     ``now`` is RFC 3339 in seconds.
     """
     field = _ENTRIES_OF.get(resource)
     if field is None:
-        return dict(_timed(own_part(resource, body), standing, now))
-    entries = standing.get(field) or ()
+        return dict(_timed(own_part(resource, body), current, now))
+    entries = current.get(field) or ()
     mine = {_ref(each, field): each for each in entries if each.get("controllerName") == controller}
     wanted = body.get(field) or ()
     return {
@@ -121,10 +121,10 @@ def to_apply(resource: Resource, body: Status, controller: str, standing: Status
     }
 
 
-def without_ours(resource: Resource, controller: str, standing: Status) -> dict[str, Any]:
+def without_ours(resource: Resource, controller: str, current: Status) -> dict[str, Any]:
     """Return the status to apply so that nothing of ours is left: of what is not sent, what we own is removed."""
     field = _ENTRIES_OF.get(resource)
-    return {field: _foreign(standing.get(field) or (), controller)} if field is not None else {}
+    return {field: _foreign(current.get(field) or (), controller)} if field is not None else {}
 
 
 def addresses_in(status: Status) -> tuple[str, ...]:
@@ -165,13 +165,13 @@ def status_path(of: StatusOf) -> str:
     return f"{path_of(of.resource, of.key.namespace)}/{of.key.name}/status"
 
 
-def document(of: StatusOf, standing: Standing, status: Status) -> bytes:
+def document(of: StatusOf, current: CurrentObject, status: Status) -> bytes:
     """Return the body of a request that applies ``status`` to this very object, and to no other one of its name."""
-    metadata = {"name": of.key.name, "uid": standing.uid}
+    metadata = {"name": of.key.name, "uid": current.uid}
     if of.key.namespace:
         metadata["namespace"] = of.key.namespace
     if of.resource in _ENTRIES_OF:  # the entries of others are sent along: none may have changed since
-        metadata["resourceVersion"] = standing.version
+        metadata["resourceVersion"] = current.version
     head = {"apiVersion": API_VERSION_OF[of.resource], "kind": KIND_OF[of.resource]}
     return msgspec.json.encode({**head, "metadata": metadata, "status": status})
 
@@ -185,10 +185,10 @@ def _ref(entry: Mapping[str, Any], field: str) -> frozenset[tuple[str, Any]]:
     return frozenset({"group": GROUP, "kind": "Gateway", **(entry.get(_REF_OF[field]) or {})}.items())
 
 
-def _timed(ours: Any, standing: Any, now: str, name: str = "") -> Any:
-    """Return ``ours`` with a time in each condition: that which stands where the status is the same, else ``now``."""
+def _timed(ours: Any, current: Any, now: str, name: str = "") -> Any:
+    """Return ``ours`` with a time in each condition: the current one where the status is the same, else ``now``."""
     if isinstance(ours, Mapping):
-        there = standing if isinstance(standing, Mapping) else {}
+        there = current if isinstance(current, Mapping) else {}
         made = {key: _timed(value, there.get(key), now, key) for key, value in ours.items()}
         if name == "conditions":
             same = there.get("status") == ours.get("status") and there.get(_TIME)
@@ -197,5 +197,5 @@ def _timed(ours: Any, standing: Any, now: str, name: str = "") -> Any:
     if not isinstance(ours, list | tuple):
         return ours
     key = _KEY_OF.get(name)
-    by_key = {each.get(key): each for each in standing or ()} if key else {}
+    by_key = {each.get(key): each for each in current or ()} if key else {}
     return [_timed(each, by_key.get(each.get(key)) if key else None, now, name) for each in ours]

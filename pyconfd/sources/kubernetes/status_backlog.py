@@ -14,12 +14,12 @@ from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.model.versioned import differing
 from pyconfd.sources.kubernetes.object_status import (
     WITH_STATUS,
+    CurrentObject,
     Scope,
-    Standing,
     addresses_in,
     document,
+    is_in_sync,
     may_hold,
-    stands,
     to_apply,
     without_ours,
 )
@@ -54,7 +54,7 @@ class StatusWrite(NamedTuple):
 
     of: StatusOf
     body: bytes
-    standing: Standing
+    current: CurrentObject
     asked: Mapping[str, Any] | None
 
 
@@ -62,7 +62,8 @@ class StatusWrite(NamedTuple):
 class _Written:
     """What was written last into an object: ``asked`` None where our part was removed.
 
-    ``before`` and ``after`` are the resourceVersions; ``status`` is what stands until the watch has brought that.
+    ``before`` and ``after`` are the resourceVersions; ``status`` is what the API server returned, for as long as the
+    Snapshot still has ``before``. ``at`` and ``not_before`` are seconds of the monotonic clock.
     ``repeated`` counts how often somebody else had changed it.
     """
 
@@ -78,7 +79,7 @@ class _Written:
 
 
 class _Left(NamedTuple):
-    """An object that was ours until ``since``."""
+    """An object that was ours until ``since``, in seconds of the monotonic clock."""
 
     uid: str
     controller: str
@@ -88,14 +89,14 @@ class _Left(NamedTuple):
 class _Need(NamedTuple):
     """Why one object has to be written."""
 
-    standing: Standing
+    current: CurrentObject
     asked: ObjectStatus | None
     controller: str
 
     @property
     def withdraws(self) -> bool:
         """Whether clients are told where to connect, and shall not be any more."""
-        return bool(addresses_in(self.standing.status)) and not (self.asked and addresses_in(self.asked.body))
+        return bool(addresses_in(self.current.status)) and not (self.asked and addresses_in(self.asked.body))
 
 
 class _Due(NamedTuple):
@@ -160,12 +161,12 @@ class StatusBacklog:
         of = next(filter(lambda each: self._is_ready(each, now), chain(self._withdrawals, self._due)), None)
         if of is None:
             return None
-        standing, asked, controller = self._due[of].need
+        current, asked, controller = self._due[of].need
         if asked is None:
-            status = without_ours(of.resource, controller, standing.status)
+            status = without_ours(of.resource, controller, current.status)
         else:
-            status = to_apply(of.resource, asked.body, controller, standing.status, date)
-        return StatusWrite(of, document(of, standing, status), standing, asked.body if asked else None)
+            status = to_apply(of.resource, asked.body, controller, current.status, date)
+        return StatusWrite(of, document(of, current, status), current, asked.body if asked else None)
 
     def next_due(self) -> float | None:
         """Return when something is due next, None for never."""
@@ -174,8 +175,8 @@ class StatusBacklog:
 
     def written(self, write: StatusWrite, version: str, status: Mapping[str, Any], now: float) -> None:
         """Record that a write was accepted, and what stands since."""
-        of, standing = write.of, write.standing
-        made = _Written(standing.uid, write.asked, standing.version, version, status, now)
+        of, current = write.of, write.current
+        made = _Written(current.uid, write.asked, current.version, version, status, now)
         former = self._written.get(of)
         # Without a new version nothing had to be changed: nobody else had written.
         if former is not None and former.uid == made.uid and former.asked == made.asked and version != made.before:
@@ -213,17 +214,17 @@ class StatusBacklog:
         """Record that a former process, or another balancer, may have written to an object that is not ours."""
         if of in self._left or of in self._written or self._asked.of(of) is not None:
             return
-        standing = self._standing(of)
-        if standing is not None and self._scope.has_mark(of.resource, standing.status):
-            self._left[of] = _Left(standing.uid, self._scope.controller, now)
+        current = self._current(of)
+        if current is not None and self._scope.has_mark(of.resource, current.status):
+            self._left[of] = _Left(current.uid, self._scope.controller, now)
 
-    def _standing(self, of: StatusOf) -> Standing | None:
+    def _current(self, of: StatusOf) -> CurrentObject | None:
         """Return an object as it is, though the watch may not have brought it yet; None where there is none."""
         record = getattr(self._snapshot, of.resource.field).get(of.key)
         if record is None:
             self._written.pop(of, None)
             return None
-        found = Standing(record.metadata.uid, record.metadata.resource_version, record.status or {})
+        found = CurrentObject(record.metadata.uid, record.metadata.resource_version, record.status or {})
         written = self._written.get(of)
         if written is None:
             return found
@@ -233,7 +234,7 @@ class StatusBacklog:
         if written.before != found.version:
             written.status = {}  # the watch has brought it, or something newer
             return found
-        return Standing(written.uid, written.after, written.status)
+        return CurrentObject(written.uid, written.after, written.status)
 
     def _consider(self, of: StatusOf, now: float) -> None:
         """Schedule the write of one object, if it needs one."""
@@ -256,27 +257,27 @@ class StatusBacklog:
 
     def _need(self, of: StatusOf) -> _Need | None:
         """Return why one object has to be written; None where it says already what it shall say."""
-        standing, asked, left = self._standing(of), self._asked.of(of), self._left.get(of)
-        if standing is None:
+        current, asked, left = self._current(of), self._asked.of(of), self._left.get(of)
+        if current is None:
             return None
         if asked is None:
-            is_ours = left is not None and left.uid == standing.uid
-            if left is None or not (is_ours and may_hold(of.resource, left.controller, standing.status)):
+            is_ours = left is not None and left.uid == current.uid
+            if left is None or not (is_ours and may_hold(of.resource, left.controller, current.status)):
                 return None
-            return _Need(standing, None, left.controller)
+            return _Need(current, None, left.controller)
         # Another object of its name is for the next reconciliation, which will have seen it.
-        if asked.uid != standing.uid or self._says(of, asked, standing):
+        if asked.uid != current.uid or self._says(of, asked, current):
             return None
-        return _Need(standing, asked, asked.controller)
+        return _Need(current, asked, asked.controller)
 
-    def _says(self, of: StatusOf, asked: ObjectStatus, standing: Standing) -> bool:
+    def _says(self, of: StatusOf, asked: ObjectStatus, current: CurrentObject) -> bool:
         written = self._written.get(of)
         if written is not None:
             if written.asked != asked.body:
                 return False  # what was asked for before has to go
-            if written.after == standing.version:
+            if written.after == current.version:
                 return True  # that is what the API server made of it
-        return stands(of.resource, asked.body, asked.controller, standing.status)
+        return is_in_sync(of.resource, asked.body, asked.controller, current.status)
 
     def _is_ready(self, of: StatusOf, now: float) -> bool:
         return self._due[of].at <= now and self._blocked.get(of.resource, 0.0) <= now

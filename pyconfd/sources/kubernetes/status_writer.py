@@ -24,7 +24,14 @@ from pyconfd.sources.kubernetes.failures import ApiError
 from pyconfd.sources.kubernetes.lease import ANSWER_S, Election
 from pyconfd.sources.kubernetes.object_status import APPLY, WITH_STATUS, Scope, status_path
 from pyconfd.sources.kubernetes.status_backlog import Asked, StatusBacklog, StatusWrite
-from pyconfd.sources.kubernetes.writing import CONFLICT, FORBIDDEN, NOT_ACCEPTED, NOT_FOUND, Writer
+from pyconfd.sources.kubernetes.writing import (
+    CONFLICT,
+    FORBIDDEN,
+    NOT_ACCEPTED,
+    NOT_FOUND,
+    AnswerMetadata,
+    Writer,
+)
 from pyconfd.system.backoff import Backoff
 from pyconfd.system.clock import SystemClock
 
@@ -46,12 +53,8 @@ _RESOURCE_OF: Mapping[str, Resource] = {KIND_OF[resource]: resource for resource
 log = structlog.get_logger(__name__)
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-
-
 class _Answer(msgspec.Struct):
-    metadata: _Metadata
+    metadata: AnswerMetadata
     status: dict[str, Any] | None = None
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+import msgspec
 import structlog
 
 from pyconfd.errors import Problem, TransientError
@@ -19,6 +20,12 @@ _ABOUT_THE_OBJECT = frozenset({NOT_FOUND, CONFLICT, NOT_ACCEPTED})
 """Answers that say nothing about the server: the object is gone, has changed, or is not valid."""
 
 log = structlog.get_logger(__name__)
+
+
+class AnswerMetadata(msgspec.Struct, rename="camel"):
+    """What is read of the ``metadata`` of an object that the API server returns after a write."""
+
+    resource_version: str = ""
 
 
 class Writer:

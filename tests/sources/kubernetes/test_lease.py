@@ -11,10 +11,10 @@ from pyconfd.sources.kubernetes.lease import (
     RENEW_LIMIT_S,
     RENEW_S,
     Election,
+    LeaseMove,
+    LeaseObservation,
     LeaseRecord,
-    Move,
-    Observation,
-    Step,
+    LeaseStep,
     claimed,
     identity_of,
     next_step,
@@ -34,20 +34,22 @@ NOBODY = LeaseRecord()
 @pytest.mark.parametrize(
     ("record", "identity", "seen_for", "expected"),
     [
-        pytest.param(HELD, "lb1", 0.0, Step(Move.RENEW), id="ours"),
-        pytest.param(HELD, "lb1", 100.0, Step(Move.RENEW), id="ours, though it ended"),
-        pytest.param(NOBODY, "lb2", 0.0, Step(Move.TAKE), id="nobody's"),
-        pytest.param(released(HELD, ""), "lb2", 0.0, Step(Move.TAKE), id="released"),
-        pytest.param(HELD, "lb2", 0.0, Step(Move.WAIT, 100.0 + RENEW_S), id="just renewed"),
-        pytest.param(HELD, "lb2", LEASE_S - 1.0, Step(Move.WAIT, 101.0), id="ends before the next look"),
-        pytest.param(HELD, "lb2", float(LEASE_S), Step(Move.TAKE), id="ended"),
-        pytest.param(HELD._replace(duration_s=60), "lb2", 30.0, Step(Move.WAIT, 102.0), id="its own duration"),
+        pytest.param(HELD, "lb1", 0.0, LeaseStep(LeaseMove.RENEW), id="ours"),
+        pytest.param(HELD, "lb1", 100.0, LeaseStep(LeaseMove.RENEW), id="ours, though it ended"),
+        pytest.param(NOBODY, "lb2", 0.0, LeaseStep(LeaseMove.TAKE), id="nobody's"),
+        pytest.param(released(HELD, ""), "lb2", 0.0, LeaseStep(LeaseMove.TAKE), id="released"),
+        pytest.param(HELD, "lb2", 0.0, LeaseStep(LeaseMove.WAIT, 100.0 + RENEW_S), id="just renewed"),
+        pytest.param(HELD, "lb2", LEASE_S - 1.0, LeaseStep(LeaseMove.WAIT, 101.0), id="ends before the next look"),
+        pytest.param(HELD, "lb2", float(LEASE_S), LeaseStep(LeaseMove.TAKE), id="ended"),
+        pytest.param(
+            HELD._replace(duration_s=60), "lb2", 30.0, LeaseStep(LeaseMove.WAIT, 102.0), id="its own duration"
+        ),
     ],
 )
 def test_a_lease_is_taken_when_it_ended_here(
-    record: LeaseRecord, identity: str, seen_for: float, expected: Step
+    record: LeaseRecord, identity: str, seen_for: float, expected: LeaseStep
 ) -> None:
-    assert next_step(Observation(record, 100.0 - seen_for, 100.0), identity, 100.0) == expected
+    assert next_step(LeaseObservation(record, 100.0 - seen_for, 100.0), identity, 100.0) == expected
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_a_lease_is_taken_when_it_ended_here(
     ],
 )
 def test_only_what_was_observed_counts(record: LeaseRecord, read_after: float, since: float) -> None:
-    assert Observation(HELD, 0.0, 0.0).followed_by(record, read_after).since == since
+    assert LeaseObservation(HELD, 0.0, 0.0).followed_by(record, read_after).since == since
 
 
 def test_a_holder_that_changes_is_counted() -> None:

@@ -12,7 +12,7 @@ from pyconfd.model.ingress import Ingress
 from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key, Resource, Snapshot
-from pyconfd.sources.kubernetes.object_status import Scope, stands, to_apply, without_ours
+from pyconfd.sources.kubernetes.object_status import Scope, is_in_sync, to_apply, without_ours
 from pyconfd.sources.kubernetes.status_backlog import CALM_S, CONTESTED_AFTER, Asked, StatusBacklog, StatusWrite
 
 OURS = "pyconfd.io/gateway"
@@ -38,7 +38,7 @@ LB = {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}
 
 
 @pytest.mark.parametrize(
-    ("resource", "body", "standing", "expected"),
+    ("resource", "body", "current", "expected"),
     [
         pytest.param(Resource.INGRESSES, LB, {}, False, id="nothing there"),
         pytest.param(Resource.INGRESSES, LB, LB, True, id="the same"),
@@ -115,19 +115,19 @@ LB = {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}
     ],
 )
 def test_whether_a_status_says_it_already(
-    resource: Resource, body: Mapping[str, Any], standing: Mapping[str, Any], expected: bool
+    resource: Resource, body: Mapping[str, Any], current: Mapping[str, Any], expected: bool
 ) -> None:
-    assert stands(resource, body, OURS, standing) is expected
-    applied = to_apply(resource, body, OURS, standing, NOW)
+    assert is_in_sync(resource, body, OURS, current) is expected
+    applied = to_apply(resource, body, OURS, current, NOW)
     if resource is not Resource.HTTPROUTES:  # there the whole list is sent
-        applied = {**standing, **applied}
-    assert stands(resource, body, OURS, applied) or resource is Resource.GATEWAYS
+        applied = {**current, **applied}
+    assert is_in_sync(resource, body, OURS, applied) or resource is Resource.GATEWAYS
 
 
 def test_a_condition_keeps_its_time_while_its_status_is_the_same() -> None:
-    standing = {"conditions": [timed("Accepted"), timed("Programmed", "False")]}
+    current = {"conditions": [timed("Accepted"), timed("Programmed", "False")]}
     body = {"conditions": [condition("Accepted", reason="Other"), condition("Programmed"), condition("New")]}
-    applied = to_apply(Resource.GATEWAYS, body, OURS, standing, NOW)
+    applied = to_apply(Resource.GATEWAYS, body, OURS, current, NOW)
     assert [(each["type"], each["lastTransitionTime"]) for each in applied["conditions"]] == [
         ("Accepted", THEN),
         ("Programmed", NOW),
@@ -226,9 +226,9 @@ class Here:
     def accept(self, write: StatusWrite) -> None:
         status = msgspec.json.decode(write.body)["status"]
         self.writes.append((write.of, status))
-        merged = {**write.standing.status, **status} if status else {}
-        if merged == write.standing.status:
-            self.backlog.written(write, write.standing.version, merged, self.now)
+        merged = {**write.current.status, **status} if status else {}
+        if merged == write.current.status:
+            self.backlog.written(write, write.current.version, merged, self.now)
             return
         self.version += 1
         self.backlog.written(write, str(self.version), merged, self.now)

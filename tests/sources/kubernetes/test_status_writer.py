@@ -15,7 +15,7 @@ from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.model.status import WriterRole
 from pyconfd.settings import ClusterStatusSettings, KubernetesSettings
 from pyconfd.sources.kubernetes.decode import decode_object
-from pyconfd.sources.kubernetes.object_status import Scope, addresses_in, may_hold, stands
+from pyconfd.sources.kubernetes.object_status import Scope, addresses_in, is_in_sync, may_hold
 from pyconfd.sources.kubernetes.status_writer import BURST, FORBIDDEN_S, WRITES_PER_S, StatusWriter
 from tests.sources.kubernetes.clocks import StandingClock
 from tests.world.apiserver import ApiServer
@@ -218,8 +218,8 @@ def test_whatever_happens_every_status_says_at_last_what_it_shall(here: Place, s
         chances.step()  # Place.run asserts that one leads at most
     chances.calm()
     for of, asked in here.statuses.items():
-        standing = here.cluster.get(of.resource.value, *of.key).get("status") or {}
-        assert stands(of.resource, asked.body, OURS, standing), of
+        current = here.cluster.get(of.resource.value, *of.key).get("status") or {}
+        assert is_in_sync(of.resource, asked.body, OURS, current), of
     for resource in KINDS:
         for obj in here.cluster.objects(resource.value):
             of = StatusOf(resource, Key(obj["metadata"]["namespace"], obj["metadata"]["name"]))
