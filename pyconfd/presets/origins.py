@@ -12,6 +12,7 @@ from pyconfd.model.claim import Claim
 from pyconfd.model.kubernetes import ConfigMap, ObjectRef
 from pyconfd.model.snapshot import KIND_OF, ROUTING_RESOURCES, Key, Resource, Snapshot
 from pyconfd.model.versioned import VersionedDict, with_values
+from pyconfd.presets.gateway.frontends import GatewayFrontend
 from pyconfd.presets.hosts import APP
 from pyconfd.presets.kube2lb.claims import Kube2lbNode
 from pyconfd.presets.routing.types import RouteBackend
@@ -188,11 +189,11 @@ class ObjectOrigins:
             case CertificateView():
                 yield ObjectOrigin(Resource.SECRETS, Key(value.namespace, value.name))
                 return
-            case RouteBackend():
-                yield from self._by_word.get(value.name, ())
+            case GatewayFrontend():
+                yield ObjectOrigin(Resource.GATEWAYS, Key(*value.owner.removeprefix("Gateway ").split("/", 1)))
                 return
-            case str():
-                yield from self._by_word.get(value, ())
+            case RouteBackend() | str():
+                yield from self._by_word.get(value if isinstance(value, str) else value.name, ())
                 return
         metadata = value.get("metadata") if isinstance(value, Mapping) else None
         if isinstance(metadata, Mapping):

@@ -15,6 +15,7 @@ from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.certificates import TlsOptions
+from pyconfd.presets.origins import Filter, ObjectOrigin, ObjectOrigins
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from tests.presets.gateway.objects import CLASS, snapshot
@@ -446,3 +447,22 @@ def test_a_wildcard_keeps_out_of_hosts_of_another_listener() -> None:
     backends = given(read(snapshot(CLASS, gateway, APP, wild, exact)))["backends"]
 
     assert [entry.key for entry in backends["gw_http_shop_wild_0"].entries] == ["gw_shop_web_80|*/"]
+
+
+def test_a_section_that_fails_leads_to_its_route_and_a_frontend_to_its_gateway() -> None:
+    objects = snapshot(CLASS, GATEWAY, APP, route("app", "[{backendRefs: [{name: app, port: 80}]}]"))
+    context = read(objects)
+    claims = list(registry.claims_of(objects, context, (PresetName.GATEWAY,), OPTIONS))
+
+    origins = ObjectOrigins(objects, claims)
+    names = given(context)
+    (backend,), (front,) = names["backends"].items(), names["frontends"].items()
+    assert origins.of_element(backend) == {ObjectOrigin(Resource.HTTPROUTES, Key("shop", "app"))}
+    assert origins.of_element(front) == {ObjectOrigin(Resource.GATEWAYS, Key("shop", "web"))}
+    assert [str(claim.ref) for claim in claims] == ["Gateway shop/web", "HTTPRoute shop/app"]
+    assert (
+        read(Filter().without(objects, [ObjectOrigin(Resource.HTTPROUTES, Key("shop", "app"))])).names["gateway"][
+            "backends"
+        ]
+        == {}
+    )
