@@ -25,7 +25,7 @@ def table(report: Path) -> str:
 def _lines(document: dict[str, Any]) -> Iterator[str]:
     yield f"{'profile':<14}{'level':<10}{'passed':>7}{'failed':>7}{'skipped':>8}  result"
     features = set()
-    for profile in document["profiles"]:
+    for profile in sorted(document["profiles"], key=lambda each: str(each["name"])):
         for level in _LEVELS:
             if found := profile.get(level):
                 numbers = found["statistics"]
