@@ -113,13 +113,13 @@ def test_one_route_is_served_and_says_so() -> None:
             {"Accepted": "UnsupportedValue", "ResolvedRefs": "ResolvedRefs"},
         ),
         (
-            "[{backendRefs: [{name: app, port: 80}]}, {matches: [{headers: [{name: 'a\\nb', value: x}]}]}]",
+            '[{backendRefs: [{name: app, port: 80}]}, {matches: [{headers: [{name: "a\\nb", value: x}]}]}]',
             {"Accepted": "Accepted", "ResolvedRefs": "ResolvedRefs", "PartiallyInvalid": "UnsupportedValue"},
         ),
     ],
 )
 def test_conditions_of_routes(rules: str, expected: dict[str, str]) -> None:
-    context = read(snapshot(CLASS, GATEWAY, APP, route("app", rules.replace("\\n", "x y"))))
+    context = read(snapshot(CLASS, GATEWAY, APP, route("app", rules)))
 
     assert route_reasons(context, "app") == expected
     assert bool(context.refused) is (set(expected.values()) != {"Accepted", "ResolvedRefs"})
