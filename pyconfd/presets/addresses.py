@@ -37,7 +37,7 @@ GATEWAY_CONTROLLER = "pyconfd.io/gateway"
 """``controllerName`` of the GatewayClasses that pyconfd serves."""
 LOAD_BALANCER_CLASS = "pyconfd.io/lb"
 """``spec.loadBalancerClass`` of the Services that pyconfd serves."""
-WISH = "pyconfd.io/addresses"
+ADDRESSES_ANNOTATION = "pyconfd.io/addresses"
 """The annotation of a Service that asks for certain addresses of the pool, separated by commas."""
 
 _ASKING = MappingProxyType({Resource.GATEWAYS: "gateway", Resource.SERVICES: PresetName.LOADBALANCER})
@@ -84,8 +84,8 @@ class AddressReason(StrEnum):
     TAKEN = "taken"
 
     @property
-    def is_about_a_wish(self) -> bool:
-        """Whether another address could be had."""
+    def is_about_one_address(self) -> bool:
+        """Whether the object asks for an address that it cannot have, where another one may be free."""
         return self not in {AddressReason.NO_POOL, AddressReason.NO_FAMILY, AddressReason.EXHAUSTED}
 
 
@@ -105,7 +105,7 @@ class AddressRequest:
     """What one object asks for.
 
     ``wanted`` has an entry for each address: that address, or "IPv4", "IPv6" or "" for any of a family or at all.
-    ``ports`` are the TCP ports that it needs there, and others may have the rest; () is all ports. ``standing`` are the
+    ``ports`` are the TCP ports that it needs there, and others may have the rest; () is all ports. ``current`` are the
     addresses in its status. ``problems`` were found in what it asks for.
     """
 
@@ -114,7 +114,7 @@ class AddressRequest:
     created: str
     wanted: tuple[str, ...] = (_ANY,)
     ports: tuple[int, ...] = ()
-    standing: tuple[str, ...] = ()
+    current: tuple[str, ...] = ()
     problems: tuple[AddressProblem, ...] = ()
 
     @property
@@ -150,8 +150,8 @@ def allocate(
     free = _Free(pool, {each for request in ranked for each in request.wanted}, reservations)
     found: dict[tuple[Resource, Key], dict[str, str]] = defaultdict(dict)
     for request in ranked:
-        for wanted in request.wanted if request.standing else ():
-            address = next((each for each in request.standing if free.suits(each, wanted, request)), "")
+        for wanted in request.wanted if request.current else ():
+            address = next((each for each in request.current if free.suits(each, wanted, request)), "")
             if address:
                 free.take(address, request)
                 found[request.resource, request.key][wanted] = address
@@ -214,7 +214,7 @@ class _Free:
         ports = request.ports or (_WHOLE,)
         for port in ports:
             start = self._starts[wanted, port]
-            while start < len(order) and self._holder(order[start], (port,) if port else ()) is not None:
+            while start < len(order) and self._owner_of(order[start], (port,) if port else ()) is not None:
                 start += 1
             self._starts[wanted, port] = start
         start = max(self._starts[wanted, port] for port in ports)
@@ -228,8 +228,8 @@ class _Free:
         if wanted not in _FAMILIES:
             if wanted not in self._pool:
                 return problem(AddressReason.NOT_IN_POOL, "this address is not in the setting addresses.pool")
-            if holder := self._holder(wanted, request.ports):
-                detail = f"{holder} has this address already; ask for another one, or for none"
+            if owner := self._owner_of(wanted, request.ports):
+                detail = f"{owner} has this address already; ask for another one, or for none"
                 return problem(AddressReason.TAKEN, detail)
             reserved = next(self._reserved_for_others(wanted, request))
             why = conflicts.reserved_until(reserved) if reserved.until else f"namespace {reserved.namespace} has it"
@@ -241,7 +241,7 @@ class _Free:
         return problem(AddressReason.EXHAUSTED, f"the setting addresses.pool has no {family} {what}: add addresses")
 
     def _is_free(self, address: str, request: AddressRequest) -> bool:
-        return self._holder(address, request.ports) is None and not any(self._reserved_for_others(address, request))
+        return self._owner_of(address, request.ports) is None and not any(self._reserved_for_others(address, request))
 
     def _reserved_for_others(self, address: str, request: AddressRequest) -> Iterator[Reservation]:
         for port, reservation in self._reserved.get(address, ()):
@@ -251,7 +251,7 @@ class _Free:
             if concerned and counts and reservation.namespace != request.key.namespace:
                 yield reservation
 
-    def _holder(self, address: str, ports: tuple[int, ...]) -> AddressRequest | None:
+    def _owner_of(self, address: str, ports: tuple[int, ...]) -> AddressRequest | None:
         """Return who has an address, or one of these ports of it; None where it is free."""
         user = self._in_use.get(address)
         if user is None or not ports:
@@ -344,11 +344,11 @@ def _owners(requests: Mapping[Resource, Requests], assigned: Mapping[Resource, M
 def _asks_alike(new: AddressRequest | None, old: AddressRequest | None, former: AddressBook) -> bool:
     """Return whether a request changes nothing for anybody: all that is new is that the object's status has its answer.
 
-    Who takes earlier what it would have taken anyway is in nobody's way.
+    The object then keeps what it was given before, so no other object gets anything else.
     """
-    if new is None or old is None or replace(new, standing=()) != replace(old, standing=()):
+    if new is None or old is None or replace(new, current=()) != replace(old, current=()):
         return False
-    return len(new.wanted) == 1 and new.standing == former.of(new.resource, new.key).addresses
+    return len(new.wanted) == 1 and new.current == former.of(new.resource, new.key).addresses
 
 
 def _kept(former: Mapping[Key, Assigned], now: dict[Key, Assigned]) -> Mapping[Key, Assigned]:
@@ -386,13 +386,13 @@ def _of_service(key: Key, snapshot: Snapshot, options: AddressOptions, claims: C
     ports = {each for each in ports if not claims.port(key.namespace, each)}
     if not ports or claims.protocol(key.namespace, "tcp"):
         return None
-    wish = (service.metadata.annotations or {}).get(WISH, "") or service.spec.load_balancer_ip or ""
-    asked = [text.strip() for text in wish.split(",") if text.strip()]
+    texts = (service.metadata.annotations or {}).get(ADDRESSES_ANNOTATION, "") or service.spec.load_balancer_ip or ""
+    asked = [text.strip() for text in texts.split(",") if text.strip()]
     families = [each for each in service.spec.ip_families or () if each in _FAMILIES]
     wanted, problems = _wanted(asked or families or [_ANY], key, claims)
-    standing = _standing(service.status, "loadBalancer", "ingress", name="ip")
+    current = _current(service.status, "loadBalancer", "ingress", name="ip")
     created = service.metadata.creation_timestamp or NEVER
-    return AddressRequest(Resource.SERVICES, key, created, wanted, tuple(sorted(ports)), standing, problems)
+    return AddressRequest(Resource.SERVICES, key, created, wanted, tuple(sorted(ports)), current, problems)
 
 
 def _of_gateway(key: Key, snapshot: Snapshot, claims: ClaimOptions) -> AddressRequest | None:
@@ -406,9 +406,9 @@ def _of_gateway(key: Key, snapshot: Snapshot, claims: ClaimOptions) -> AddressRe
     if all(claims.port(key.namespace, each.port) for each in gateway.spec.listeners):
         return None
     wanted, problems = _wanted([each.value for each in asked] or [_ANY], key, claims)
-    standing = _standing(gateway.status, "addresses", name="value")
+    current = _current(gateway.status, "addresses", name="value")
     created = gateway.metadata.creation_timestamp or NEVER
-    return AddressRequest(Resource.GATEWAYS, key, created, wanted, (), standing, problems)
+    return AddressRequest(Resource.GATEWAYS, key, created, wanted, (), current, problems)
 
 
 def _wanted(asked: Iterable[str], key: Key, claims: ClaimOptions) -> tuple[tuple[str, ...], tuple[AddressProblem, ...]]:
@@ -428,7 +428,7 @@ def _wanted(asked: Iterable[str], key: Key, claims: ClaimOptions) -> tuple[tuple
     return tuple(wanted), tuple(problems)
 
 
-def _standing(status: Status | None, *path: str, name: str) -> tuple[str, ...]:
+def _current(status: Status | None, *path: str, name: str) -> tuple[str, ...]:
     """Return the addresses in a status, which anybody may have written."""
     found: Any = status
     for part in path:

@@ -23,7 +23,7 @@ SECRET, REDIRECT, HSTS = "tls-secret", "ssl-redirect", "hsts"
 TLS_ANNOTATIONS = (SECRET, REDIRECT, HSTS)
 
 
-class TlsClaim(msgspec.Struct, frozen=True, gc=False):
+class DomainTlsClaim(msgspec.Struct, frozen=True, gc=False):
     """The TLS Secret that an object names, and what goes with it; ``hsts`` is a time in seconds, None for none."""
 
     secret: str
@@ -52,7 +52,7 @@ class AnnotationError(ValueError):
         super().__init__(detail)
 
 
-def tls_claim(annotations: Mapping[str, str], domain: str, proto: str) -> TlsClaim | None:
+def tls_claim(annotations: Mapping[str, str], domain: str, proto: str) -> DomainTlsClaim | None:
     """Return what annotations (by their short names) ask for; None without any of :data:`TLS_ANNOTATIONS`.
 
     Raises:
@@ -80,14 +80,14 @@ def tls_claim(annotations: Mapping[str, str], domain: str, proto: str) -> TlsCla
         hsts = values.seconds(given[HSTS]) if HSTS in given else None
     except ValueError as error:
         raise AnnotationError(name, given[name], str(error)) from None
-    return TlsClaim(given[SECRET], redirect, hsts)
+    return DomainTlsClaim(given[SECRET], redirect, hsts)
 
 
 class WantedTls(NamedTuple):
     """What one object asks for one domain."""
 
     ref: ObjectRef
-    tls: TlsClaim
+    tls: DomainTlsClaim
 
     @property
     def key(self) -> Key:

@@ -32,7 +32,7 @@ from pyconfd.presets.domain_tls import (
     AnnotationError,
     DomainCertificates,
     DomainTls,
-    TlsClaim,
+    DomainTlsClaim,
     WantedTls,
     tls_claim,
 )
@@ -69,7 +69,7 @@ class DomainClaim:
     service: Service | None
     view: ServiceView
     first_port: int = 0
-    tls: TlsClaim | None = None
+    tls: DomainTlsClaim | None = None
 
     @property
     def rank(self) -> tuple[str, str, str, str]:
@@ -205,7 +205,7 @@ def _claim(
     )
 
 
-def _asked_tls(ref: ObjectRef, annotations: Mapping[str, str], domain: str, proto: str) -> TlsClaim | None:
+def _asked_tls(ref: ObjectRef, annotations: Mapping[str, str], domain: str, proto: str) -> DomainTlsClaim | None:
     try:
         return tls_claim(annotations, domain, proto)
     except AnnotationError as error:

@@ -26,8 +26,8 @@ from pyconfd.model.snapshot import Key, Resource
 from pyconfd.model.versioned import VersionedDict, differing, with_values
 from pyconfd.presets import values
 from pyconfd.presets.addresses import (
+    ADDRESSES_ANNOTATION,
     LOAD_BALANCER_CLASS,
-    WISH,
     AddressProblem,
     AddressReason,
     absent,
@@ -42,7 +42,7 @@ from pyconfd.presets.views import EndpointView, PortView, ServiceView
 
 PROXY_PROTOCOL = "pyconfd.io/proxy-protocol"
 VERSIONS = frozenset({"v1", "v2"})
-_ANNOTATIONS = (PROXY_PROTOCOL, WISH)
+_ANNOTATIONS = (PROXY_PROTOCOL, ADDRESSES_ANNOTATION)
 
 DEFAULT_AFFINITY_S = 10_800
 """Source: core/v1 ``DefaultClientIPServiceAffinitySeconds``."""
@@ -224,9 +224,9 @@ class _Reader:
         return found
 
     def _refuse_address(self, problem: AddressProblem) -> None:
-        asked = WISH in (self._service.metadata.annotations or {})
-        wish = f"annotation {WISH}" if asked else "spec.loadBalancerIP"
-        about = wish if problem.reason.is_about_a_wish else "spec.loadBalancerClass"
+        asked = ADDRESSES_ANNOTATION in (self._service.metadata.annotations or {})
+        wish = f"annotation {ADDRESSES_ANNOTATION}" if asked else "spec.loadBalancerIP"
+        about = wish if problem.reason.is_about_one_address else "spec.loadBalancerClass"
         self._refuse(about, problem.wanted, _REASONS[problem.reason], problem.detail)
 
     def _is_free(self, address: str, port: PortView) -> bool:

@@ -33,7 +33,7 @@ from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.addresses import WISH, AddressOptions
+from pyconfd.presets.addresses import ADDRESSES_ANNOTATION, AddressOptions
 from pyconfd.presets.certificates import TLS, TlsOptions
 from pyconfd.presets.hosts import CONFIG, ROUTE53
 from pyconfd.presets.kube2lb.names import Kube2lbOptions
@@ -68,7 +68,7 @@ BENIGN: dict[str, str] = {
     "annotation pyconfd.io/port": "web",
     "annotation pyconfd.io/listen-port": GONE,
     f"annotation {PROXY_PROTOCOL}": "v1",
-    f"annotation {WISH}": GONE,
+    f"annotation {ADDRESSES_ANNOTATION}": GONE,
     "annotation pyconfd.io/tls-secret": GONE,
     "annotation pyconfd.io/ssl-redirect": GONE,
     "annotation pyconfd.io/hsts": GONE,
@@ -129,7 +129,7 @@ OTHER: Mapping[str, tuple[str, ...]] = {
     "service.load balancer ip": ("2001:db8::1",),
     "service.source range": ("2001:db8::/32", GONE),
     f"annotation {PROXY_PROTOCOL}": ("v2",),
-    f"annotation {WISH}": ("198.51.100.1", "198.51.100.1,198.51.100.2"),
+    f"annotation {ADDRESSES_ANNOTATION}": ("198.51.100.1", "198.51.100.1,198.51.100.2"),
     "service.type": ("NodePort", "ClusterIP"),
 }
 """Values of the same field that are sound too and give another structure."""
@@ -320,7 +320,7 @@ _OBJECT = ("service.", "endpoint.")
 _OF_DOMAINS = (*_OBJECT, "annotation domain", "annotation proto", "annotation pyconfd.io/")
 _READ: Mapping[str, tuple[str, ...]] = {
     "shipped": _OF_DOMAINS,
-    "loadbalancer": (*_OBJECT, f"annotation {PROXY_PROTOCOL}", f"annotation {WISH}"),
+    "loadbalancer": (*_OBJECT, f"annotation {PROXY_PROTOCOL}", f"annotation {ADDRESSES_ANNOTATION}"),
     "python-confd": _OF_DOMAINS,
     "kubefigurator": (*_OBJECT, "node.", f"annotation {_K}"),
     "kube2lb": (*_OBJECT, "annotation kube2lb/"),

@@ -22,10 +22,10 @@ from pyconfd.model.reservation import NO_RESERVATIONS, Name, Reservation, Reserv
 from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot
 from pyconfd.presets import addresses
 from pyconfd.presets.addresses import (
+    ADDRESSES_ANNOTATION,
     GATEWAY_CONTROLLER,
     LOAD_BALANCER_CLASS,
     NO_ADDRESSES,
-    WISH,
     AddressOptions,
     AddressReason,
     AddressRequest,
@@ -40,17 +40,15 @@ POOL = ("192.0.2.1", "192.0.2.2", "192.0.2.3")
 DUAL = ("192.0.2.1", "2001:db8::1", "192.0.2.2", "2001:db8::2")
 
 
-def gateway(name: str, *, age: int = 0, wanted: tuple[str, ...] = ("",), standing: str = "") -> AddressRequest:
+def gateway(name: str, *, age: int = 0, wanted: tuple[str, ...] = ("",), current: str = "") -> AddressRequest:
     """Return a request for whole addresses; a greater ``age`` is an older object."""
     created = f"2026-01-{28 - age:02}T00:00:00Z"
-    return AddressRequest(GATEWAYS, Key("shop", name), created, wanted, (), tuple(standing.split()))
+    return AddressRequest(GATEWAYS, Key("shop", name), created, wanted, (), tuple(current.split()))
 
 
-def service(
-    name: str, *ports: int, age: int = 0, wanted: tuple[str, ...] = ("",), standing: str = ""
-) -> AddressRequest:
+def service(name: str, *ports: int, age: int = 0, wanted: tuple[str, ...] = ("",), current: str = "") -> AddressRequest:
     """Return a request for ports."""
-    request = gateway(name, age=age, wanted=wanted, standing=standing)
+    request = gateway(name, age=age, wanted=wanted, current=current)
     return replace(request, resource=SERVICES, ports=ports or (443,))
 
 
@@ -83,17 +81,17 @@ ASKED: Mapping[str, tuple[list[AddressRequest], dict[str, str]]] = {
         {"a": "1", "b": "2", "c": "1"},
     ),
     "who stands in the status keeps it, though younger": (
-        [gateway("a", age=9), gateway("b", standing="192.0.2.1")],
+        [gateway("a", age=9), gateway("b", current="192.0.2.1")],
         {"a": "2", "b": "1"},
     ),
     "of two with one address in their status the older keeps it": (
-        [gateway("a", standing="192.0.2.1"), gateway("b", age=1, standing="192.0.2.1")],
+        [gateway("a", current="192.0.2.1"), gateway("b", age=1, current="192.0.2.1")],
         {"b": "1", "a": "2"},
     ),
-    "an address in the status that left the pool is replaced": ([gateway("a", standing="192.0.2.9")], {"a": "1"}),
-    "an address in the status that is no address is nothing": ([gateway("a", standing="none :: *")], {"a": "1"}),
+    "an address in the status that left the pool is replaced": ([gateway("a", current="192.0.2.9")], {"a": "1"}),
+    "an address in the status that is no address is nothing": ([gateway("a", current="none :: *")], {"a": "1"}),
     "another wish counts more than the status": (
-        [gateway("a", wanted=("192.0.2.3",), standing="192.0.2.1")],
+        [gateway("a", wanted=("192.0.2.3",), current="192.0.2.1")],
         {"a": "3"},
     ),
     "who asks for any leaves what somebody names": (
@@ -135,7 +133,7 @@ RESERVED: Mapping[str, tuple[list[AddressRequest], dict[str, str]]] = {
     "another port there": ([service("a", 80)], {"a": "1"}),
     "the whole address": ([gateway("a")], {"a": "2"}),
     "a wish": ([service("a", 443, wanted=("192.0.2.1",))], {"a": "reserved"}),
-    "in the status": ([service("a", 443, standing="192.0.2.1")], {"a": "2"}),
+    "in the status": ([service("a", 443, current="192.0.2.1")], {"a": "2"}),
     "one's own": ([replace(service("a", 443), key=Key("bank", "a"))], {"a": "1"}),
     "all of an address": ([service("a", 5432, wanted=("192.0.2.3",))], {"a": "reserved"}),
     "who is older than what a namespace has again": ([service("a", 25, age=20)], {"a": "1"}),
@@ -244,9 +242,9 @@ class TestWhatObjectsAskFor:
         assert self.read(load_balancer("a", status=status))["a"].addresses == ("192.0.2.1",)
 
     def test_the_status_keeps_an_address(self) -> None:
-        standing = {"loadBalancer": {"ingress": [{"ip": "192.0.2.3"}]}}
+        current = {"loadBalancer": {"ingress": [{"ip": "192.0.2.3"}]}}
         found = self.read(
-            load_balancer("a", status=standing), listening("b", status={"addresses": [{"value": "192.0.2.2"}]})
+            load_balancer("a", status=current), listening("b", status={"addresses": [{"value": "192.0.2.2"}]})
         )
         assert (found["a"].addresses, found["b"].addresses) == (("192.0.2.3",), ("192.0.2.2",))
 
@@ -267,7 +265,7 @@ def test_an_address_that_this_machine_cannot_listen_on(address: str, host: HostF
 
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
-STANDING = st.sampled_from(["", "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.9"])
+ADDRESSES = st.sampled_from(["", "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.9"])
 
 
 @st.composite
@@ -275,8 +273,8 @@ def changes(draw: st.DrawFn) -> tuple[Key, Any]:
     """One Service or Gateway that appears, changes, or (None) goes; or one whose status is written ("")."""
     key = Key("shop", draw(NAMES))
     kind = draw(st.sampled_from(["service", "gateway", "gone", "written"]))
-    created, ip = f"2026-01-0{draw(st.integers(1, 5))}T00:00:00Z", draw(STANDING)
-    wanted = draw(STANDING)
+    created, ip = f"2026-01-0{draw(st.integers(1, 5))}T00:00:00Z", draw(ADDRESSES)
+    wanted = draw(ADDRESSES)
     if kind == "service":
         status = {"loadBalancer": {"ingress": [{"ip": ip}]}}
         port = draw(st.sampled_from([80, 443]))
@@ -327,7 +325,9 @@ def load_balancer(
     created: str = "2026-01-01T00:00:00Z",
 ) -> Service:
     """Return a Service that may ask for an address."""
-    meta = ObjectMeta(name, "shop", creation_timestamp=created, annotations={WISH: wish} if wish else None)
+    meta = ObjectMeta(
+        name, "shop", creation_timestamp=created, annotations={ADDRESSES_ANNOTATION: wish} if wish else None
+    )
     ports = (ServicePort("web", port, protocol=protocol),)
     return Service(meta, ServiceSpec(ports, type_, load_balancer_class=class_, load_balancer_ip=ip), status)
 

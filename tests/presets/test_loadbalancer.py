@@ -22,7 +22,7 @@ from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import NameRegister
 from pyconfd.model.snapshot import HostFacts, Key, Resource
 from pyconfd.presets import registry
-from pyconfd.presets.addresses import LOAD_BALANCER_CLASS, WISH, AddressOptions
+from pyconfd.presets.addresses import ADDRESSES_ANNOTATION, LOAD_BALANCER_CLASS, AddressOptions
 from pyconfd.presets.loadbalancer import PROXY_PROTOCOL, BalancedPort, LoadbalancerPreset
 from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions
@@ -96,7 +96,7 @@ class Case:
 
 
 def _annotated(**annotations: str) -> dict[str, Any]:
-    names = {"proxy": PROXY_PROTOCOL, "wish": WISH}
+    names = {"proxy": PROXY_PROTOCOL, "wish": ADDRESSES_ANNOTATION}
     return {"annotations": {names[name]: value for name, value in annotations.items()}}
 
 
@@ -148,7 +148,7 @@ CASES: Mapping[str, Case] = {
         refused=(("spec.loadBalancerIP", "192.0.2.9", _R.NO_SUCH_ADDRESS),),
     ),
     "something that is no address": Case(
-        _annotated(wish="any"), listening=(), refused=((f"annotation {WISH}", "any", _R.INVALID_VALUE),)
+        _annotated(wish="any"), listening=(), refused=((f"annotation {ADDRESSES_ANNOTATION}", "any", _R.INVALID_VALUE),)
     ),
     "no pool": Case(
         options=PresetOptions(),
@@ -311,7 +311,7 @@ def test_claims_say_what_asks_and_where_it_is_served() -> None:
     [
         (balanced(class_="pyconfd.io/LB"), "pyconfd.io/lb"),
         (balanced(annotations={"pyconfd.io/proxy-protokol": "v1"}), PROXY_PROTOCOL),
-        (balanced(annotations={"pyconfd.io/address": "192.0.2.1"}), WISH),
+        (balanced(annotations={"pyconfd.io/address": "192.0.2.1"}), ADDRESSES_ANNOTATION),
         (balanced(annotations={"pyconfd.io/domain": "a.example.com", PROXY_PROTOCOL: "v1"}), ""),
         (balanced(class_="example.com/lb", annotations={"pyconfd.io/address": "192.0.2.1"}), ""),
     ],

@@ -184,7 +184,7 @@ def _rejections(gateway: Gateway) -> tuple[Fault, ...]:
 
 
 def _address_fault(problem: AddressProblem) -> Fault:
-    reason = "AddressNotUsable" if problem.reason.is_about_a_wish else "AddressNotAssigned"
+    reason = "AddressNotUsable" if problem.reason.is_about_one_address else "AddressNotAssigned"
     return Fault(reason, "spec.addresses", problem.wanted, problem.detail)
 
 

@@ -16,14 +16,14 @@ SYSTEM_CAS = "@system-ca"
 """How HAProxy names the CA certificates of the machine it runs on."""
 
 
-class ServicePort(NamedTuple):
+class PolicyTarget(NamedTuple):
     """A Service, or the port of it with this name; ``name`` "" is all ports that nobody names."""
 
     service: Key
     name: str
 
 
-class PolicyDecision(NamedTuple):
+class TargetPolicy(NamedTuple):
     """One policy at one target. ``tls`` None: it is there, but nothing can be verified, so that no request may go."""
 
     key: Key
@@ -31,7 +31,7 @@ class PolicyDecision(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyVerdict:
+class PolicyDecision:
     """One policy: where it holds, and what its status says."""
 
     meta: ObjectMeta
@@ -46,14 +46,14 @@ class PolicyVerdict:
 class Policies:
     """All policies by what they are for; the older one has a target."""
 
-    by_target: Mapping[ServicePort, PolicyDecision] = field(default_factory=dict)
-    verdicts: Mapping[Key, PolicyVerdict] = field(default_factory=dict)
+    by_target: Mapping[PolicyTarget, TargetPolicy] = field(default_factory=dict)
+    decisions: Mapping[Key, PolicyDecision] = field(default_factory=dict)
 
-    def of(self, service: Key, port: str) -> PolicyDecision | None:
+    def of(self, service: Key, port: str) -> TargetPolicy | None:
         """Return the policy for a port, that which names it before that for all ports of the Service."""
         if not self.by_target:
             return None
-        return self.by_target.get(ServicePort(service, port)) or self.by_target.get(ServicePort(service, ""))
+        return self.by_target.get(PolicyTarget(service, port)) or self.by_target.get(PolicyTarget(service, ""))
 
 
 def decide_policies(
@@ -63,8 +63,8 @@ def decide_policies(
     directory: str,
 ) -> Policies:
     """Return what each policy asks for; ``directory`` is where files with CA certificates are."""
-    by_target: dict[ServicePort, PolicyDecision] = {}
-    verdicts = {}
+    by_target: dict[PolicyTarget, TargetPolicy] = {}
+    decisions = {}
     for key, policy in sorted(policies.items(), key=lambda item: (item[1].metadata.creation_timestamp or "", item[0])):
         invalid, unresolved, tls, bundle = _validation(key, policy, ca_bundle, directory)
         services: dict[Key, None] = {}
@@ -76,7 +76,7 @@ def decide_policies(
                 detail = "policies are for Services: name a Service"
                 conflicts.append(Fault("TargetNotFound", field_, f"{target.kind} {target.name}", detail))
                 continue
-            at = ServicePort(Key(key.namespace, target.name), target.section_name or "")
+            at = PolicyTarget(Key(key.namespace, target.name), target.section_name or "")
             services[at.service] = None
             holder = by_target.get(at)
             if wrong := _missing(at, cluster):
@@ -86,20 +86,20 @@ def decide_policies(
                 conflicts.append(Fault("Conflicted", field_, target.name, detail))
             else:
                 targets += 1
-                by_target[at] = PolicyDecision(key, tls if not invalid else None)
+                by_target[at] = TargetPolicy(key, tls if not invalid else None)
         # A policy that is for something is accepted, though others have its other targets.
         not_accepted = invalid or (conflicts if not targets else [])
-        verdicts[key] = PolicyVerdict(
+        decisions[key] = PolicyDecision(
             policy.metadata,
             tuple(services),
             (of_faults("Accepted", not_accepted), of_faults("ResolvedRefs", unresolved)),
             (*invalid, *conflicts, *unresolved),
             bundle,
         )
-    return Policies(by_target, verdicts)
+    return Policies(by_target, decisions)
 
 
-def _missing(at: ServicePort, cluster: Cluster) -> str:
+def _missing(at: PolicyTarget, cluster: Cluster) -> str:
     view = cluster.service(at.service)
     if at.service not in cluster.snapshot.services or view is None:
         return "there is no such Service"

@@ -346,7 +346,7 @@ class _Reading:
                 made = gateway_status(gateway, count) if gateway is not None else None
                 found[StatusOf(Resource.GATEWAYS, key)] = made
         found.update((id_, now.status if now is not None else None) for id_, now in self.changed.items())
-        for key in {*former.world.policies.verdicts, *world.policies.verdicts}:
+        for key in {*former.world.policies.decisions, *world.policies.decisions}:
             found[StatusOf(Resource.BACKENDTLSPOLICIES, key)] = self._policy_status(key, users)
         replaced = {id_: now for id_, now in found.items() if now is not None and former.statuses.get(id_) != now}
         gone = {id_ for id_, now in found.items() if now is None and id_ in former.statuses}
@@ -357,20 +357,20 @@ class _Reading:
 
     def _policy_status(self, key: Key, users: Mapping[Key, frozenset[StatusOf]]) -> ObjectStatus | None:
         """Return the status of a policy: an entry for each Gateway that leads to a Service of it."""
-        verdict = self.world.policies.verdicts.get(key)
-        if verdict is None:
+        policy = self.world.policies.decisions.get(key)
+        if policy is None:
             return None
         gateways = {
             gateway
-            for service in verdict.services
+            for service in policy.services
             for id_ in users.get(service, ())
             for gateway, _ in _attachments(self.routes[id_])
         }
         ancestors = [
-            ancestor_status(*gateway, verdict.conditions, verdict.meta.generation)
+            ancestor_status(*gateway, policy.conditions, policy.meta.generation)
             for gateway in sorted(gateways)[:_MOST_ANCESTORS]
         ]
-        return object_status(verdict.meta, {"ancestors": ancestors}, CONTROLLER)
+        return object_status(policy.meta, {"ancestors": ancestors}, CONTROLLER)
 
     def refused(self) -> tuple[tuple[Refusal, ...], ...]:
         """Return the refusals of all objects, the very tuples of before where nothing is new."""
@@ -433,8 +433,8 @@ def _refused_by(world: World) -> Iterator[Refusal]:
             yield fault.refusal(ObjectRef("GatewayClass", "", key.name, cluster))
     for key, gateway in world.gateways.items():
         yield from (fault.refusal(ObjectRef("Gateway", *key, cluster)) for fault in gateway.faults)
-    for key, verdict in world.policies.verdicts.items():
-        yield from (fault.refusal(ObjectRef("BackendTLSPolicy", *key, cluster)) for fault in verdict.faults)
+    for key, policy in world.policies.decisions.items():
+        yield from (fault.refusal(ObjectRef("BackendTLSPolicy", *key, cluster)) for fault in policy.faults)
 
 
 def _files(world: World, ports: Iterable[Port]) -> tuple[OutputFile, ...]:
@@ -448,7 +448,7 @@ def _files(world: World, ports: Iterable[Port]) -> tuple[OutputFile, ...]:
             found.add(port.ca_file)
         if (shown := port.gateway.client_certificate) is not None:
             found.add(OutputFile(FileKind.CERTIFICATE, shown.path, shown.pem))
-    bundles = (each.bundle for each in world.policies.verdicts.values() if each.bundle[0])
+    bundles = (each.bundle for each in world.policies.decisions.values() if each.bundle[0])
     found.update(OutputFile(FileKind.CERTIFICATE, path, pem) for path, pem in bundles)
     return tuple(sorted(found))
 

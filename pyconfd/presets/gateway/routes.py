@@ -42,7 +42,7 @@ from pyconfd.presets.gateway.http_rules import (
 )
 from pyconfd.presets.gateway.listeners import Protocol, covers
 from pyconfd.presets.gateway.policies import Policies
-from pyconfd.presets.gateway.servers import H2C, Reference, san_digits, server_options
+from pyconfd.presets.gateway.servers import Reference, san_digits, server_options
 from pyconfd.presets.gateway.status import (
     CONTROLLER,
     Fault,
@@ -52,7 +52,7 @@ from pyconfd.presets.gateway.status import (
     parent_status,
 )
 from pyconfd.presets.preset import PresetOptions
-from pyconfd.presets.routing.references import Missing, ServiceReference, resolve
+from pyconfd.presets.routing.references import H2C, Missing, ServiceReference, app_protocol, resolve
 from pyconfd.presets.routing.types import RouteRule, section_name
 from pyconfd.presets.views import PortView
 
@@ -74,10 +74,7 @@ _MOST_WEIGHT = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All beside itself that routes are decided by.
-
-    ``listeners`` are those of Gateways that are served or not; ``at_ports`` are the accepted ones, by Gateway and port.
-    """
+    """All beside itself that a route is decided by; ``gateways`` are those whose class is accepted, served or not."""
 
     cluster: Cluster
     options: PresetOptions
@@ -398,14 +395,12 @@ class _References:
         if policy is not None and policy.tls is None:
             return reference._replace(resolved=False)
         tls = policy.tls._replace(certificate=self._certificate) if policy is not None and policy.tls else None
-        h2 = self._kind == "GRPCRoute" or (self._kind == "HTTPRoute" and self._protocol(key, port) == H2C)
+        h2 = self._kind == "GRPCRoute" or (
+            self._kind == "HTTPRoute" and app_protocol(self._world.cluster.snapshot.services[key], port) == H2C
+        )
         if tls is None and not h2:
             return reference
         return reference._replace(options=server_options(tls, h2=h2), sans=san_digits(tls))
-
-    def _protocol(self, key: Key, port: PortView) -> str:
-        spec = self._world.cluster.snapshot.services[key].spec
-        return next((each.app_protocol or "" for each in spec.ports or () if each.port == port.port), "")
 
 
 def _status(

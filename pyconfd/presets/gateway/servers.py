@@ -7,9 +7,6 @@ from pyconfd.model.gateway_api import SubjectAltName
 from pyconfd.presets import values
 from pyconfd.presets.views import EndpointView
 
-H2C = "kubernetes.io/h2c"
-"""The ``appProtocol`` of a Service port whose servers speak HTTP/2 without TLS. Source: KEP-3726."""
-
 _SAN_TAGS = {"Hostname": 0x82, "URI": 0x86}
 """How DER marks these names in a certificate. Source: RFC 5280, 4.2.1.6, GeneralName."""
 _LONGEST_NAME = 127

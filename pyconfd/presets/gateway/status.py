@@ -10,9 +10,10 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.object_status import ObjectStatus
 from pyconfd.model.records import ObjectMeta
 from pyconfd.presets import values
+from pyconfd.presets.addresses import GATEWAY_CONTROLLER
 
-CONTROLLER = "pyconfd.io/gateway"
-"""The controllerName of the GatewayClasses that this preset serves, and of its entries in lists of status."""
+CONTROLLER = GATEWAY_CONTROLLER
+"""Also the controllerName of our entries in lists of status."""
 
 _REFUSAL_REASONS: Mapping[str, RefusalReason] = MappingProxyType(
     {

@@ -10,10 +10,10 @@ from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.endpoints import targets_of_port
 from pyconfd.presets.ingress.changes import NOBODY, ChangedClaims, replaced
 from pyconfd.presets.preset import PresetOptions
-from pyconfd.presets.routing.references import Missing, ServiceReference, Unresolved, app_protocol, resolve
+from pyconfd.presets.routing.references import H2C, Missing, ServiceReference, Unresolved, app_protocol, resolve
 from pyconfd.presets.routing.types import PathEntry, RouteBackend
 
-_SERVER_OPTIONS = {"kubernetes.io/h2c": "proto h2", "https": "ssl verify none", "HTTPS": "ssl verify none"}
+_SERVER_OPTIONS = {H2C: "proto h2", "https": "ssl verify none", "HTTPS": "ssl verify none"}
 """More words for servers by ``appProtocol``; TLS to pods is not verified, since nothing names a CA."""
 
 Entries = Mapping[str, tuple[PathEntry, ...]]

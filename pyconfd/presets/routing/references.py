@@ -9,6 +9,9 @@ from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.endpoints import EXTERNAL_NAME
 from pyconfd.presets.views import PortView, ServiceView
 
+H2C = "kubernetes.io/h2c"
+"""The ``appProtocol`` of a Service port whose servers speak HTTP/2 without TLS. Source: KEP-3726."""
+
 
 class Unresolved(StrEnum):
     """Why a reference leads nowhere. Source: the Gateway API's reasons of the condition ``ResolvedRefs``."""
