@@ -106,7 +106,7 @@ class _Inputs(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Former:
+class _LoadbalancerState:
     """What a result was made of, and its parts."""
 
     inputs: _Inputs | None
@@ -352,8 +352,8 @@ class LoadbalancerPreset(Preset):
         nodes = cluster.view.nodes if options.node_ports else ()
         inputs = _Inputs(cluster.view.name, options.without_reservations(), facts, nodes)
         memo = former.memo if former else None
-        if not isinstance(memo, _Former) or memo.inputs != inputs:
-            memo = _Former(inputs, nothing_read(cluster.view.name))
+        if not isinstance(memo, _LoadbalancerState) or memo.inputs != inputs:
+            memo = _LoadbalancerState(inputs, nothing_read(cluster.view.name))
         changed = {
             *cluster.changed_since(memo.cluster),
             *differing(memo.cluster.addresses.of_all(Resource.SERVICES), cluster.addresses.of_all(Resource.SERVICES)),
@@ -377,7 +377,7 @@ class LoadbalancerPreset(Preset):
             serves=ports,
             addresses_of=_addresses_of,
             statuses=statuses,
-            memo=_Former(inputs, cluster, services, ports, listeners, statuses, refused, claimed),
+            memo=_LoadbalancerState(inputs, cluster, services, ports, listeners, statuses, refused, claimed),
         )
 
     def claims(self, translation: Translation) -> Iterator[Claim]:

@@ -46,7 +46,7 @@ _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items())
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class TemplateFault:
     """Why a template gave nothing; ``line`` counts from 1, 0 where it cannot be told.
 
     ``remedy`` is "" where the message says what to do.
@@ -110,7 +110,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return super().getitem(obj, argument)
 
 
-def render(text: str, names: Mapping[str, Any], required: Mapping[str, str], limit: int) -> str | Fault:
+def render(text: str, names: Mapping[str, Any], required: Mapping[str, str], limit: int) -> str | TemplateFault:
     """Render ``text`` with ``names``; give the result, or why there is none.
 
     ``required`` maps a path (``stats.password``, ``env.*`` for any name) that has no value to what to do about it:
@@ -123,11 +123,13 @@ def render(text: str, names: Mapping[str, Any], required: Mapping[str, str], lim
         context = new_context(environment, None, template.blocks, {**template.globals, **names}, True, {}, None)
         return "".join(_limited(template.root_render_func(context), limit))
     except TemplateSyntaxError as error:
-        return Fault(error.lineno, error.message or "does not parse")
+        return TemplateFault(error.lineno, error.message or "does not parse")
     except _ValueMissingError as error:
-        return Fault(_line(error), error.message or "", remedy="")
+        return TemplateFault(_line(error), error.message or "", remedy="")
     except _FAULTS as error:
-        return Fault(_line(error), f"{error.message}" if isinstance(error, UndefinedError) else _described(error))
+        return TemplateFault(
+            _line(error), f"{error.message}" if isinstance(error, UndefinedError) else _described(error)
+        )
 
 
 @lru_cache(maxsize=4)
@@ -139,7 +141,7 @@ def _compiled(text: str) -> CodeType:
 def _environment(names: Mapping[str, Any], required: Mapping[str, str]) -> _Sandbox:
     owners = {id(names[path.partition(".")[0]]): path for path in required if path.partition(".")[0] in names}
 
-    class Missing(Undefined):
+    class PrintsNothing(Undefined):
         """Prints nothing, except where a value is required."""
 
         __slots__ = ()
@@ -156,7 +158,7 @@ def _environment(names: Mapping[str, Any], required: Mapping[str, str]) -> _Sand
         cache_size=0,
         extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
         finalize=printable,
-        undefined=Missing,
+        undefined=PrintsNothing,
     )
     environment.filters.update(FILTERS)
     environment.globals.update(FUNCTIONS)

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from pyconfd.render.cluster_templates import Fault, render
+from pyconfd.render.cluster_templates import TemplateFault, render
 
 _HEAD = 4
 _UNFENCED = "use a kernel with seccomp filters on x86_64 or aarch64, or put the template into a fragment"
@@ -75,7 +75,7 @@ def _answer(request: Request) -> Answer:
         result = render(request.text, request.names, request.required, request.output_bytes)
     except MemoryError:
         return Answer(message="the template needs more memory than it may have")
-    if isinstance(result, Fault):
+    if isinstance(result, TemplateFault):
         message = result.message.encode("utf-8", "replace").decode()[:500]
         return Answer(message=message, line=result.line, remedy=result.remedy)
     return Answer(text=result.encode("utf-8", "replace").decode())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyconfd.render.cluster_templates import Fault, render
+from pyconfd.render.cluster_templates import TemplateFault, render
 
 NAMES = {"hosts": {"web": ["192.0.2.1"]}, "service": {"path": "/a", "pods": {"b": {"n": 1}}}}
 
@@ -20,7 +20,7 @@ NAMES = {"hosts": {"web": ["192.0.2.1"]}, "service": {"path": "/a", "pods": {"b"
 )
 def test_the_old_form_is_refused_with_its_line(then: str) -> None:
     found = render(f"\n{then}", NAMES, {}, 1000)
-    assert isinstance(found, Fault)
+    assert isinstance(found, TemplateFault)
     assert found.line == 2
 
 

@@ -39,7 +39,7 @@ from pyconfd.presets.hosts import CONFIG, ROUTE53
 from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.loadbalancer import PROXY_PROTOCOL
 from pyconfd.presets.preset import ConfigmapOptions, HostsOptions, KubefiguratorOptions, PresetOptions
-from pyconfd.render.cluster_templates import Fault, render
+from pyconfd.render.cluster_templates import TemplateFault, render
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
 from tests.fragments import python_confd
@@ -344,7 +344,7 @@ def rendered(scene: str, seen: Snapshot) -> tuple[Rendering, Context]:
         preset, text = _of_cluster()[scene]
         context = registry.translate(seen, (preset,), OPTIONS)
         made = render(text, dict(context.names), {}, 10_000_000)
-        assert not isinstance(made, Fault), made
+        assert not isinstance(made, TemplateFault), made
         judged = allowed.judge("t", made, allowed.Boundaries((f"{FILES}/certs",), (), frozenset()))
         return _fragments(Fragment("x.conf", judged.text)).render(
             Context({}, files=context.files), curdate=""

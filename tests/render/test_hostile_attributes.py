@@ -15,7 +15,7 @@ from jinja2.runtime import new_context
 
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.render import cluster_templates, engine
-from pyconfd.render.cluster_templates import Fault, render
+from pyconfd.render.cluster_templates import TemplateFault, render
 from pyconfd.render.filters import FILTERS, FUNCTIONS
 from pyconfd.render.fragment import TEMPLATE_FAULTS
 
@@ -191,9 +191,9 @@ def test_no_expression_prints_code_or_a_secret(expression: str, subject: str, st
     text = BEFORE + "{% for one in [1] %}" + expression.format(subject=subject, path=".".join(steps)) + "{% endfor %}"
     names = {"pod": Pod("a"), "text": "text", "number": 1, "list": [1], "map": {"secret": "public", "a": 1}}
     found = render(text, names, {}, 100_000)
-    printed = found.message if isinstance(found, Fault) else found
+    printed = found.message if isinstance(found, TemplateFault) else found
     assert SECRET not in printed
-    if not isinstance(found, Fault):
+    if not isinstance(found, TemplateFault):
         for mark in ("<class", "<function", "<module", "<frame", "<code", "<slot wrapper", "<method"):
             assert mark not in printed, text
 
@@ -213,13 +213,13 @@ def test_no_expression_prints_code_or_a_secret(expression: str, subject: str, st
 )
 def test_a_way_to_code_is_refused(text: str) -> None:
     found = render(text, {"pod": Pod("a")}, {}, 1000)
-    assert isinstance(found, Fault), found
+    assert isinstance(found, TemplateFault), found
 
 
 @pytest.mark.parametrize("name", ["cycler", "joiner", "dict", "range", "namespace", "hostport", "port_named"])
 def test_a_function_is_called_by_name_and_is_no_value(name: str) -> None:
     assert render(f"{{% set f = {name} %}}{{{{ f | string }}}}", {}, {}, 1000) == f"function {name}"
-    assert isinstance(render(f"{{{{ {name} }}}}", {}, {}, 1000), Fault)
+    assert isinstance(render(f"{{{{ {name} }}}}", {}, {}, 1000), TemplateFault)
 
 
 def test_functions_still_work_by_name() -> None:

@@ -105,7 +105,7 @@ class ListenerDecision(NamedTuple):
     refs_resolved: bool
 
 
-class _Draft:
+class _ListenerDraft:
     """A listener while it is judged."""
 
     def __init__(self, listener: GatewayListener) -> None:
@@ -139,12 +139,12 @@ def decide_listeners(
 
     Never raises: the CRD is not relied upon, as files have Gateways too.
     """
-    drafts: dict[str, _Draft] = {}
+    drafts: dict[str, _ListenerDraft] = {}
     for number, listener in enumerate(gateway.spec.listeners):
         if listener.name in drafts:
             drafts[listener.name].refuse("UnsupportedValue", "name", listener.name, "another listener has this name")
             continue
-        draft = drafts[listener.name] = _Draft(listener)
+        draft = drafts[listener.name] = _ListenerDraft(listener)
         if number >= MOST_LISTENERS:
             draft.refuse("UnsupportedValue", "", "", f"a Gateway has {MOST_LISTENERS} listeners at most")
             continue
@@ -153,7 +153,7 @@ def decide_listeners(
     return tuple(map(_decision, drafts.values()))
 
 
-def _judge(draft: _Draft, gateway: Gateway, lookup: Lookup, taken: Callable[[int], str]) -> None:
+def _judge(draft: _ListenerDraft, gateway: Gateway, lookup: Lookup, taken: Callable[[int], str]) -> None:
     listener = draft.listener
     if not values.is_object_name(listener.name):
         draft.refuse("UnsupportedValue", "name", listener.name, "this is no name of a listener")
@@ -176,7 +176,7 @@ def _judge(draft: _Draft, gateway: Gateway, lookup: Lookup, taken: Callable[[int
         _judge_tls(draft, gateway, lookup)
 
 
-def _judge_kinds(draft: _Draft) -> None:
+def _judge_kinds(draft: _ListenerDraft) -> None:
     possible = ROUTE_KINDS[draft.listener.protocol]
     wanted = draft.listener.allowed_routes.kinds
     if not wanted:
@@ -190,7 +190,7 @@ def _judge_kinds(draft: _Draft) -> None:
             draft.unresolved("InvalidRouteKinds", "allowedRoutes.kinds", each.kind, detail)
 
 
-def _judge_tls(draft: _Draft, gateway: Gateway, lookup: Lookup) -> None:
+def _judge_tls(draft: _ListenerDraft, gateway: Gateway, lookup: Lookup) -> None:
     listener = draft.listener
     mode = listener.tls.mode if listener.tls is not None else TlsMode.TERMINATE
     if mode not in {TlsMode.TERMINATE, TlsMode.PASSTHROUGH}:
@@ -217,7 +217,7 @@ def _judge_tls(draft: _Draft, gateway: Gateway, lookup: Lookup) -> None:
         _judge_clients(draft, gateway.metadata.namespace, validation, lookup)
 
 
-def _certificate(draft: _Draft, namespace: str, reference: SecretReference, lookup: Lookup) -> Found | None:
+def _certificate(draft: _ListenerDraft, namespace: str, reference: SecretReference, lookup: Lookup) -> Found | None:
     field, key = "tls.certificateRefs", Key(reference.namespace or namespace, reference.name)
     if (reference.group, reference.kind) != ("", "Secret"):
         kind = ".".join(filter(None, (reference.kind, reference.group)))
@@ -244,7 +244,7 @@ def _validation(frontend: FrontendTls | None, port: int) -> ClientValidation | N
     return of_port.validation
 
 
-def _judge_clients(draft: _Draft, namespace: str, validation: ClientValidation, lookup: Lookup) -> None:
+def _judge_clients(draft: _ListenerDraft, namespace: str, validation: ClientValidation, lookup: Lookup) -> None:
     bundles = []
     for reference in validation.ca_certificate_refs:
         pem = _ca_bundle(draft, namespace, reference, lookup)
@@ -260,7 +260,7 @@ def _judge_clients(draft: _Draft, namespace: str, validation: ClientValidation, 
         draft.refuse("UnsupportedValue", "tls.frontend.validation.mode", validation.mode, detail)
 
 
-def _ca_bundle(draft: _Draft, namespace: str, reference: ObjectReference, lookup: Lookup) -> str:
+def _ca_bundle(draft: _ListenerDraft, namespace: str, reference: ObjectReference, lookup: Lookup) -> str:
     field, key = "tls.frontend.validation.caCertificateRefs", Key(reference.namespace or namespace, reference.name)
     if (reference.group, reference.kind) != ("", "ConfigMap"):
         kind = ".".join(filter(None, (reference.kind, reference.group)))
@@ -276,9 +276,9 @@ def _ca_bundle(draft: _Draft, namespace: str, reference: ObjectReference, lookup
     return found.pem
 
 
-def _find_conflicts(drafts: Sequence[_Draft]) -> None:
+def _find_conflicts(drafts: Sequence[_ListenerDraft]) -> None:
     """Mark listeners of one port that requests cannot be told apart for: all of them, none of them wins."""
-    by_port: defaultdict[int, list[_Draft]] = defaultdict(list)
+    by_port: defaultdict[int, list[_ListenerDraft]] = defaultdict(list)
     for draft in drafts:
         if draft.listener.protocol in ROUTE_KINDS:
             by_port[draft.listener.port].append(draft)
@@ -304,7 +304,7 @@ def _are_tls(protocols: Iterable[str]) -> bool:
     return all(each in {Protocol.HTTPS, Protocol.TLS} for each in protocols)
 
 
-def _find_overlaps(together: Sequence[_Draft]) -> None:
+def _find_overlaps(together: Sequence[_ListenerDraft]) -> None:
     for draft in together:
         others = [
             each.listener.name
@@ -321,7 +321,7 @@ def covers(pattern: str, host: str) -> bool:
     return pattern.startswith("*.") and host.endswith(pattern[1:]) and len(host) > len(pattern) - 1
 
 
-def _decision(draft: _Draft) -> ListenerDecision:
+def _decision(draft: _ListenerDraft) -> ListenerDecision:
     listener, conflict = draft.listener, draft.conflict
     not_accepted = [*([conflict] if conflict is not None else []), *draft.not_accepted]
     needs_certificate = draft.mode is TlsMode.TERMINATE and not draft.certificates

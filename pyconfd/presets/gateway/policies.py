@@ -16,7 +16,7 @@ SYSTEM_CAS = "@system-ca"
 """How HAProxy names the CA certificates of the machine it runs on."""
 
 
-class PolicyTarget(NamedTuple):
+class PolicyPort(NamedTuple):
     """A Service, or the port of it with this name; ``name`` "" is all ports that nobody names."""
 
     service: Key
@@ -46,14 +46,14 @@ class PolicyDecision:
 class Policies:
     """All policies by what they are for; the older one has a target."""
 
-    by_target: Mapping[PolicyTarget, TargetPolicy] = field(default_factory=dict)
+    by_target: Mapping[PolicyPort, TargetPolicy] = field(default_factory=dict)
     decisions: Mapping[Key, PolicyDecision] = field(default_factory=dict)
 
     def of(self, service: Key, port: str) -> TargetPolicy | None:
         """Return the policy for a port, that which names it before that for all ports of the Service."""
         if not self.by_target:
             return None
-        return self.by_target.get(PolicyTarget(service, port)) or self.by_target.get(PolicyTarget(service, ""))
+        return self.by_target.get(PolicyPort(service, port)) or self.by_target.get(PolicyPort(service, ""))
 
 
 def decide_policies(
@@ -63,7 +63,7 @@ def decide_policies(
     directory: str,
 ) -> Policies:
     """Return what each policy asks for; ``directory`` is where files with CA certificates are."""
-    by_target: dict[PolicyTarget, TargetPolicy] = {}
+    by_target: dict[PolicyPort, TargetPolicy] = {}
     decisions = {}
     for key, policy in sorted(policies.items(), key=lambda item: (item[1].metadata.creation_timestamp or "", item[0])):
         invalid, unresolved, tls, bundle = _validation(key, policy, ca_bundle, directory)
@@ -76,7 +76,7 @@ def decide_policies(
                 detail = "policies are for Services: name a Service"
                 conflicts.append(Fault("TargetNotFound", field_, f"{target.kind} {target.name}", detail))
                 continue
-            at = PolicyTarget(Key(key.namespace, target.name), target.section_name or "")
+            at = PolicyPort(Key(key.namespace, target.name), target.section_name or "")
             services[at.service] = None
             holder = by_target.get(at)
             if wrong := _missing(at, cluster):
@@ -99,7 +99,7 @@ def decide_policies(
     return Policies(by_target, decisions)
 
 
-def _missing(at: PolicyTarget, cluster: Cluster) -> str:
+def _missing(at: PolicyPort, cluster: Cluster) -> str:
     view = cluster.service(at.service)
     if at.service not in cluster.snapshot.services or view is None:
         return "there is no such Service"

@@ -69,7 +69,7 @@ _At = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Former:
+class _GatewayState:
     """What a result was made of, and its parts.
 
     ``users`` are the routes that refer to a Service, ``members`` those that are served at a frontend, ``attached`` the
@@ -94,9 +94,9 @@ class _Former:
     wide: Mapping[_At, frozenset[StatusOf]] = field(default_factory=dict)
 
 
-def _nothing(cluster: str, options: PresetOptions) -> _Former:
+def _nothing(cluster: str, options: PresetOptions) -> _GatewayState:
     empty = World(nothing_read(cluster), options, {}, Grants(), Policies())
-    return _Former(
+    return _GatewayState(
         empty, {}, {}, {}, {}, {}, RoutingTable(), VersionedDict({}), VersionedDict({}), VersionedDict({})
     )  # fmt: skip
 
@@ -169,7 +169,7 @@ def _taken(key: Key, cluster: Cluster, options: PresetOptions) -> Any:
 class _Reading:
     """One reading: the parts of the former result that do not hold any more are made again."""
 
-    def __init__(self, world: World, former: _Former) -> None:
+    def __init__(self, world: World, former: _GatewayState) -> None:
         self.world, self.former = world, former
         self.routes = dict(former.routes)
         self.changed: dict[StatusOf, RouteDecision | None] = {}
@@ -479,7 +479,7 @@ class GatewayPreset(Preset):
     def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return ``gateway``: the frontends of Gateways' ports, and the backends of routes' rules, each by its name."""
         memo = former.memo if former else None
-        if not isinstance(memo, _Former) or memo.world.cluster.view.name != cluster.view.name:
+        if not isinstance(memo, _GatewayState) or memo.world.cluster.view.name != cluster.view.name:
             memo = _nothing(cluster.view.name, options)
         world = _world(cluster, options, memo.world)
         reading = _Reading(world, memo)
@@ -513,7 +513,7 @@ class GatewayPreset(Preset):
             serves=backends,
             addresses_of=_addresses_of,
             statuses=statuses,
-            memo=_Former(
+            memo=_GatewayState(
                 world, ports, reading.routes, users, members, attached, table, backends, frontends, statuses, refused,
                 claimed, files, mirrored, hosts, wide,
             ),

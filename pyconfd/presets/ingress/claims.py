@@ -38,8 +38,8 @@ _EXPRESSION = re.compile(r"[()*$]")
 _EXACT = " (exact)"
 
 
-class IngressTls(NamedTuple):
-    """One entry of ``spec.tls``; ``hosts`` are those that the Ingress has rules for."""
+class TlsHosts(NamedTuple):
+    """One entry of ``spec.tls``: the Secret, and those of its hosts that the Ingress has rules for."""
 
     secret: str
     hosts: tuple[str, ...]
@@ -55,7 +55,7 @@ class IngressClaim:
     generation: int
     rules: tuple[RouteRule, ...]
     references: Mapping[str, ServiceReference]
-    tls: tuple[IngressTls, ...]
+    tls: tuple[TlsHosts, ...]
     redirect: bool
     hsts: int | None
     refused: tuple[Refusal, ...]
@@ -123,9 +123,9 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions) -> Ingres
             break
         if backends.setdefault(rule, name) == name:
             references[name] = reference
-    tls: list[IngressTls] = []
+    tls: list[TlsHosts] = []
     for item in _tls(ingress, {site for site, _ in backends}):
-        if isinstance(item, IngressTls):
+        if isinstance(item, TlsHosts):
             tls.append(item)
         else:
             problems.append(item)
@@ -209,7 +209,7 @@ def _reference(asked: _Asked, namespace: str) -> ServiceReference:
     return ServiceReference(namespace, service.name, port)
 
 
-def _tls(ingress: Ingress, sites: set[str]) -> Iterator[IngressTls | _Invalid]:
+def _tls(ingress: Ingress, sites: set[str]) -> Iterator[TlsHosts | _Invalid]:
     for item in ingress.spec.tls or ():
         if not item.secret_name:
             continue  # the default certificate
@@ -229,4 +229,4 @@ def _tls(ingress: Ingress, sites: set[str]) -> Iterator[IngressTls | _Invalid]:
                 detail = "no rule of this Ingress is for this host: it gets no certificate"
                 yield _Invalid("spec.tls.hosts", host, detail, RefusalReason.INCOMPLETE)
         if served:
-            yield IngressTls(item.secret_name, tuple(dict.fromkeys(served)))
+            yield TlsHosts(item.secret_name, tuple(dict.fromkeys(served)))

@@ -40,7 +40,7 @@ _BACKEND_FIELD = "spec.rules.http.paths.backend"
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class _IngressState:
     """All that a result was made of, and its parts; ``refused`` has only Ingresses of which something was."""
 
     cluster: Cluster
@@ -58,9 +58,9 @@ class _State:
     files: tuple[OutputFile, ...] = ()
 
 
-def _nothing(cluster: str, options: PresetOptions) -> _State:
+def _nothing(cluster: str, options: PresetOptions) -> _IngressState:
     empty = nothing_read(cluster)
-    return _State(empty, options, Backends(empty, options), Certificates(empty, options), own_classes({}))
+    return _IngressState(empty, options, Backends(empty, options), Certificates(empty, options), own_classes({}))
 
 
 class _Blocked:
@@ -92,7 +92,7 @@ class _Blocked:
                 yield from map(place_named, names)
 
 
-def _after(former: _State, cluster: Cluster, options: PresetOptions) -> _State:
+def _after(former: _IngressState, cluster: Cluster, options: PresetOptions) -> _IngressState:
     """Return the state of a cluster, made of a former one that parsed claims in the same way."""
     classes = own_classes(cluster.snapshot.ingressclasses)
     claims, changed = _claims(former, cluster, classes, options)
@@ -106,7 +106,7 @@ def _after(former: _State, cluster: Cluster, options: PresetOptions) -> _State:
     certificates = former.certificates.updated(changed, paths, table, cluster, options)
     owners = replaced(former.owners, {name_of(path): _owner(table.winners(path)) for path in paths})
     sites = replaced(former.sites, {site: _site(site, table) for site in {path.site for path in paths}}, rank=str)
-    made = _State(cluster, options, backends, certificates, classes, claims, table, owners, sites)
+    made = _IngressState(cluster, options, backends, certificates, classes, claims, table, owners, sites)
     stale = _stale(former, made, changed, paths)
     refused = replaced(former.refused, {key: _refused(key, made) or None for key in stale})
     statuses = replaced(former.statuses, {StatusOf(Resource.INGRESSES, key): _status(key, made) for key in stale})
@@ -120,7 +120,7 @@ def _after(former: _State, cluster: Cluster, options: PresetOptions) -> _State:
 
 
 def _claims(
-    former: _State, cluster: Cluster, classes: OwnClasses, options: PresetOptions
+    former: _IngressState, cluster: Cluster, classes: OwnClasses, options: PresetOptions
 ) -> tuple[Mapping[Key, IngressClaim], ChangedClaims]:
     snapshot = cluster.snapshot
     changed = differing(former.cluster.snapshot.ingresses, snapshot.ingresses)
@@ -149,7 +149,7 @@ def _site(host: str, table: RoutingTable) -> Site | None:
     return Site(host, SHARED_FRONTENDS, host, kind)
 
 
-def _stale(former: _State, made: _State, changed: ChangedClaims, paths: Collection[SitePath]) -> set[Key]:
+def _stale(former: _IngressState, made: _IngressState, changed: ChangedClaims, paths: Collection[SitePath]) -> set[Key]:
     """Return the Ingresses of which something may have been refused, or is served, that was not before."""
     if made.options.addresses.shared != former.options.addresses.shared:
         return {*former.claims, *made.claims}
@@ -174,7 +174,7 @@ def _key(rule: RouteRule) -> Key:
     return Key(rule.owner.namespace, rule.owner.name)
 
 
-def _refused(key: Key, state: _State) -> tuple[Refusal, ...]:
+def _refused(key: Key, state: _IngressState) -> tuple[Refusal, ...]:
     """Return all that is refused of one Ingress, sorted."""
     claim = state.claims.get(key)
     if claim is None:
@@ -210,7 +210,7 @@ def _reason(fault: Missing) -> RefusalReason:
     return RefusalReason.NO_SUCH_PORT if fault.port else RefusalReason.NO_SUCH_SERVICE
 
 
-def _refused_certificates(claim: IngressClaim, state: _State) -> Iterator[Refusal]:
+def _refused_certificates(claim: IngressClaim, state: _IngressState) -> Iterator[Refusal]:
     for item in claim.tls:
         for host in item.hosts:
             given = state.certificates.hosts.get(host)
@@ -223,7 +223,7 @@ def _refused_certificates(claim: IngressClaim, state: _State) -> Iterator[Refusa
                 yield Refusal(claim.ref, "spec.tls.secretName", item.secret, RefusalReason.NO_CERTIFICATE, fault)
 
 
-def _status(key: Key, state: _State) -> ObjectStatus | None:
+def _status(key: Key, state: _IngressState) -> ObjectStatus | None:
     """Return the addresses, for an Ingress of which at least one path is served."""
     claim = state.claims.get(key)
     if claim is None:
@@ -249,8 +249,8 @@ class IngressPreset(Preset):
     def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return ``ingress``: its sites, backends and certificates."""
         memo = former.memo if former is not None else None
-        same = isinstance(memo, _State) and memo.options.claims == options.claims
-        if not isinstance(memo, _State) or not same or memo.cluster.view.name != cluster.view.name:
+        same = isinstance(memo, _IngressState) and memo.options.claims == options.claims
+        if not isinstance(memo, _IngressState) or not same or memo.cluster.view.name != cluster.view.name:
             memo = _nothing(cluster.view.name, options)
         state = _after(memo, cluster, options)
         given = GivenDict(

@@ -161,7 +161,7 @@ class RoutingTable:
         rules = {**self.rules, **kept}
         for owner in changed.keys() - kept.keys():
             rules.pop(owner, None)
-        draft = _Draft(self)
+        draft = _TableDraft(self)
         for site, places in touched.items():
             claimants = {}
             for place in places:
@@ -221,7 +221,7 @@ def _put(mapping: dict[Any, _V], key: Hashable, value: _V) -> None:
         mapping.pop(key, None)
 
 
-class _Draft:
+class _TableDraft:
     """The parts of a table while they are updated."""
 
     def __init__(self, former: RoutingTable) -> None:
