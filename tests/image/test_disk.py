@@ -76,6 +76,7 @@ def test_the_disk_boots_joins_and_serves(baked: Baked, tmp_path: Path) -> None:
     pod_port = free_port()
     port = PortSpec(name="web", port=80, target=pod_port)
     cluster = Cluster()
+    cluster.add_namespace("pyconfd")  # as pyconfd rbac does: the Lease is there
     cluster.add_service("demo", "shop", ports=[port], annotations={"domain": "shop.example.com", "proto": "http"})
     cluster.set_endpoints("demo", "shop", [EndpointSpec(HOST, pod="shop-1", node="node-1")])
     seed = tmp_path / "seed"

@@ -41,6 +41,7 @@ class World:
     def __init__(self) -> None:
         self._stack = ExitStack()
         self.cluster = Cluster()
+        self.cluster.add_namespace("pyconfd")  # as pyconfd rbac does: the Lease is there
         self.pods = self._stack.enter_context(Backends(POD_PORT))
         self.api = self._stack.enter_context(ApiServer(self.cluster, host=Lan.host))
         self._members: dict[str, list[EndpointSpec]] = {}

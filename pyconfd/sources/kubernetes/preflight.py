@@ -171,7 +171,10 @@ class _ServerCheck(threading.Thread):
 
     @staticmethod
     def _may_write_status(resource: Resource, connection: Connection, place: str) -> Finding:
-        """Apply the status of an object that does not exist, without keeping it; raises ApiError."""
+        """Apply the status of an object that does not exist, without keeping it; raises ApiError.
+
+        Without the right all is served: so a warning.
+        """
         namespace = "" if resource in CLUSTER_SCOPED else "default"
         head = {"apiVersion": API_VERSION_OF[resource], "kind": KIND_OF[resource], "metadata": {"name": _TRIAL}}
         path = f"{path_of(resource, namespace)}/{_TRIAL}/status"
@@ -179,7 +182,7 @@ class _ServerCheck(threading.Thread):
             return Finding.ok("permissions", place, "can be written")
         remedy = f"add the verb patch to {resource.value}/status: {_REMEDY}"
         return Finding(
-            Level.FAILURE, "permissions", place, f"this account may not patch {resource.value}/status", remedy
+            Level.WARNING, "permissions", place, f"this account may not patch {resource.value}/status", remedy
         )
 
     def _may_hold_lease(self, connection: Connection, place: str) -> Finding:
@@ -195,7 +198,7 @@ class _ServerCheck(threading.Thread):
         except ApiError as error:
             if error.kind is Failure.NOT_FOUND:
                 remedy = "apply what pyconfd rbac prints, which has it; or set cluster_status.lease_namespace"
-                return Finding(Level.FAILURE, "permissions", place, f"there is no namespace {namespace}", remedy)
+                return Finding(Level.WARNING, "permissions", place, f"there is no namespace {namespace}", remedy)
             missing += [] if error.kind is Failure.REFUSED else [_denied(error, "create")]
         if _is_denied(connection, Method.REPLACE, f"{paths}/{name}", trial, _DRY_RUN):
             missing.append("update")
@@ -203,7 +206,7 @@ class _ServerCheck(threading.Thread):
             return Finding.ok("permissions", place, "can be read, created and updated")
         verbs = " and ".join(missing)
         message = f"this account may not {verbs} the Lease {namespace}/{name}"
-        return Finding(Level.FAILURE, "permissions", place, message, f"add the verb {verbs}: {_REMEDY}")
+        return Finding(Level.WARNING, "permissions", place, message, f"add the verb {verbs}: {_REMEDY}")
 
     def _may_create_events(self, connection: Connection, place: str) -> Finding:
         """Create an Event without keeping it; raises ApiError."""

@@ -86,7 +86,7 @@ def judged(server: ApiServer, *, applied: Rights = RIGHTS) -> tuple[list[str], l
     found, _ = look(KubernetesSettings(api_servers=(server.url,)), RIGHTS)
     rights = [each for each in found if each.topic == "permissions"]
     good = [each.what.partition(" ")[2] for each in rights if each.level is Level.OK]
-    return good, [f"{each.message} -> {each.remedy}" for each in rights if each.level is Level.FAILURE]
+    return good, [f"{each.message} -> {each.remedy}" for each in rights if each.level is not Level.OK]
 
 
 ALL_IN_ORDER = [
