@@ -142,9 +142,9 @@ def allocate(
 ) -> dict[tuple[Resource, Key], Assigned]:
     """Return what each request is given.
 
-    First each object keeps what stands in its status, as far as it still asks for that; then the older ones choose. Who
-    asks for any address is given one that nobody names, if there is one. What is reserved for another namespace nobody
-    is given.
+    First each object keeps the addresses in its status, as far as it still asks for them; then the others are served by
+    age. A request for any address gets one that no request names, if there is one. An address that is reserved for
+    another namespace is not given.
     """
     ranked = sorted(requests, key=lambda request: request.rank)
     free = _Free(pool, {each for request in ranked for each in request.wanted}, reservations)
@@ -177,7 +177,10 @@ def allocate(
 
 
 class _Free:
-    """What is left of the pool. What is taken stays taken, so a search goes on where the last one for a port ended."""
+    """What is left of the pool.
+
+    Within one allocation nothing becomes free again, so a search for a port starts where the former one ended.
+    """
 
     def __init__(self, pool: Sequence[str], named: Collection[str], reservations: Reservations) -> None:
         self._pool = frozenset(pool)
@@ -252,7 +255,7 @@ class _Free:
                 yield reservation
 
     def _owner_of(self, address: str, ports: tuple[int, ...]) -> AddressRequest | None:
-        """Return who has an address, or one of these ports of it; None where it is free."""
+        """Return the owner of an address, or of one of these ports of it; None where it is free."""
         user = self._in_use.get(address)
         if user is None or not ports:
             return user
@@ -268,7 +271,7 @@ def _family(address: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AddressBook:
-    """Who asks for addresses, and has which; what did not change is the same object as in the former one.
+    """The requests for addresses and what was assigned; what did not change is the same object as in the former one.
 
     ``terms`` are all beside the objects that requests are read and answered with. ``owners`` says who has which
     address, or which port of one.

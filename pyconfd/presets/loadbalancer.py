@@ -4,7 +4,7 @@ Each TCP port of such a Service listens on the addresses of the pool that :mod:`
 annotation ``pyconfd.io/addresses`` asks for certain ones, ``pyconfd.io/proxy-protocol`` (``v1`` or ``v2``) has the pods
 told where a connection comes from.
 
-One Service is read by :func:`_read` without a look at others: who has which address and port is decided before.
+One Service is read by :func:`_read` alone: conflicts about addresses and ports are decided before.
 """
 
 import difflib

@@ -135,7 +135,7 @@ class _ListenerDraft:
 def decide_listeners(
     gateway: Gateway, lookup: Lookup, taken: Callable[[int], str] = lambda _: ""
 ) -> tuple[ListenerDecision, ...]:
-    """Return what becomes of each listener, one for each name; ``taken`` returns who has a port already, or "".
+    """Return what becomes of each listener, one for each name; ``taken`` returns which owner a port has already, or "".
 
     Never raises: the CRD is not relied upon, as files have Gateways too.
     """

@@ -1,4 +1,4 @@
-"""Which rule gets which path, and the map entries and groups that lead there.
+"""The table of routes: which rule owns which path, and the map entries and groups that lead to its backend.
 
 Of several rules that ask for the same match at the same site the oldest object's has it. The precedence among different
 matches is that of the Gateway API: exact paths, then the longest prefix, then rules with a method, then the number of
@@ -49,7 +49,7 @@ class SitePath(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A rule that was not given its match: ``winner`` has it, or ``why`` says why nobody may."""
+    """A rule that does not own its match: ``winner`` does, or ``why`` says why this rule may not."""
 
     rule: RouteRule
     winner: RouteRule | None
@@ -97,7 +97,7 @@ def entry_of(site: str, place: Place) -> PathEntry:
 
 
 def _conflict_key(match: RouteMatch) -> object:
-    """Return what two matches at one place must differ in; the order of conditions is none."""
+    """Return what two matches at one place must differ in, or they conflict; the order of conditions does not count."""
     regex = match.path if match.kind is PathKind.REGEX else ""
     return regex, match.method, frozenset(match.headers), frozenset(match.query)
 
@@ -127,7 +127,7 @@ def _decide(claimants: tuple[RouteRule, ...], blocked: Blocked) -> _Rules:
 
 @dataclass(frozen=True, slots=True)
 class RoutingTable:
-    """``rules`` has all that is asked for, by object; the rest follows from it.
+    """``rules`` has all that is asked for, by any key that names the object; the rest follows from it.
 
     ``sites`` has the rules of each path. ``entries`` are, by backend, what leads to it without conditions; ``groups``
     are those of each site. ``lost`` has the rules without their match. ``mixed`` are the sites whose rules differ in
@@ -233,7 +233,7 @@ class _TableDraft:
         self.mixed = set(former.mixed)
 
     def update_site(self, site: str, claimants: Mapping[Place, tuple[RouteRule, ...]], blocked: Blocked) -> None:
-        """Decide who has some places of one site."""
+        """Decide which rules own some places of one site."""
         before = self.sites.get(site, {})
         paths = dict(before)
         for place, asking in claimants.items():

@@ -62,6 +62,9 @@ class RouteMatch(NamedTuple):
 class RouteRule(NamedTuple):
     """One match of one object at one site; ``number`` is its place among those of the object.
 
+    ``backend`` is what the map entry holds: the name of a section, or, where a rule of the Gateway API has several, the
+    ``route`` of their choices (:class:`pyconfd.presets.gateway.http_rules.RuleSections`).
+
     Rules with a lower ``precedence`` come first whatever their match is: those of a route that names more of the host.
     """
 
@@ -74,7 +77,7 @@ class RouteRule(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, str, str, str, str, int]:
-        """The older object comes first, then namespace and name decide, then the order in the object."""
+        """The lowest rank wins a match: by precedence, then the older object, its name, and the order in the object."""
         owner = self.owner
         return self.precedence, owner.since, owner.namespace, owner.name, owner.kind, self.number
 
