@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 from pyconfd.model.versioned import VersionedDict
 from pyconfd.presets.routing.types import (
     EXACT_PATHS,
-    GROUP,
+    GROUP_PREFIX,
     PATH_PREFIXES,
     PathEntry,
     PathKind,
@@ -343,4 +343,4 @@ def _falls_to(place: Place, group: RouteGroup, changed: Collection[Place]) -> bo
 
 def _made_group(site: str, place: Place, rules: list[RouteRule]) -> RouteGroup:
     digest = hashlib.sha256(f"{site} {place.kind} {place.path}".encode()).hexdigest()[:20]
-    return RouteGroup(f"{GROUP}{digest}", entry_of(site, place), tuple(rules))
+    return RouteGroup(f"{GROUP_PREFIX}{digest}", entry_of(site, place), tuple(rules))

@@ -20,7 +20,7 @@ EXACT_PATHS = "exact-paths"
 PATH_PREFIXES = "path-prefixes"
 """Map with keys ``SITE/PREFIX/``; the longest one counts (``map_beg``)."""
 
-GROUP = "group:"
+GROUP_PREFIX = "group:"
 """What the value of a map entry begins with that leads to a group."""
 
 _LONGEST_SECTION = 120

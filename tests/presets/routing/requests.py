@@ -8,7 +8,7 @@ from pyconfd.model.reservation import Owner
 from pyconfd.presets.routing.table import RoutingTable
 from pyconfd.presets.routing.types import (
     EXACT_PATHS,
-    GROUP,
+    GROUP_PREFIX,
     PATH_PREFIXES,
     PathKind,
     RouteMatch,
@@ -80,7 +80,7 @@ def through_maps(made: RoutingTable, request: Request, site: str = SITE) -> str:
         text = f"{site}{request.path}/"
         fitting = [key for key in by_map[PATH_PREFIXES] if text.startswith(key)]
         found = by_map[PATH_PREFIXES][max(fitting, key=len)] if fitting else ""
-    if not found.startswith(GROUP):
+    if not found.startswith(GROUP_PREFIX):
         return found
     return next((each.backend for each in groups[found].rules if _meets(request, each.match)), "")
 
