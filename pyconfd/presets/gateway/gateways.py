@@ -8,7 +8,7 @@ from pyconfd.model.object_status import ObjectStatus
 from pyconfd.model.reservation import NEVER, Owner
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.addresses import AddressProblem, Assigned
-from pyconfd.presets.gateway.grants import Referrer, Target
+from pyconfd.presets.gateway.grants import ReferenceTarget, Referrer
 from pyconfd.presets.gateway.listeners import Found, ListenerDecision, Lookup
 from pyconfd.presets.gateway.status import (
     CONTROLLER,
@@ -216,7 +216,7 @@ def _client_certificate(gateway: Gateway, lookup: Lookup) -> tuple[Found | None,
     if (reference.group, reference.kind) != ("", "Secret"):
         kind = ".".join(filter(None, (reference.kind, reference.group)))
         return None, (Fault("InvalidClientCertificateRef", field, kind, "certificates are in Secrets: name a Secret"),)
-    if not lookup.grants.permits(Referrer("Gateway", namespace), Target("Secret", key.namespace, key.name)):
+    if not lookup.grants.permits(Referrer("Gateway", namespace), ReferenceTarget("Secret", key.namespace, key.name)):
         detail = f"no ReferenceGrant of namespace {key.namespace} allows Gateways of {namespace} to use it"
         return None, (Fault("RefNotPermitted", field, f"{key.namespace}/{key.name}", detail),)
     found = lookup.secret(key)

@@ -16,7 +16,7 @@ class Referrer(NamedTuple):
     namespace: str
 
 
-class Target(NamedTuple):
+class ReferenceTarget(NamedTuple):
     """An object that is referred to."""
 
     kind: str
@@ -31,7 +31,7 @@ class Grants:
 
     by_namespace: Mapping[str, tuple[ReferenceGrant, ...]] = field(default_factory=dict)
 
-    def permits(self, referrer: Referrer, target: Target) -> bool:
+    def permits(self, referrer: Referrer, target: ReferenceTarget) -> bool:
         """Return whether a reference is allowed; within one namespace every one is."""
         if referrer.namespace == target.namespace:
             return True
@@ -46,7 +46,7 @@ def grants_of(objects: Mapping[Key, ReferenceGrant]) -> Grants:
     return Grants({namespace: tuple(grants) for namespace, grants in found.items()})
 
 
-def _permits(grant: ReferenceGrant, referrer: Referrer, target: Target) -> bool:
+def _permits(grant: ReferenceGrant, referrer: Referrer, target: ReferenceTarget) -> bool:
     return _any_from(grant, referrer) and any(
         (to.group, to.kind) == (target.group, target.kind) and to.name in {None, "", target.name}
         for to in grant.spec.to

@@ -20,7 +20,7 @@ from pyconfd.model.gateway_api import (
 )
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
-from pyconfd.presets.gateway.grants import Grants, Referrer, Target
+from pyconfd.presets.gateway.grants import Grants, ReferenceTarget, Referrer
 from pyconfd.presets.gateway.status import Fault, StatusCondition, met, of_faults, unmet
 
 MOST_LISTENERS = 64
@@ -234,7 +234,7 @@ def _certificate(draft: _ListenerDraft, namespace: str, reference: SecretReferen
 
 
 def _is_permitted(grants: Grants, namespace: str, kind: str, key: Key) -> bool:
-    return grants.permits(Referrer("Gateway", namespace), Target(kind, key.namespace, key.name))
+    return grants.permits(Referrer("Gateway", namespace), ReferenceTarget(kind, key.namespace, key.name))
 
 
 def _validation(frontend: FrontendTls | None, port: int) -> ClientValidation | None:

@@ -30,7 +30,7 @@ from pyconfd.presets.gateway.attachment import (
 )
 from pyconfd.presets.gateway.faults import RuleFault
 from pyconfd.presets.gateway.gateways import GatewayDecision
-from pyconfd.presets.gateway.grants import Grants, Referrer, Target
+from pyconfd.presets.gateway.grants import Grants, ReferenceTarget, Referrer
 from pyconfd.presets.gateway.http_rules import (
     ParsedRule,
     RuleBackend,
@@ -377,7 +377,7 @@ class _References:
         key = Key(namespace, reference.name)
         weight = max(0, min(_MOST_WEIGHT, reference.weight))
         permitted = world.grants.permits(
-            Referrer(self._kind, self._namespace), Target("Service", namespace, reference.name)
+            Referrer(self._kind, self._namespace), ReferenceTarget("Service", namespace, reference.name)
         )
         wanted = ServiceReference(namespace, reference.name, reference.port, reference.group, reference.kind)
         found = resolve(wanted, world.cluster, permitted=permitted)
