@@ -33,6 +33,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     proportion.chain_memory,
     routing.ingress_routes,
     routing.gateway_routes,
+    routing.routes_memory,
     churn.change_path,
     churn.churn,
     live.live_1000_services,

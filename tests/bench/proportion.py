@@ -209,4 +209,9 @@ def _resident(folder: Path, answer: Connection) -> None:
             caches[resource].replace(found, ())
         chain.follow(_snapshot(caches))
         assert chain.digest()
-    answer.send(int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * PAGE_BYTES)
+    answer.send(resident_bytes())
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * PAGE_BYTES
