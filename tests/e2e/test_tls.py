@@ -165,6 +165,16 @@ def test_a_name_that_goes_through_is_not_served_over_a_connection_of_another(app
     assert answers == [200, 421, 421, 404]
 
 
+def test_a_name_that_is_ended_here_comes_before_a_wildcard_of_another_that_goes_through(appliance: Appliance) -> None:
+    issuer = Issuer(appliance)
+    pair = issuer.pair("*.example.com")
+    issuer.write("wild", pair.key, pair.cert)
+    appliance.serve("wide", {"domain": "*.example.com", "proto": "https"})
+    served_with(appliance, "wild", serial(pair))
+    # Names of which nobody asked for a certificate go through: there is no TLS behind.
+    assert presented_to(appliance.https, "other.example.com") == 0
+
+
 def test_plain_http_is_redirected_and_names_of_others_get_no_certificate(appliance: Appliance) -> None:
     issuer = Issuer(appliance)
     pair = issuer.pair("*.example.com")
