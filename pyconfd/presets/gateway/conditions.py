@@ -5,13 +5,16 @@ What reaches the text is validated while it is parsed: no value can add a word, 
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import takewhile
 
 from pyconfd.model.gateway_api import GrpcMatch, HttpMatch, HttpPathMatch, ValueMatch
 from pyconfd.presets import values
 from pyconfd.presets.gateway import patterns
 from pyconfd.presets.gateway.faults import refuse
 from pyconfd.presets.gateway.frontends import Choice
-from pyconfd.presets.routing.types import PathKind, RouteGroup, RouteMatch, ValueCondition
+from pyconfd.presets.routing.table import place_of
+from pyconfd.presets.routing.types import EXACT_PATHS, PathKind, RouteGroup, RouteMatch, RouteRule, ValueCondition
 
 MOST_CONDITIONS = 7
 """HAProxy reads at most 64 words in a line."""
@@ -140,8 +143,31 @@ def _limited(match: RouteMatch, field: str) -> RouteMatch:
 
 
 def choices_of(groups: Iterable[RouteGroup]) -> tuple[Choice, ...]:
-    """Return the rules of groups in their order, for a frontend."""
-    return tuple(Choice(group.id, condition_of(rule.match), rule.backend) for group in groups for rule in group.rules)
+    """Return the rules of one site's groups for a frontend, the most specific group first.
+
+    A group ends with the rules of a less specific one, as a rule: it goes on there, lest the conditions of paths below
+    one another stand in the configuration again for each of them.
+    """
+    # The least specific first, so that those to go on to are known.
+    ordered = sorted(groups, key=lambda group: (group.entry.map == EXACT_PATHS, len(group.entry.key)))
+    known: dict[tuple[RouteRule, int], RouteGroup] = {}
+    made: list[list[Choice]] = []
+    for group in ordered:
+        own = sum(1 for _ in takewhile(partial(_same_place, group.rules[0]), group.rules))
+        rest = group.rules[own:]
+        less_specific = known.get((rest[0], len(rest))) if len(rest) > 1 else None
+        same = less_specific is not None and less_specific.rules == rest
+        rules = group.rules[:own] if same else group.rules
+        choices = [Choice(group.id, condition_of(rule.match), rule.backend) for rule in rules]
+        if less_specific is not None and same:
+            choices.append(Choice(group.id, "", less_specific.id))
+        known[group.rules[0], len(group.rules)] = group
+        made.append(choices)
+    return tuple(choice for choices in reversed(made) for choice in choices)
+
+
+def _same_place(first: RouteRule, rule: RouteRule) -> bool:
+    return place_of(first.match) == place_of(rule.match)
 
 
 def condition_of(match: RouteMatch) -> str:

@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -11,11 +12,14 @@ from hypothesis import strategies as st
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import plan
 from pyconfd.model.plan import RuntimeUpdate
-from pyconfd.presets.gateway.conditions import condition_of
+from pyconfd.model.reservation import Owner
+from pyconfd.presets.gateway.conditions import choices_of, condition_of
 from pyconfd.presets.gateway.faults import INCOMPATIBLE, UNSUPPORTED, RuleFault
+from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.gateway.http_rules import ParsedRule, sections_of
 from pyconfd.presets.gateway.servers import Reference
-from pyconfd.presets.routing.types import PathKind
+from pyconfd.presets.routing.table import Place, RoutingTable
+from pyconfd.presets.routing.types import PathKind, RouteGroup, RouteMatch, RouteRule
 from pyconfd.render.filters import quote
 from tests.presets.gateway.stage import Routes, endpoint, gateway, grpc_rule, http_rule, parsed, render
 
@@ -235,3 +239,33 @@ def test_an_endpoint_is_a_runtime_update_whatever_the_filters(filters: list[dict
         renderings.append(render(*made, "/tmp/x", runtime_socket="/run/s"))
     before, after = renderings
     assert isinstance(plan(after, before, None, abilities=Abilities(runtime=True)), RuntimeUpdate)
+
+
+def test_conditions_of_paths_below_one_another_stand_in_the_configuration_once() -> None:
+    owner = Owner("HTTPRoute", "shop", "a", "")
+    paths = ["/" + "/".join("a" * (number + 1)) for number in range(50)]
+    rules = tuple(
+        RouteRule("gw|*", RouteMatch(path=path, method="GET"), f"b{number}", owner, number)
+        for number, path in enumerate(paths)
+    )
+    groups = RoutingTable().updated({"a": rules}).groups["gw|*"]
+    choices = choices_of(groups.values())
+    assert len(choices) == 2 * len(paths) - 1
+    assert _reached(choices, groups) == {
+        place.path: [rule.backend for rule in group.rules] for place, group in groups.items()
+    }
+
+
+def _reached(choices: Sequence[Choice], groups: Mapping[Place, RouteGroup]) -> dict[str, list[str]]:
+    """Return the backends that HAProxy tries for each group, in their order: a choice leads to later ones only."""
+    found = {}
+    for place, group in groups.items():
+        at, tried = group.id, []
+        for choice in choices:
+            if choice.route == at:
+                if choice.condition:
+                    tried.append(choice.to)
+                else:
+                    at = choice.to
+        found[place.path] = tried
+    return found
