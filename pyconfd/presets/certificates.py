@@ -8,6 +8,7 @@ A preset whose objects name TLS Secrets calls :func:`certificate_for` for each r
 import base64
 import binascii
 import datetime as dt
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ _LONGEST_RSA = 8192
 """A handshake with a key of 16,384 bits takes a processor for 0.1 s."""
 _WEAK_HASHES = (hashes.MD5, hashes.SHA1)
 _HOUR_S = 3600
+_LONGEST_FILE = 200
+"""In characters, without the ending: a file system takes 255, and a file has a longer name while it is written."""
 
 
 class KeyPair(NamedTuple):
@@ -132,8 +135,20 @@ def certificate_for(
     if read.view is None:
         return ServedCertificate(names=names, fault=f"{subject}: {read.fault}")
     fault = f"{subject}: {read.fault}; its former certificate stays in use" if read.fault else ""
-    path = f"{options.directory}/{namespace}.{name}.pem"
+    path = pem_path(options.directory, namespace, name)
     return ServedCertificate(OutputFile(FileKind.CERTIFICATE, path, read.view.pem), names, fault, read.view)
+
+
+def pem_path(directory: str, *parts: str) -> str:
+    """Return the path of a file for what ``parts`` name: no other parts have the same, and a file system takes it.
+
+    Names of objects have up to 253 characters, so several of them are too long for the name of a file.
+    """
+    name = ".".join(parts)
+    if len(name) > _LONGEST_FILE:
+        digest = hashlib.sha256("/".join(parts).encode()).hexdigest()[:16]
+        name = f"{name[: _LONGEST_FILE - 17]}_{digest}"
+    return f"{directory}/{name}.pem"
 
 
 def _missing(cluster: "Cluster", options: TlsOptions, namespace: str, name: str) -> str:

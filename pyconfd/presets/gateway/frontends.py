@@ -15,6 +15,9 @@ import msgspec
 
 from pyconfd.presets.routing.types import Site
 
+_LONGEST_LIST = 200
+"""In characters: a file system takes 255 for a file, which has a longer name while it is written."""
+
 
 class FrontendKind(StrEnum):
     """What a port of a Gateway is for: what its listeners have in common."""
@@ -112,6 +115,11 @@ class GatewayFrontend(msgspec.Struct, frozen=True, gc=False):
     def ended(self) -> tuple[EndingListener, ...]:
         """The listeners that end TLS of connections that are no requests."""
         return tuple(each for each in self.listeners if not each.http)
+
+    def list_of(self, listener: str) -> str:
+        """Return the name of the list with the certificates of a listener, short enough for a file."""
+        name = f"certificates-{self.name}.{listener}"
+        return name if len(name) <= _LONGEST_LIST else f"certificates-{self.name}.{self.socket_of(listener)}"
 
     def socket_of(self, listener: str) -> str:
         """Return what the name of the socket ends with on which TLS of a listener is ended."""

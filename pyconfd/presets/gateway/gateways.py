@@ -15,6 +15,7 @@ from pyconfd.presets.gateway.status import (
     Fault,
     StatusCondition,
     conditions,
+    name_fault,
     object_status,
     of_faults,
     unmet,
@@ -170,7 +171,8 @@ def decide_gateway(
 
 
 def _rejections(gateway: Gateway) -> tuple[Fault, ...]:
-    found = []
+    wrong = name_fault(Key(gateway.metadata.namespace, gateway.metadata.name))
+    found = [wrong] if wrong is not None else []
     parameters = gateway.spec.infrastructure.parameters_ref if gateway.spec.infrastructure is not None else None
     if parameters is not None:
         detail = "parameters of no kind are supported: remove the field"

@@ -7,10 +7,11 @@ from typing import NamedTuple
 from pyconfd.model.gateway_api import BackendTLSPolicy
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key
+from pyconfd.presets.certificates import pem_path
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.gateway.listeners import Found
 from pyconfd.presets.gateway.servers import BackendTls, san_fault
-from pyconfd.presets.gateway.status import Fault, StatusCondition, of_faults
+from pyconfd.presets.gateway.status import Fault, StatusCondition, name_fault, of_faults
 
 SYSTEM_CAS = "@system-ca"
 """How HAProxy names the CA certificates of the machine it runs on."""
@@ -127,6 +128,8 @@ def _validation(
             unresolved.append(Fault("InvalidCACertificateRef", field_, reference.name, found.fault))
         else:
             bundles.append(found.pem)
+    if misnamed := name_fault(key):
+        invalid.append(misnamed)
     well_known = validation.well_known_ca_certificates
     if wrong := san_fault(validation.subject_alt_names or (), validation.hostname):
         invalid.append(Fault("Invalid", "spec.validation", "", wrong))
@@ -140,6 +143,6 @@ def _validation(
         invalid.append(Fault("NoValidCACertificate", field_, "", detail))
     if invalid:
         return invalid, unresolved, None, ("", "")
-    path = SYSTEM_CAS if well_known else f"{directory}/policy.{key.namespace}.{key.name}.pem"
+    path = SYSTEM_CAS if well_known else pem_path(directory, "policy_of", *key)
     tls = BackendTls(path, validation.hostname, tuple(validation.subject_alt_names or ()))
     return invalid, unresolved, tls, ("", "") if well_known else (path, "".join(bundles))

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.snapshot import Resource
+from pyconfd.presets.certificates import pem_path
 from pyconfd.presets.gateway.attachment import isolated
 from pyconfd.presets.gateway.conditions import choices_of
 from pyconfd.presets.gateway.frontends import (
@@ -57,7 +58,7 @@ class Port(NamedTuple):
             return None
         key = self.gateway.key
         # No namespace has such a name, so no Secret's file is called this.
-        path = f"{self.directory}/clients_of.{key.namespace}.{key.name}.{self.number}.pem"
+        path = pem_path(self.directory, "clients_of", *key, str(self.number))
         return OutputFile(FileKind.CERTIFICATE, path, found.pem)
 
 

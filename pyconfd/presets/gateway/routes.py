@@ -47,6 +47,7 @@ from pyconfd.presets.gateway.status import (
     CONTROLLER,
     Fault,
     StatusCondition,
+    name_fault,
     object_status,
     of_faults,
     parent_status,
@@ -231,7 +232,10 @@ def _parents(kind: str, route: Route, world: World) -> tuple[ParentDecision, ...
     hostnames = None if isinstance(route, TCPRoute) else route.spec.hostnames or ()
     head = RouteHead(kind, route.metadata.namespace, route.spec.parent_refs or (), hostnames)
     listeners = {key: each.listeners for key, each in world.gateways.items()}
-    return tuple(_allowed(each, head.namespace, world) for each in attach(head, listeners, world.labels_of))
+    found = attach(head, listeners, world.labels_of)
+    if wrong := name_fault(Key(head.namespace, route.metadata.name)):
+        return tuple(each._replace(attachments=(), fault=wrong) for each in found)
+    return tuple(_allowed(each, head.namespace, world) for each in found)
 
 
 def _allowed(parent: ParentDecision, namespace: str, world: World) -> ParentDecision:

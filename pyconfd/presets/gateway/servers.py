@@ -13,6 +13,10 @@ _LONGEST_NAME = 127
 """In bytes: DER writes the length of longer ones in another way."""
 
 
+_MOST_NAMES = 16
+"""More than the CRD takes; HAProxy reads at most 64 words in a line."""
+
+
 class BackendTls(NamedTuple):
     """TLS to servers: ``hostname`` is asked for (SNI), and the certificate is verified with the CAs in ``ca_file``.
 
@@ -70,6 +74,8 @@ def san_digits(tls: BackendTls | None) -> tuple[str, ...]:
 
 def san_fault(sans: Sequence[SubjectAltName], hostname: str) -> str:
     """Return why the names of a BackendTLSPolicy cannot be verified, "" where they can."""
+    if len(sans) > _MOST_NAMES:
+        return f"more than {_MOST_NAMES} names"
     for name in (hostname, *(san.hostname for san in sans if san.type == "Hostname")):
         try:
             if values.host_name(name) != name or name.startswith("*"):

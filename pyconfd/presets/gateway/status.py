@@ -9,6 +9,7 @@ from pyconfd.model.gateway_api import GROUP, ParentReference
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.object_status import ObjectStatus
 from pyconfd.model.records import ObjectMeta
+from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
 from pyconfd.presets.addresses import GATEWAY_CONTROLLER
 
@@ -55,6 +56,14 @@ class Fault(NamedTuple):
         """What the condition says."""
         what = " ".join(filter(None, (self.field, values.shown(self.value))))
         return f"{what}: {self.detail}" if what else self.detail
+
+
+def name_fault(key: Key) -> Fault | None:
+    """Return why no section or file can be called by the names of an object, which files may hold unchecked."""
+    if values.is_object_name(key.namespace) and values.is_object_name(key.name):
+        return None
+    detail = "not a name that Kubernetes would accept, or a word that means something else in a condition of HAProxy"
+    return Fault("UnsupportedValue", "metadata.name", f"{key.namespace}/{key.name}", detail)
 
 
 class StatusCondition(NamedTuple):

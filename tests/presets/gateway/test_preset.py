@@ -361,7 +361,7 @@ def test_servers_are_shown_the_certificate_of_the_gateway_that_was_asked(tmp_pat
         "gw_shop_web_80": False,
         "gw_shop_shown_80": True,
     }
-    assert {"/secrets/shop.client.pem", "/secrets/policy.shop.tls.pem"} <= {file.path for file in context.files}
+    assert {"/secrets/shop.client.pem", "/secrets/policy_of.shop.tls.pem"} <= {file.path for file in context.files}
 
 
 @pytest.mark.parametrize(
