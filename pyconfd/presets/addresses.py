@@ -403,6 +403,8 @@ def _of_gateway(key: Key, snapshot: Snapshot, claims: ClaimOptions) -> AddressRe
     found = snapshot.gatewayclasses.get(Key("", gateway.spec.gateway_class_name)) if gateway is not None else None
     if gateway is None or found is None or found.spec.controller_name != GATEWAY_CONTROLLER:
         return None
+    if found.spec.parameters_ref is not None:  # a class that is not accepted serves nothing
+        return None
     asked = gateway.spec.addresses or ()
     if any(each.type != "IPAddress" for each in asked):
         return None

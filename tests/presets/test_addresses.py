@@ -15,6 +15,7 @@ from pyconfd.model.gateway_api import (
     GatewayClassSpec,
     GatewayListener,
     GatewaySpec,
+    ObjectReference,
 )
 from pyconfd.model.kubernetes import Service, ServicePort, ServiceSpec
 from pyconfd.model.records import ObjectMeta
@@ -186,6 +187,7 @@ class TestWhatObjectsAskFor:
             load_balancer("inside", type_="ClusterIP"),
             load_balancer("udp", protocol="UDP"),
             listening("foreign", class_="other"),
+            listening("refused", class_="refused"),
             listening("unknown", class_="missing"),
             listening("hostname", GatewayAddress("Hostname", "gw.example.com")),
         )
@@ -345,10 +347,11 @@ def listening(
 
 
 def snapshot(*objects: Service | Gateway) -> Snapshot:
-    """Return a cluster with two classes of Gateways, of which one is pyconfd's."""
+    """Return a cluster with three classes of Gateways: pyconfd's, another's, and one that cannot be accepted."""
     classes = (
         GatewayClass(ObjectMeta("pyconfd"), GatewayClassSpec(GATEWAY_CONTROLLER)),
         GatewayClass(ObjectMeta("other"), GatewayClassSpec("example.com/other")),
+        GatewayClass(ObjectMeta("refused"), GatewayClassSpec(GATEWAY_CONTROLLER, ObjectReference("", "ConfigMap", "x"))),
     )
     return Snapshot(
         services={Key("shop", each.metadata.name): each for each in objects if isinstance(each, Service)},
