@@ -348,10 +348,13 @@ def listening(
 
 def snapshot(*objects: Service | Gateway) -> Snapshot:
     """Return a cluster with three classes of Gateways: pyconfd's, another's, and one that cannot be accepted."""
+    parameters = ObjectReference("", "ConfigMap", "x")
     classes = (
         GatewayClass(ObjectMeta("pyconfd"), GatewayClassSpec(GATEWAY_CONTROLLER)),
         GatewayClass(ObjectMeta("other"), GatewayClassSpec("example.com/other")),
-        GatewayClass(ObjectMeta("refused"), GatewayClassSpec(GATEWAY_CONTROLLER, ObjectReference("", "ConfigMap", "x"))),
+        GatewayClass(
+            ObjectMeta("refused"), GatewayClassSpec(GATEWAY_CONTROLLER, ObjectReference("", "ConfigMap", "x"))
+        ),
     )
     return Snapshot(
         services={Key("shop", each.metadata.name): each for each in objects if isinstance(each, Service)},
