@@ -352,9 +352,7 @@ def snapshot(*objects: Service | Gateway) -> Snapshot:
     classes = (
         GatewayClass(ObjectMeta("pyconfd"), GatewayClassSpec(GATEWAY_CONTROLLER)),
         GatewayClass(ObjectMeta("other"), GatewayClassSpec("example.com/other")),
-        GatewayClass(
-            ObjectMeta("refused"), GatewayClassSpec(GATEWAY_CONTROLLER, ObjectReference("", "ConfigMap", "x"))
-        ),
+        GatewayClass(ObjectMeta("refused"), GatewayClassSpec(GATEWAY_CONTROLLER, parameters)),
     )
     return Snapshot(
         services={Key("shop", each.metadata.name): each for each in objects if isinstance(each, Service)},
