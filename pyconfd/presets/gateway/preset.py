@@ -1,6 +1,6 @@
 """Preset ``gateway``: the Gateway API.
 
-Read in this order: :func:`_world` decides about Gateways and policies, ``_Reading`` decides about the routes that
+Read in this order: :func:`_inputs_of` decides about Gateways and policies, ``_Reading`` decides about the routes that
 changed and updates the parts that follow from them: the table of paths, backends, frontends and statuses.
 """
 
@@ -47,7 +47,7 @@ from pyconfd.presets.gateway.routes import (
     ROUTES,
     Route,
     RouteDecision,
-    World,
+    RouteInputs,
     decide,
     is_wide,
     rules_below,
@@ -76,7 +76,7 @@ class _GatewayState:
     numbers of routes by Gateway and listener.
     """
 
-    world: World
+    inputs: RouteInputs
     ports: Mapping[str, Port]
     routes: _Routes
     users: Mapping[Key, frozenset[StatusOf]]
@@ -95,20 +95,20 @@ class _GatewayState:
 
 
 def _nothing(cluster: str, options: PresetOptions) -> _GatewayState:
-    empty = World(nothing_read(cluster), options, {}, Grants(), Policies())
+    empty = RouteInputs(nothing_read(cluster), options, {}, Grants(), Policies())
     return _GatewayState(
         empty, {}, {}, {}, {}, {}, RoutingTable(), VersionedDict({}), VersionedDict({}), VersionedDict({})
     )  # fmt: skip
 
 
-def _world(cluster: Cluster, options: PresetOptions, former: World) -> World:
+def _inputs_of(cluster: Cluster, options: PresetOptions, former: RouteInputs) -> RouteInputs:
     """Return all that routes are decided by; a part that is equal is the former one."""
     snapshot, before = cluster.snapshot, former.cluster.snapshot
     same_grants = not differing(before.referencegrants, snapshot.referencegrants)
     grants = former.grants if same_grants else grants_of(snapshot.referencegrants)
     same = same_grants and options == former.options and _same_basis(cluster, former.cluster)
     if same and not (before.backendtlspolicies or snapshot.backendtlspolicies):
-        return World(cluster, former.options, former.gateways, grants, former.policies)
+        return RouteInputs(cluster, former.options, former.gateways, grants, former.policies)
 
     def secret(key: Key) -> Found:
         found = certificate_for(cluster, options.tls, key.namespace, key.name, ())
@@ -133,7 +133,7 @@ def _world(cluster: Cluster, options: PresetOptions, former: World) -> World:
     if gateways.keys() == former.gateways.keys() and all(map(is_, gateways.values(), former.gateways.values())):
         gateways = former.gateways
     policies = decide_policies(snapshot.backendtlspolicies, cluster, bundle, options.tls.directory)
-    return World(cluster, options, gateways, grants, former.policies if policies == former.policies else policies)
+    return RouteInputs(cluster, options, gateways, grants, former.policies if policies == former.policies else policies)
 
 
 def _same_basis(cluster: Cluster, former: Cluster) -> bool:
@@ -169,28 +169,28 @@ def _taken(key: Key, cluster: Cluster, options: PresetOptions) -> Any:
 class _Reading:
     """One reading: the parts of the former result that do not hold any more are made again."""
 
-    def __init__(self, world: World, former: _GatewayState) -> None:
-        self.world, self.former = world, former
+    def __init__(self, inputs: RouteInputs, former: _GatewayState) -> None:
+        self.inputs, self.former = inputs, former
         self.routes = dict(former.routes)
         self.changed: dict[StatusOf, RouteDecision | None] = {}
         """The routes that are decided otherwise; None for one that is gone."""
 
     def decide(self) -> None:
-        """Decide about the routes that changed, or whose Services or world did."""
-        world, former = self.world, self.former
-        same_world = _same_for_routes(world, former.world)
-        changed_gateways = set(differing(former.world.gateways, world.gateways))
-        services = world.cluster.changed_since(former.world.cluster)
+        """Decide about the routes that changed, or whose Services or inputs did."""
+        inputs, former = self.inputs, self.former
+        same_inputs = _same_for_routes(inputs, former.inputs)
+        changed_gateways = set(differing(former.inputs.gateways, inputs.gateways))
+        services = inputs.cluster.changed_since(former.inputs.cluster)
         by_services = {id_ for key in services for id_ in former.users.get(key, ())}
-        by_world: set[StatusOf] = set()
-        if not same_world:
-            by_world.update(former.routes)
+        by_inputs: set[StatusOf] = set()
+        if not same_inputs:
+            by_inputs.update(former.routes)
         elif changed_gateways:
-            by_world.update(id_ for id_, each in former.routes.items() if _names_one_of(each, changed_gateways))
+            by_inputs.update(id_ for id_, each in former.routes.items() if _names_one_of(each, changed_gateways))
         for resource in ROUTES:
-            before: Mapping[Key, Route] = getattr(former.world.cluster.snapshot, resource.field)
-            objects: Mapping[Key, Route] = getattr(world.cluster.snapshot, resource.field)
-            again = {id_.key for id_ in by_services | by_world if id_.resource is resource}
+            before: Mapping[Key, Route] = getattr(former.inputs.cluster.snapshot, resource.field)
+            objects: Mapping[Key, Route] = getattr(inputs.cluster.snapshot, resource.field)
+            again = {id_.key for id_ in by_services | by_inputs if id_.resource is resource}
             for key in sorted({*again, *differing(before, objects)}):
                 id_ = StatusOf(resource, key)
                 known = former.routes.get(id_)
@@ -199,11 +199,11 @@ class _Reading:
                         self.changed[id_] = None
                         del self.routes[id_]
                 elif key in again or known is None or not same_request(known.route, objects[key]):
-                    self._decide(id_, objects[key], same_world=id_ not in by_world)
+                    self._decide(id_, objects[key], same_inputs=id_ not in by_inputs)
 
-    def _decide(self, id_: StatusOf, route: Route, *, same_world: bool) -> None:
+    def _decide(self, id_: StatusOf, route: Route, *, same_inputs: bool) -> None:
         self.routes[id_] = self.changed[id_] = decide(
-            id_, route, self.world, self.former.routes.get(id_), same_world=same_world
+            id_, route, self.inputs, self.former.routes.get(id_), same_inputs=same_inputs
         )
 
     def users(self) -> Mapping[Key, frozenset[StatusOf]]:
@@ -333,20 +333,20 @@ class _Reading:
 
     def statuses(self, attached: Mapping[Key, Mapping[str, int]], users: Any) -> Mapping[StatusOf, ObjectStatus]:
         """Return what the status of each object shall say."""
-        world, former = self.world, self.former
+        inputs, former = self.inputs, self.former
         found: dict[StatusOf, ObjectStatus | None] = {}
-        classes, known = world.cluster.snapshot.gatewayclasses, former.world.cluster.snapshot.gatewayclasses
+        classes, known = inputs.cluster.snapshot.gatewayclasses, former.inputs.cluster.snapshot.gatewayclasses
         for key in differing(known, classes):
             mine = key in classes and is_mine(classes[key])
             found[StatusOf(Resource.GATEWAYCLASSES, key)] = class_status(classes[key]) if mine else None
-        for key in {*former.world.gateways, *world.gateways}:
-            gateway, count = world.gateways.get(key), attached.get(key, {})
+        for key in {*former.inputs.gateways, *inputs.gateways}:
+            gateway, count = inputs.gateways.get(key), attached.get(key, {})
             same_count = former.attached.get(key, {}) == count
-            if gateway is None or gateway is not former.world.gateways.get(key) or not same_count:
+            if gateway is None or gateway is not former.inputs.gateways.get(key) or not same_count:
                 made = gateway_status(gateway, count) if gateway is not None else None
                 found[StatusOf(Resource.GATEWAYS, key)] = made
         found.update((id_, now.status if now is not None else None) for id_, now in self.changed.items())
-        for key in {*former.world.policies.decisions, *world.policies.decisions}:
+        for key in {*former.inputs.policies.decisions, *inputs.policies.decisions}:
             found[StatusOf(Resource.BACKENDTLSPOLICIES, key)] = self._policy_status(key, users)
         replaced = {id_: now for id_, now in found.items() if now is not None and former.statuses.get(id_) != now}
         gone = {id_ for id_, now in found.items() if now is None and id_ in former.statuses}
@@ -357,7 +357,7 @@ class _Reading:
 
     def _policy_status(self, key: Key, users: Mapping[Key, frozenset[StatusOf]]) -> ObjectStatus | None:
         """Return the status of a policy: an entry for each Gateway that leads to a Service of it."""
-        policy = self.world.policies.decisions.get(key)
+        policy = self.inputs.policies.decisions.get(key)
         if policy is None:
             return None
         gateways = {
@@ -380,12 +380,12 @@ class _Reading:
             == (now.refused if now is not None else ())
             for id_, now in self.changed.items()
         )
-        same_world = self.world.gateways is self.former.world.gateways and (
-            self.world.policies is self.former.world.policies
+        same_inputs = self.inputs.gateways is self.former.inputs.gateways and (
+            self.inputs.policies is self.former.inputs.policies
         )
-        if parts and same_routes and same_world and self.world.same_classes(self.former.world):
+        if parts and same_routes and same_inputs and self.inputs.same_classes(self.former.inputs):
             return parts
-        return tuple(_refused_by(self.world)), tuple(each for route in self.routes.values() for each in route.refused)
+        return tuple(_refused_by(self.inputs)), tuple(each for route in self.routes.values() for each in route.refused)
 
 
 def _entered_at(route: str, *sections: Mapping[str, RuleBackend]) -> str:
@@ -413,31 +413,31 @@ def _names_one_of(route: RouteDecision, gateways: set[Key]) -> bool:
     return any(parent_key(route.id.key, each) in gateways for each in route.route.spec.parent_refs or ())
 
 
-def _same_for_routes(world: World, former: World) -> bool:
+def _same_for_routes(inputs: RouteInputs, former: RouteInputs) -> bool:
     """Return whether nothing but Gateways and Services can make a route another one."""
-    now, before = world.cluster, former.cluster
+    now, before = inputs.cluster, former.cluster
     return (
-        world.options == former.options
-        and world.grants is former.grants
-        and world.policies is former.policies
+        inputs.options == former.options
+        and inputs.grants is former.grants
+        and inputs.policies is former.policies
         and not differing(before.snapshot.namespaces, now.snapshot.namespaces)
-        and (now.view.nodes is before.view.nodes or not world.options.node_ports)
+        and (now.view.nodes is before.view.nodes or not inputs.options.node_ports)
     )
 
 
-def _refused_by(world: World) -> Iterator[Refusal]:
-    cluster = world.cluster.snapshot.cluster
-    for key, each in world.cluster.snapshot.gatewayclasses.items():
+def _refused_by(inputs: RouteInputs) -> Iterator[Refusal]:
+    cluster = inputs.cluster.snapshot.cluster
+    for key, each in inputs.cluster.snapshot.gatewayclasses.items():
         fault = class_fault(each) if is_mine(each) else None
         if fault is not None:
             yield fault.refusal(ObjectRef("GatewayClass", "", key.name, cluster))
-    for key, gateway in world.gateways.items():
+    for key, gateway in inputs.gateways.items():
         yield from (fault.refusal(ObjectRef("Gateway", *key, cluster)) for fault in gateway.faults)
-    for key, policy in world.policies.decisions.items():
+    for key, policy in inputs.policies.decisions.items():
         yield from (fault.refusal(ObjectRef("BackendTLSPolicy", *key, cluster)) for fault in policy.faults)
 
 
-def _files(world: World, ports: Iterable[Port]) -> tuple[OutputFile, ...]:
+def _files(inputs: RouteInputs, ports: Iterable[Port]) -> tuple[OutputFile, ...]:
     """Return the certificates of listeners, and what clients and servers are verified with."""
     found: set[OutputFile] = set()
     for port in ports:
@@ -448,7 +448,7 @@ def _files(world: World, ports: Iterable[Port]) -> tuple[OutputFile, ...]:
             found.add(port.ca_file)
         if (shown := port.gateway.client_certificate) is not None:
             found.add(OutputFile(FileKind.CERTIFICATE, shown.path, shown.pem))
-    bundles = (each.bundle for each in world.policies.decisions.values() if each.bundle[0])
+    bundles = (each.bundle for each in inputs.policies.decisions.values() if each.bundle[0])
     found.update(OutputFile(FileKind.CERTIFICATE, path, pem) for path, pem in bundles)
     return tuple(sorted(found))
 
@@ -479,15 +479,15 @@ class GatewayPreset(Preset):
     def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return ``gateway``: the frontends of Gateways' ports, and the backends of routes' rules, each by its name."""
         memo = former.memo if former else None
-        if not isinstance(memo, _GatewayState) or memo.world.cluster.view.name != cluster.view.name:
+        if not isinstance(memo, _GatewayState) or memo.inputs.cluster.view.name != cluster.view.name:
             memo = _nothing(cluster.view.name, options)
-        world = _world(cluster, options, memo.world)
-        reading = _Reading(world, memo)
+        inputs = _inputs_of(cluster, options, memo.inputs)
+        reading = _Reading(inputs, memo)
         reading.decide()
         directory = options.tls.directory
         ports: Mapping[str, Port] = memo.ports
-        if world.gateways is not memo.world.gateways:
-            ports = {port.name: port for each in world.gateways.values() for port in ports_of(each, directory)}
+        if inputs.gateways is not memo.inputs.gateways:
+            ports = {port.name: port for each in inputs.gateways.values() for port in ports_of(each, directory)}
         users, members, attached = reading.users(), reading.members(), reading.attached()
         hosts, wide = reading.hosts(), reading.wide()
         table = reading.table(hosts, wide)
@@ -500,8 +500,8 @@ class GatewayPreset(Preset):
             for sign, found in ((1, backends.get(name)), (-1, memo.backends.get(name))):
                 claimed += sign * len(_addresses_of(found)) if found is not None else 0
                 mirrored += sign * bool(found is not None and found.mirrors)
-        same_files = ports is memo.ports and world.policies is memo.world.policies
-        files = memo.files if same_files else _files(world, ports.values())
+        same_files = ports is memo.ports and inputs.policies is memo.inputs.policies
+        files = memo.files if same_files else _files(inputs, ports.values())
         script = (script_file(directory),) if mirrored else ()
         given = GivenDict(frontends=frontends, backends=backends, mirror_script=script[0].path if script else "")
         return PresetResult(
@@ -514,7 +514,7 @@ class GatewayPreset(Preset):
             addresses_of=_addresses_of,
             statuses=statuses,
             memo=_GatewayState(
-                world, ports, reading.routes, users, members, attached, table, backends, frontends, statuses, refused,
+                inputs, ports, reading.routes, users, members, attached, table, backends, frontends, statuses, refused,
                 claimed, files, mirrored, hosts, wide,
             ),
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """Routes: what each attaches to, what its references lead to, and what serves it.
 
-:func:`decide` is asked again when the route, a Service that it refers to, or the world around all routes changed; what
-comes out equal is the same object as before.
+:func:`decide` is asked again when the route, a Service that it refers to, or what all routes are decided by changed;
+what comes out equal is the same object as before.
 """
 
 import hashlib
@@ -74,7 +74,7 @@ _MOST_WEIGHT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class RouteInputs:
     """All beside itself that a route is decided by; ``gateways`` are those whose class is accepted, served or not."""
 
     cluster: Cluster
@@ -83,7 +83,7 @@ class World:
     grants: Grants
     policies: Policies
 
-    def same_classes(self, former: "World") -> bool:
+    def same_classes(self, former: "RouteInputs") -> bool:
         """Return whether the GatewayClasses are the same ones."""
         return not differing(former.cluster.snapshot.gatewayclasses, self.cluster.snapshot.gatewayclasses)
 
@@ -176,26 +176,26 @@ def same_request(old: Route, new: Route) -> bool:
 
 
 def decide(
-    id_: StatusOf, route: Route, world: World, former: RouteDecision | None, *, same_world: bool
+    id_: StatusOf, route: Route, inputs: RouteInputs, former: RouteDecision | None, *, same_inputs: bool
 ) -> RouteDecision:
-    """Return what becomes of a route; ``same_world``: nothing but Services is another one than for ``former``."""
+    """Return what becomes of a route; ``same_inputs``: nothing but Services is another one than for ``former``."""
     same = former is not None and same_request(former.route, route)
     meta = route.metadata
     kind = KIND_OF[id_.resource]
     if former is not None and same:
         ref, owner, parsed = former.ref, former.owner, former.parsed
     else:
-        ref = ObjectRef(kind, meta.namespace, meta.name, world.cluster.snapshot.cluster)
+        ref = ObjectRef(kind, meta.namespace, meta.name, inputs.cluster.snapshot.cluster)
         owner = Owner(kind, meta.namespace, meta.name, meta.creation_timestamp or NEVER)
         parsed = _parse(route)
-    if former is not None and same and same_world:
+    if former is not None and same and same_inputs:
         parents, sites = former.parents, former.sites
     else:
-        parents = _parents(kind, route, world)
-        sites = tuple(_sites(parents, world))
+        parents = _parents(kind, route, inputs)
+        sites = tuple(_sites(parents, inputs))
         if former is not None and sites == former.sites:
             sites = former.sites
-    found = _References(kind, meta.namespace, world)
+    found = _References(kind, meta.namespace, inputs)
     name = section_name("gw", _WORDS[id_.resource], *id_.key)
     asked = tuple(zip(_rules_of(route), parsed, strict=True))
     sections: Mapping[str, _Sections] = _by_certificate(asked, found, sites, name, ref)
@@ -228,19 +228,19 @@ def _parse(route: Route) -> tuple[ParsedRule | RuleFault, ...]:
     return (ParsedRule(()),) * len(route.spec.rules or ())
 
 
-def _parents(kind: str, route: Route, world: World) -> tuple[ParentDecision, ...]:
+def _parents(kind: str, route: Route, inputs: RouteInputs) -> tuple[ParentDecision, ...]:
     hostnames = None if isinstance(route, TCPRoute) else route.spec.hostnames or ()
     head = RouteHead(kind, route.metadata.namespace, route.spec.parent_refs or (), hostnames)
-    listeners = {key: each.listeners for key, each in world.gateways.items()}
-    found = attach(head, listeners, world.labels_of)
+    listeners = {key: each.listeners for key, each in inputs.gateways.items()}
+    found = attach(head, listeners, inputs.labels_of)
     if wrong := name_fault(Key(head.namespace, route.metadata.name)):
         return tuple(each._replace(attachments=(), fault=wrong) for each in found)
-    return tuple(_allowed(each, head.namespace, world) for each in found)
+    return tuple(_allowed(each, head.namespace, inputs) for each in found)
 
 
-def _allowed(parent: ParentDecision, namespace: str, world: World) -> ParentDecision:
+def _allowed(parent: ParentDecision, namespace: str, inputs: RouteInputs) -> ParentDecision:
     """Leave out the hosts that the namespace may not claim."""
-    claims = world.options.claims
+    claims = inputs.options.claims
     if parent.fault is not None or not claims.rules:
         return parent
     kept, wrong, refused = [], "", ""
@@ -258,11 +258,11 @@ def _allowed(parent: ParentDecision, namespace: str, world: World) -> ParentDeci
     return parent._replace(attachments=tuple(kept), fault=fault)
 
 
-def _sites(parents: Iterable[ParentDecision], world: World) -> Iterable[SiteAt]:
+def _sites(parents: Iterable[ParentDecision], inputs: RouteInputs) -> Iterable[SiteAt]:
     """Return where a route is served: not where its listener or Gateway cannot, or another listener has the host."""
     found: dict[tuple[str, str, str], SiteAt] = {}
     for attachment in (each for parent in parents for each in parent.attachments):
-        gateway = world.gateways[attachment.gateway]
+        gateway = inputs.gateways[attachment.gateway]
         listener = gateway.listener(attachment.listener)
         if not (gateway.addresses and listener.is_programmed):
             continue
@@ -347,8 +347,8 @@ def _of_rule(number: int, fault: RuleFault) -> Fault:
 class _References:
     """Resolves the references of one route, and records what it finds."""
 
-    def __init__(self, kind: str, namespace: str, world: World) -> None:
-        self._kind, self._namespace, self._world = kind, namespace, world
+    def __init__(self, kind: str, namespace: str, inputs: RouteInputs) -> None:
+        self._kind, self._namespace, self._inputs = kind, namespace, inputs
         self._certificate = ""
         self.faults: list[Fault] = []
         self.services: set[Key] = set()
@@ -377,30 +377,30 @@ class _References:
         return RuleSections(name, (stream_backend(references, name, owner),))
 
     def _reference(self, reference: BackendRef, field: str) -> Reference:
-        world, namespace = self._world, reference.namespace or self._namespace
+        inputs, namespace = self._inputs, reference.namespace or self._namespace
         key = Key(namespace, reference.name)
         weight = max(0, min(_MOST_WEIGHT, reference.weight))
-        permitted = world.grants.permits(
+        permitted = inputs.grants.permits(
             Referrer(self._kind, self._namespace), ReferenceTarget("Service", namespace, reference.name)
         )
         wanted = ServiceReference(namespace, reference.name, reference.port, reference.group, reference.kind)
-        found = resolve(wanted, world.cluster, permitted=permitted)
+        found = resolve(wanted, inputs.cluster, permitted=permitted)
         self.services.add(key)
         if isinstance(found, Missing):
             shown = key.name if namespace == self._namespace else f"{namespace}/{key.name}"
             self.faults.append(Fault(found.reason.value, field, shown, found.detail))
             return Reference(weight, resolved=False)
-        service = world.cluster.snapshot.services[key]
-        endpoints = targets_of_port(found, service, world.cluster.view.nodes, world.options)
+        service = inputs.cluster.snapshot.services[key]
+        endpoints = targets_of_port(found, service, inputs.cluster.view.nodes, inputs.options)
         return self._with_tls(Reference(weight, endpoints), key, found)
 
     def _with_tls(self, reference: Reference, key: Key, port: PortView) -> Reference:
-        policy = self._world.policies.of(key, port.name)
+        policy = self._inputs.policies.of(key, port.name)
         if policy is not None and policy.tls is None:
             return reference._replace(resolved=False)
         tls = policy.tls._replace(certificate=self._certificate) if policy is not None and policy.tls else None
         h2 = self._kind == "GRPCRoute" or (
-            self._kind == "HTTPRoute" and app_protocol(self._world.cluster.snapshot.services[key], port) == H2C
+            self._kind == "HTTPRoute" and app_protocol(self._inputs.cluster.snapshot.services[key], port) == H2C
         )
         if tls is None and not h2:
             return reference
