@@ -112,7 +112,7 @@ def test_a_killed_writer_is_replaced_and_nothing_flaps(appliance: Appliance, sec
     second.until(lambda: stage.role(second) == "standby", "the second one stands by")
     assert stage.role(appliance) == "writer"
     first = stage.holder()
-    assert f"written by {first}" in second.command("status").stdout
+    second.until(lambda: f"written by {first}" in second.command("status").stdout, "it names the writer")
 
     with undisturbed(appliance):  # HAProxy goes on without pyconfd
         appliance.kill()
