@@ -8,6 +8,8 @@ import time
 
 from pyconfd import __version__
 from pyconfd.model.context import PresetName
+from tests.demo.routes import canary, ingress
+from tests.demo.sample import SampleStage
 from tests.demo.stage import Play, Stage
 from tests.demo.telling import good, line, paint, require, title
 from tests.world.appliance import NAMESPACE
@@ -15,7 +17,7 @@ from tests.world.clients import Crowd, TlsCrowd, ask, ask_tls, ping_redis, prese
 from tests.world.haproxy import BINARY, wait_until
 
 
-def first_configuration(stage: Stage) -> None:
+def first_configuration(stage: SampleStage) -> None:
     """From nothing to a serving balancer."""
     title("1  From an empty directory to a serving balancer")
     began = time.monotonic()
@@ -36,7 +38,7 @@ def first_configuration(stage: Stage) -> None:
     )
 
 
-def requests(stage: Stage) -> None:
+def requests(stage: SampleStage) -> None:
     """Names reach their pods."""
     title(f"2  Requests through the balancer   http://127.0.0.1:{stage.http}")
     answers = [ask(stage.http, "shop.example.com") for _ in range(4)]
@@ -51,7 +53,7 @@ def requests(stage: Stage) -> None:
     good("routing by host name in any case, with or without a port, and by port for redis")
 
 
-def scale_up(stage: Stage) -> None:
+def scale_up(stage: SampleStage) -> None:
     """A new pod answers at once, and nobody notices."""
     title("3  A service is scaled up under load, without a reload")
     crowd = Crowd(stage.http, "shop.example.com")
@@ -68,7 +70,7 @@ def scale_up(stage: Stage) -> None:
     good(f"{pod} answers {took_s:.2f} s after the event; {answers.total()} requests, none failed")
 
 
-def new_name(stage: Stage) -> None:
+def new_name(stage: SampleStage) -> None:
     """A new name is a new backend: before HAProxy 3.4 a reload, and it says why."""
     title("4  A new service, with a name of its own")
     crowd = Crowd(stage.http, "shop.example.com")
@@ -80,7 +82,7 @@ def new_name(stage: Stage) -> None:
     good(f"docs.example.com answers {took_s:.2f} s after the event; {answers.total()} requests of shop, none failed")
 
 
-def drain(stage: Stage) -> None:
+def drain(stage: SampleStage) -> None:
     """A pod that terminates ends what it began."""
     title("5  A pod terminates and is drained")
     pod = "shop-1"
@@ -113,7 +115,7 @@ def drain(stage: Stage) -> None:
     good(f"{pod} answered what it had begun, got nothing new, and left")
 
 
-def fail_over(stage: Stage) -> None:
+def fail_over(stage: SampleStage) -> None:
     """An API server dies, the next takes over."""
     title("6  The first API server dies; then the service is scaled up again")
     first, second = stage.servers
@@ -132,7 +134,7 @@ def fail_over(stage: Stage) -> None:
     good(f"{pod} answers {took_s:.2f} s after that, through the second; {answers.total()} requests, none failed")
 
 
-def renew(stage: Stage) -> None:
+def renew(stage: SampleStage) -> None:
     """A certificate of a Secret is renewed under clients that shake hands."""
     title("7  docs is served over HTTPS, and its certificate is renewed")
     host = "docs.example.com"
@@ -174,8 +176,9 @@ def keep(stage: Stage) -> None:
 
 
 def scenes() -> Play:
-    """Return the scenes of the usual preset."""
-    return Play(Stage, (first_configuration, requests, scale_up, new_name, drain, fail_over, renew))
+    """Return the scenes of the presets that are in use by default."""
+    domains = (first_configuration, requests, scale_up, new_name, drain, fail_over, renew)
+    return Play(SampleStage, (*domains, ingress, canary))
 
 
 def _play(arguments: list[str]) -> Play:

@@ -1,6 +1,7 @@
-"""What the demo runs on: an appliance with two API servers and a sample cluster."""
+"""What the demos run on: an appliance with two API servers."""
 
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,18 +12,16 @@ from typing import Any, Self
 from pyconfd.model.changes import Action
 from pyconfd.status.changes import ChangeReader, line_of
 from tests.world.appliance import Appliance
-from tests.world.issuer import Issuer
 
 
-class Stage(Appliance):
-    """The demo's appliance, in a folder that goes with it."""
+class Stage(Appliance, ABC):
+    """A demo's appliance, in a folder that goes with it."""
 
     def __init__(self) -> None:
         self._folder = ExitStack()
         super().__init__(
             Path(self._folder.enter_context(tempfile.TemporaryDirectory(prefix="pyconfd-demo-"))), api_servers=2
         )
-        self.issuer = Issuer(self)
         self.forks = False  # who watches sees what users would start
 
     def __enter__(self) -> Self:
@@ -34,15 +33,13 @@ class Stage(Appliance):
         super().__exit__(kind, error, trace)
         self._folder.close()
 
+    @abstractmethod
+    def populate(self) -> None:
+        """Create the sample cluster."""
+
+    @abstractmethod
     def to_try(self) -> tuple[str, ...]:
-        """Return commands to play with."""
-        api = self.servers[0].url
-        at = f"--resolve docs.example.com:{self.https}:127.0.0.1"
-        return (
-            f"curl -H 'Host: shop.example.com' http://127.0.0.1:{self.http}/",
-            f"curl --cacert {self.issuer.ca} {at} https://docs.example.com:{self.https}/",
-            f"kubectl --server {api} annotate service thief -n demo domain=mine.example.com --overwrite",
-        )
+        """Return commands to play with while it stays up."""
 
     def told(self, what: str) -> str:
         """Wait until ``pyconfd watch`` has told that ``what`` is done, return its line without the time."""
@@ -56,16 +53,6 @@ class Stage(Appliance):
 
         self.until(is_told, f"pyconfd tells of {what}")
         return found[-1].partition(" ")[2]
-
-    def populate(self) -> None:
-        """Create the sample cluster: two web services, a redis, and one that asks for a name already taken."""
-        for number in (1, 2):
-            self.cluster.add_node(f"node-{number}", f"192.0.2.{number}")
-        self.serve("shop", pods=2)
-        self.serve("blog")
-        self.serve("thief", {"domain": "shop.example.com", "proto": "http"})
-        listen = {"domain": "cache.example.com", "proto": "redis", "pyconfd.io/listen-port": str(self.redis)}
-        self.serve("cache", listen)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from collections import Counter
 from cryptography import x509
 
 
-def ask(port: int, host: str, timeout_s: float = 30.0, *, address: str = "127.0.0.1") -> str:
+def ask(port: int, host: str, timeout_s: float = 30.0, *, address: str = "127.0.0.1", path: str = "/") -> str:
     """Send one request on a connection of its own; return the pod that answered, or the status code."""
     connection = http.client.HTTPConnection(address, port, timeout=timeout_s)
     try:
-        connection.request("GET", "/", headers={"Host": host, "Connection": "close"})
+        connection.request("GET", path, headers={"Host": host, "Connection": "close"})
         answer = connection.getresponse()
         body = answer.read().decode()
         return body.strip() if answer.status == 200 else str(answer.status)
