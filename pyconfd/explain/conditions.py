@@ -35,15 +35,16 @@ _REMEDIES: Mapping[str, str] = MappingProxyType(
         "ForbiddenAddress": "send traffic to addresses of pods or nodes; the settings can allow others",
         "NoSuchPort": "name a port that the service has",
         "NoNodePort": "give the service the type NodePort or LoadBalancer",
-        "NoSuchService": "create the service, or remove what names it",
-        "NoSuchAddress": "choose an address that this machine has",
+        "NoSuchService": "create what is missing, or correct what names it",
+        "NoSuchAddress": "have addresses in addresses.pool that this machine has, and ask for one of them or for none",
         "NoFreeAddress": "add addresses to the setting addresses.pool, or remove an object that has one",
-        "NoCertificate": "put the certificate with its key in place; it is used as soon as it is there",
-        "Forbidden": "grant that right (pyconfd rbac prints all); it is used as soon as it is granted",
+        "NoCertificate": "correct what is named above; the certificate is used as soon as it can be read",
+        "Forbidden": "grant what is named above; it is used as soon as it is granted",
         "Incomplete": "add what is missing",
         "Unreadable": "look at the object with kubectl get -o yaml; it is not as the API says it should be",
         "BadTemplate": "correct the template; it is tried again when it changes",
         "Quarantined": "correct the object: it is tried again as soon as it changes",
+        "NoFrontend": "see pyconfd render: no fragment opens its ports",
         "NoServer": "see pyconfd render: no fragment makes a server of it",
         "NotUsed": "give it to certificate_file in a fragment, and name the file in a bind",
         "Paused": "pyconfd resume ends the pause",
@@ -185,6 +186,8 @@ def _decisive(  # noqa: PLR0911 - one for each way to end
     evidence: Evidence,
 ) -> Condition:
     """Return the condition that says how far a claim came: the first of these that is true."""
+    if claim.listens:
+        return _listening(claim, refused, evidence)
     reachable = [backend for backend in mine if not backend.unreachable]
     has_endpoints = any(backend.endpoints for backend in reachable)
     if servers:
@@ -206,6 +209,22 @@ def _decisive(  # noqa: PLR0911 - one for each way to end
     if mine or not claim.has_ready:
         return Condition(ConditionType.RESOLVED_REFS, _FALSE, "NoReadyEndpoints", _why_not_ready(claim))
     return Condition(ConditionType.PROGRAMMED, _UNKNOWN, "Unexplained", "not served, and nothing says why")
+
+
+def _listening(claim: Claim, refused: Sequence[Condition], evidence: Evidence) -> Condition:
+    """Return how far an object came that has ports and no servers of its own."""
+    wanted = set(claim.frontends)
+    if not evidence.haproxy and wanted:
+        why = "its ports are sent to the targets; pyconfd status shows their state"
+        return Condition(ConditionType.PROGRAMMED, _UNKNOWN, "ProgrammedByTargets", why)
+    if wanted and wanted <= {each.name for each in evidence.configuration.sections}:
+        why = "its ports are open; what they lead to is said of its routes"
+        return Condition(ConditionType.PROGRAMMED, _TRUE, "Programmed", why)
+    if wanted and (evidence.desired is None or wanted <= {each.name for each in evidence.wanted.sections}):
+        return _not_applied(evidence.instance)
+    if refused:
+        return min(refused, key=lambda each: _STAGES.index(each.type))
+    return Condition(ConditionType.RENDERED, _FALSE, "NoFrontend", "none of its ports has a frontend")
 
 
 def _in_order(refused: Sequence[Condition], decisive: Condition) -> tuple[Condition, ...]:
@@ -249,7 +268,9 @@ def _served_by(servers: Sequence[ServerReport]) -> str:
 
 def _why_not_ready(claim: Claim) -> str:
     if not claim.endpoints:
-        return "it has no endpoints: its selector matches no running pod"
+        if claim.ref.kind == "Service":
+            return "it has no endpoints: its selector, if it has one, matches no running pod"
+        return "no backend that it names has endpoints"
     if claim.has_ready:
         return "its endpoints are ready, but no node may get traffic for them (ready, schedulable, with an address)"
     count = len(claim.endpoints)

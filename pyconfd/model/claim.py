@@ -43,7 +43,8 @@ class Claim:
 
     ``item`` tells several claims of one object apart (the key of a ConfigMap); ``because`` is what asks, ``names`` what
     for. ``endpoints`` are all that stand behind it, in any state. ``refused`` is what was refused of it: each one sets
-    the condition of :func:`pyconfd.model.condition.condition_of_refusal`.
+    the condition of :func:`pyconfd.model.condition.condition_of_refusal`. ``listens`` is True for an object that has
+    ports and no servers of its own; ``frontends`` are the sections of those that can be had.
     """
 
     ref: ObjectRef
@@ -54,6 +55,8 @@ class Claim:
     endpoints: tuple[Any, ...] = field(default=(), repr=False)
     item: str = ""
     refused: tuple[Refusal, ...] = ()
+    listens: bool = False
+    frontends: tuple[str, ...] = ()
 
     @property
     def has_ready(self) -> bool:

@@ -80,7 +80,8 @@ def _running(running: RunningState, settings: HaproxySettings, unit: systemd.Uni
         version = f", version {running.version}" if running.version else ""
         return Finding.ok("haproxy", "process", f"it runs (pid {running.worker_pid}{version})")
     if isinstance(running, NotRunning):
-        how, what = f"start it with -W -S and -f {settings.conf}", "it does not run yet"
+        how = f"start it with -W -S {settings.master_socket or 'PATH'},mode,660 -f {settings.conf}"
+        what = "it does not run yet"
         if unit.found:
             # A haproxy with the unit's former command line may run: to start it would do nothing.
             how, what = f"systemctl restart {unit.name}", f"none runs that loads {settings.conf}"

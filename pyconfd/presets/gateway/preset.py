@@ -525,6 +525,9 @@ class GatewayPreset(Preset):
         sections: defaultdict[str, list[RuleBackend]] = defaultdict(list)
         for backend in given.get("backends", {}).values():
             sections[backend.owner.rpartition(" rule ")[0]].append(backend)
+        frontends: defaultdict[str, list[str]] = defaultdict(list)
+        for each in given.get("frontends", {}).values():
+            frontends[each.owner].append(each.name)
         snapshot = translation.snapshot
         mine = {
             key
@@ -533,7 +536,9 @@ class GatewayPreset(Preset):
         }
         for key in sorted(mine):
             name = snapshot.gateways[key].spec.gateway_class_name
-            yield Claim(translation.ref("Gateway", key), self.name, f"GatewayClass {values.shown(name)}", (), ())
+            because = f"GatewayClass {values.shown(name)}"
+            opened = tuple(frontends[f"Gateway {key.namespace}/{key.name}"])
+            yield Claim(translation.ref("Gateway", key), self.name, because, (), (), listens=True, frontends=opened)
         for resource in ROUTES:
             routes: Mapping[Key, Route] = getattr(snapshot, resource.field)
             for key in sorted(routes):
@@ -556,7 +561,10 @@ class GatewayPreset(Preset):
     def how_to_claim(self, options: PresetOptions) -> str:
         """Return which object to make."""
         del options
-        return f"make an HTTPRoute for a Gateway whose GatewayClass has the controllerName {CONTROLLER}"
+        return (
+            f"have a GatewayClass with the controllerName {CONTROLLER}, a Gateway whose gatewayClassName is its name,"
+            " and routes whose parentRefs name that Gateway, with its namespace where it is another one"
+        )
 
 
 def _listeners(ports: Iterable[Port]) -> Mapping[Listener, Owner]:

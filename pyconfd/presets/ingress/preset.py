@@ -296,7 +296,10 @@ class IngressPreset(Preset):
     def how_to_claim(self, options: PresetOptions) -> str:
         """Return the class."""
         del options
-        return "create an Ingress with an ingressClassName whose IngressClass has the controller pyconfd.io/ingress"
+        return (
+            "have an IngressClass with the controller pyconfd.io/ingress, and in the Ingress an ingressClassName that"
+            " is its name"
+        )
 
 
 def _claimed(name: str, claim: IngressClaim, backend: RouteBackend) -> ClaimedBackend:
