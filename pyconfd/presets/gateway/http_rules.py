@@ -177,7 +177,7 @@ def _retry(retry: HttpRetry | None) -> Retry | None:
 def sections_of(
     rule: ParsedRule, references: Sequence[Reference], name: str, owner: str, mirrors: Sequence[Reference] = ()
 ) -> RuleSections:
-    """Return what serves a rule, in sections whose names begin with ``name``.
+    """Return the backends of a rule, in sections whose names begin with ``name``.
 
     ``references`` has what each of its own leads to, ``mirrors`` what those of ``rule.filters.mirrors`` lead to.
     """

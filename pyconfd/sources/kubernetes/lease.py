@@ -231,7 +231,7 @@ class Election:
         return self._seen.record.holder if self._seen is not None else ""
 
     def want(self, *, wanted: bool) -> None:
-        """Take part from now on, or no more; safe in any thread."""
+        """Begin or end to compete for the Lease; safe in any thread."""
         if wanted != self._wanted:
             self._wanted = wanted
             self._wake.set()

@@ -132,7 +132,7 @@ class StatusWriter:
         self.failures_total = 0
 
     def offer(self, context: Context) -> None:
-        """Say what HAProxy runs now; returns at once."""
+        """Set what HAProxy runs now; return at once."""
         self._offered = context
         self._wake.set()
 
@@ -160,7 +160,7 @@ class StatusWriter:
         return self._state
 
     def step(self) -> float:
-        """Take in what changed, write at most one status; return how long to wait for more to do."""
+        """Compare what changed, and write at most one status; return how long to wait for more to do."""
         self._wake.clear()
         self._look()
         pause_s = self._write()
