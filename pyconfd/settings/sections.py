@@ -209,9 +209,7 @@ class PresetSettings:
 class TlsSettings:
     """``[tls]``: certificates of Secrets."""
 
-    default_certificate: Annotated[
-        str, whole(f"{NAMESPACE}/{OBJECT_NAME}", "NAMESPACE/NAME of a Secret"), Meta(max_length=320)
-    ] = setting(
+    default_certificate: Annotated[str, whole(f"{NAMESPACE}/{OBJECT_NAME}", "NAMESPACE/NAME of a Secret")] = setting(
         "",
         "Secret of the certificate for clients that name no host, or one without a certificate: NAMESPACE/NAME",
         empty="none, such a handshake fails",

@@ -181,6 +181,7 @@ def test_a_file_that_is_there_must_be_readable(tmp_path: Path) -> None:
         ("[haproxy]\nconf = ''", "[haproxy] conf", "expected a path"),
         ('[haproxy]\nunit = "a\\u0000b"', "[haproxy] unit", "expected text on one line"),
         ("[presets]\nuse = ['domain']", "[presets] use", "expected one of auto"),
+        ("[tls]\ndefault_certificate = 'wildcard'", "[tls] default_certificate", "NAMESPACE/NAME of a Secret"),
         ("[kubernetes]\nsecret_namespaces = ['A_b']", "[kubernetes] secret_namespaces", "the name of a namespace"),
         ("[addresses]\npool = ['192.0.2.9-192.0.2.1']", "[addresses] pool", "expected an address, a network"),
         ("[addresses]\npool = ['192.0.2.1-2001:db8::']", "[addresses] pool", "expected an address, a network"),
