@@ -31,9 +31,10 @@ TESTS = (
     "tests/fragments/test_shipped_golden.py",
     "tests/fragments/test_takeover.py",
     "tests/docs/test_certificates.py",
+    "tests/e2e/test_gateway_hosts.py",
     "tests/e2e/test_loadbalancer.py",
     "tests/e2e/test_tls.py",
-    *(f"tests/presets/gateway/test_{name}_live.py" for name in ("http", "mirror", "shares", "tls")),
+    *(f"tests/presets/gateway/test_{name}_live.py" for name in ("changes", "http", "mirror", "shares", "tls")),
     *(
         f"tests/haproxy/test_{name}.py"
         for name in (

@@ -67,8 +67,10 @@ _CANCELS = MappingProxyType(
 """Keywords that take another one back; where nothing is to be taken back they say what is so anyway. ``add server``
 takes few of them."""
 
-_PLAIN = re.compile(r"[A-Za-z0-9_.:/@,=+%*()|~\[\]-]+")
-"""Words of a command on the socket that mean the same there as in the file, without any escape."""
+PLAIN_CHARACTERS = r"A-Za-z0-9_.:/@,=+%*()|~\[\]-"
+"""What words of a command on the socket may hold: it means the same there as in the file, without any escape."""
+
+_PLAIN = re.compile(rf"[{PLAIN_CHARACTERS}]+")
 
 MAX_WORDS = 60
 """Most words behind the address in ``add server``: a command has 64, and the rest is ignored before 3.4."""

@@ -16,6 +16,7 @@ from typing import NamedTuple, assert_never
 
 from pyconfd.haproxy.config.diff import PARTIAL
 from pyconfd.haproxy.config.index import cut
+from pyconfd.haproxy.config.servers import PLAIN_CHARACTERS
 from pyconfd.haproxy.config.text import words
 from pyconfd.haproxy.runtime.servers_now import ServerNow, servers_now, state_of, wrong_address
 from pyconfd.model.plan import (
@@ -49,7 +50,7 @@ MAX_PAYLOAD_BYTES = 8_000
 _ENTRY = re.compile(r"^0x[0-9a-f]+ ", re.MULTILINE)
 SILENCE = ("",)
 _DONE = ("Success!",)
-_SAFE = re.compile(r"[A-Za-z0-9_.:/@,=+%*()\[\] -]+(?: <<\n(?:[^\n\r\0]+\n)+)?")
+_SAFE = re.compile(rf"[ {PLAIN_CHARACTERS}]+(?: <<\n(?:[^\n\r\0]+\n)+)?")
 """One command of words that need no escape, and perhaps a payload: a blank line would end that, or one with nothing but
 a carriage return, and what follows would be commands."""
 
