@@ -3,6 +3,7 @@
 Whether Kubernetes, AWS or pyconfd answers is no input, on purpose: that must not take a node out that serves.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -78,12 +79,13 @@ def for_holder(dns: DnsSettings) -> DnsSettings:
 class Activity:
     """Whether a node counts as serving. ``active`` is None until enough was seen after a start: nothing changes then.
 
-    ``streak`` counts equal looks in a row, bad ones below zero; ``joins`` are the times of the last hour.
+    ``streak`` counts equal looks in a row, bad ones below zero; ``joins`` are the times of the last hour. Times are
+    monotonic, so that setting the clock makes no wait longer or shorter.
     """
 
     active: bool | None = None
     streak: int = 0
-    withdrawn_at: float = 0.0
+    withdrawn_at: float = -math.inf
     joins: tuple[float, ...] = ()
 
 
@@ -112,8 +114,6 @@ def both(*active: bool | None) -> bool | None:
 
 def waits_s(activity: Activity, now: float, rules: DnsSettings) -> float:
     """Return for how long a node that withdrew may not join yet, 0.0 where it may."""
-    # A clock that was set back must not keep a node out for longer than it would have been.
-    since = min(max(now - activity.withdrawn_at, 0.0), rules.hold_s)
-    held = rules.hold_s - since
+    held = max(0.0, activity.withdrawn_at + rules.hold_s - now)
     full = len(activity.joins) >= rules.joins_an_hour
     return max(held, activity.joins[-rules.joins_an_hour] + HOUR_S - now if full else 0.0)

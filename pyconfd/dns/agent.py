@@ -1,5 +1,8 @@
 """One node and its names: read each in its own time, plan, change. Time, chance and the network are arguments.
 
+``now`` is monotonic: nothing waits longer, or less, because the clock was set. ``wall`` is in seconds since the epoch:
+the slots, which nodes agree on by their clocks, and what is reported.
+
 An account has 5 requests a second, and all nodes and all other programs share them. So time is parted into slots that
 the nodes take in turn. A slot has room for two requests, a read and the change that follows from it: two nodes seldom
 meet, and where their clocks differ the compare-and-swap sorts it out.
@@ -10,6 +13,7 @@ Route 53 answers on the network. Only where neither happens for the whole time, 
 taken out.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -47,16 +51,16 @@ def place(node: str, known: Iterable[str], expected: int) -> tuple[int, int]:
     return (nodes.index(node) if node in nodes else crc32(node.encode()) % slots), slots
 
 
-def slot_number(now: float) -> int:
-    """Return the number of the slot that a time (seconds since the epoch) is in."""
-    return int(now // SLOT_S)
+def slot_number(wall: float) -> int:
+    """Return the number of the slot that a time is in."""
+    return int(wall // SLOT_S)
 
 
-def next_slot(now: float, slot: int, slots: int, used: int) -> float:
-    """Return the earliest time from ``now`` on in an own slot; ``used`` is the number of the last one that was used."""
-    first = max(slot_number(now), used + 1)
+def next_slot(wall: float, slot: int, slots: int, used: int) -> float:
+    """Return the earliest time from ``wall`` on in an own slot; ``used`` is the number of the last used one."""
+    first = max(slot_number(wall), used + 1)
     number = first + (slot - first) % slots
-    return max(number * SLOT_S, now)
+    return max(number * SLOT_S, wall)
 
 
 class NodeVerdict(StrEnum):
@@ -70,11 +74,11 @@ class NodeVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """Since when a node has been silent, and since when it has not wiped a doubt out; 0.0 for neither."""
+    """Since when a node has been silent, and since when it has not wiped a doubt out."""
 
     sequence: int
-    silent_since: float = 0.0
-    doubted_since: float = 0.0
+    silent_since: float
+    doubted_since: float | None = None
 
 
 def judge(
@@ -87,11 +91,14 @@ def judge(
         return None, NodeVerdict.TRUST if marker.doubt == me else NodeVerdict.LEAVE
     if suspicion is None or suspicion.sequence != marker.sequence:
         suspicion = Suspicion(marker.sequence, silent_since=now)
-    doubted_since = (suspicion.doubted_since or now) if marker.doubt else 0.0
-    suspicion = replace(suspicion, doubted_since=doubted_since)
+    if not marker.doubt:
+        suspicion = replace(suspicion, doubted_since=None)
+    elif suspicion.doubted_since is None:
+        suspicion = replace(suspicion, doubted_since=now)
     if now - suspicion.silent_since < after_s:
         return suspicion, NodeVerdict.LEAVE
-    if not marker.doubt:
+    doubted_since = suspicion.doubted_since
+    if doubted_since is None:
         return suspicion, NodeVerdict.DOUBT
     return suspicion, NodeVerdict.FORGET if now - doubted_since >= after_s else NodeVerdict.LEAVE
 
@@ -106,19 +113,20 @@ class Want:
 
 @dataclass(slots=True)
 class NameState:
-    """What is known of one name. ``due`` and ``read_at`` are seconds since the epoch, 0.0 for at once and never.
+    """What is known of one name. ``due`` is monotonic; ``read_at`` and ``changed_at`` are epoch seconds, 0.0 for never.
 
-    ``failures`` are those in a row; the totals count since the start.
+    ``planned`` is what ``plan`` is for. ``failures`` are those in a row; the totals count since the start.
     """
 
     spec: NameSettings
     want: Want
     backoff: Backoff
-    due: float = 0.0
+    due: float = -math.inf
     read_at: float = 0.0
     changed_at: float = 0.0
     observed: tuple[RecordSet, ...] = ()
     plan: NamePlan | None = None
+    planned: Want | None = None
     problem: Problem | None = None
     failures: int = 0
     failures_total: int = 0
@@ -142,8 +150,8 @@ class Agent:
         self._chance = chance
         self._used_slot = -1
 
-    def turn(self, now: float, wants: Mapping[NameSettings, Want]) -> float:
-        """Do what is due, one name at most, if the slot is this node's; return when to be called again.
+    def turn(self, now: float, wall: float, wants: Mapping[NameSettings, Want]) -> float:
+        """Do what is due, one name at most, if the slot is this node's; return when to be called again (monotonic).
 
         ``wants`` are all names; one that is no longer among them is left as it is.
         """
@@ -160,11 +168,13 @@ class Agent:
         if state.due > now:
             return state.due
         slot, slots = self._place()
-        free = next_slot(now, slot, slots, self._used_slot)
-        if free > now:
-            return free
-        self._used_slot = slot_number(now)
-        self._visit(state, now)
+        # After the clock was set back the last slot lies in the future: it counts as the one that it is now.
+        self._used_slot = min(self._used_slot, slot_number(wall))
+        free = next_slot(wall, slot, slots, self._used_slot)
+        if free > wall:
+            return now + (free - wall)
+        self._used_slot = slot_number(wall)
+        self._visit(state, now, wall)
         return min(item.due for item in self.names.values())
 
     def _new(self, spec: NameSettings, want: Want) -> NameState:
@@ -179,19 +189,19 @@ class Agent:
         }
         return place(self._node, known, self._dns.nodes)
 
-    def _visit(self, state: NameState, now: float) -> None:
+    def _visit(self, state: NameState, now: float, wall: float) -> None:
         """Read one name, plan, and change it."""
         name, wish = state.spec.name, state.want.wish
         try:
             zone_id = self._dns_names.zone_id(state.spec)
             state.observed = self._dns_names.provider.records(zone_id, name)
-            state.read_at = now
+            state.read_at, state.planned = wall, state.want
             state.plan = NamePlan() if wish is None else plan(state.spec, state.want.node, wish, state.observed)
             if state.plan.in_step and wish is Wish.PUBLISH and self._dns.reaper:
                 state.plan = self._reap(state, now)
             if state.plan.changes:
                 self._dns_names.provider.change(zone_id, state.plan.changes)
-                state.changed_at = now
+                state.changed_at = wall
                 state.changes_total += 1
                 log.info("dns.changed", name=name, changes=[str(item) for item in state.plan.changes])
         except PyconfdError as error:

@@ -26,6 +26,7 @@ from pyconfd.dns.report import report
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError, first_line
 from pyconfd.settings import Settings, dns_name, name_of
 from pyconfd.system.backoff import Backoff
+from pyconfd.system.clock import SystemClock
 
 ATTEMPTS = 20
 BUSY_ATTEMPTS = 6
@@ -205,7 +206,7 @@ def _name_status(planned: PlannedName, view: NameView | None) -> dict[str, Any]:
 
 
 def _kept(names: DnsNames) -> tuple[KeptName, ...]:
-    return names.kept(stored_annotated(names.settings))
+    return names.kept(stored_annotated(names.settings, SystemClock()))
 
 
 def _key(kept: KeptName) -> tuple[str, bool]:

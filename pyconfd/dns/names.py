@@ -16,6 +16,7 @@ from pyconfd.dns.records import LABEL, Zone, zone_of
 from pyconfd.dns.route53 import Route53
 from pyconfd.errors import ConfigurationError, Problem, RejectedInput, TransientError
 from pyconfd.settings import DnsSettings, NameSettings, Settings, dns_name, name_of, names_of
+from pyconfd.system.clock import SystemClock
 from pyconfd.system.files import problem_of, replace_shared, unlink_shared
 from pyconfd.system.state_file import StateFile
 
@@ -25,10 +26,10 @@ WITHDRAWN = "dns-withdrawn"
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedName:
-    """``missed_since`` is when the annotation was first without it, 0.0 while it is there; ``gone``: withdraw."""
+    """``missed_since`` is the monotonic time at which the annotation was first without it; ``gone``: withdraw."""
 
     name: str
-    missed_since: float = 0.0
+    missed_since: float | None = None
     gone: bool = False
 
 
@@ -59,10 +60,9 @@ def annotated(
         if name in wanted:
             known[name] = wanted[name]
         elif not entry.gone and (names is None or not sure):
-            known[name] = replace(entry, missed_since=0.0)
+            known[name] = replace(entry, missed_since=None)
         elif not entry.gone:
-            # After a clock was set back the time of grace begins again.
-            since = entry.missed_since if 0.0 < entry.missed_since <= now else now
+            since = now if entry.missed_since is None else entry.missed_since
             known[name] = replace(entry, missed_since=since, gone=now - since >= dns.annotation_grace_s)
     return dict(sorted(known.items())), refused
 
@@ -164,21 +164,44 @@ def floating(settings: Settings) -> frozenset[str]:
     return settings.vip.floating.union(name.vip for name in names) - {""}
 
 
+def _in_file(activity: Activity, at: Callable[[float], float]) -> Activity:
+    return replace(activity, withdrawn_at=at(activity.withdrawn_at), joins=tuple(map(at, activity.joins)))
+
+
+def stored_activities(settings: Settings, clock: SystemClock) -> dict[str, Activity]:
+    """Return each floating address's activity ("" for the node's) as a former process left it."""
+    return {vip: _in_file(each, clock.recalled) for vip, each in (activity_file(settings).load() or {}).items()}
+
+
+def store_activities(settings: Settings, activities: Mapping[str, Activity], clock: SystemClock) -> None:
+    """Keep the activities over a restart."""
+    activity_file(settings).save({vip: _in_file(each, clock.stored) for vip, each in activities.items()})
+
+
 def activity_file(settings: Settings) -> StateFile[dict[str, Activity]]:
-    """Return the file that keeps each floating address's activity ("" for the node's) over a restart."""
+    """Return the file of the activities; its times are seconds since the epoch."""
     return StateFile(Path(settings.state_dir) / "dns.json", dict[str, Activity], effect="a node may join sooner")
 
 
 def annotation_file(settings: Settings) -> StateFile[list[AnnotatedName]]:
-    """Return the file that keeps the annotated names over a restart."""
+    """Return the file of the annotated names; its times are seconds since the epoch."""
     path = Path(settings.state_dir) / "dns-names.json"
     return StateFile(path, list[AnnotatedName], effect="names of the annotation wait for the daemon")
 
 
-def stored_annotated(settings: Settings) -> dict[str, AnnotatedName]:
+def stored_annotated(settings: Settings, clock: SystemClock) -> dict[str, AnnotatedName]:
     """Return the annotated names that were stored; none where the settings allow none."""
     stored = annotation_file(settings).load() if settings.dns.annotation_suffixes else None
-    return {entry.name: entry for entry in stored or ()}
+    return {entry.name: _missed(entry, clock.recalled) for entry in stored or ()}
+
+
+def store_annotated(settings: Settings, names: Iterable[AnnotatedName], clock: SystemClock) -> None:
+    """Keep the annotated names over a restart."""
+    annotation_file(settings).save([_missed(entry, clock.stored) for entry in names])
+
+
+def _missed(entry: AnnotatedName, at: Callable[[float], float]) -> AnnotatedName:
+    return entry if entry.missed_since is None else replace(entry, missed_since=at(entry.missed_since))
 
 
 def wish_of(*, active: bool | None, withdrawn: bool) -> Wish | None:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import math
 import os
 import socket
 import time
@@ -296,7 +297,7 @@ class NodeAddresses:
         self._node = node
         self._metadata = metadata or InstanceMetadata()
         self._known: DnsNode | None = None
-        self._read_at = 0.0
+        self._read_at = -math.inf
         self.problem = ""
 
     def read(self) -> DnsNode:
@@ -321,8 +322,11 @@ class NodeAddresses:
         return DnsNode(self._node, v4, v6)
 
     def known(self, now: float, every_s: float) -> DnsNode | None:
-        """Return the node, read again after ``every_s``; the last known where the source is silent, None before."""
-        if self._read_at and 0.0 <= now - self._read_at < (every_s if self._known else 1.0):
+        """Return the node, read again after ``every_s``; the last known where the source is silent, None before.
+
+        ``now`` is monotonic.
+        """
+        if now - self._read_at < (every_s if self._known else 1.0):
             return self._known
         self._read_at = now
         try:

@@ -3,9 +3,9 @@
 Each turn looks at this node, decides from several looks whether it is active, and does at most one visit to Route 53.
 """
 
+import math
 import os
 import signal
-import time
 from functools import partial
 from random import SystemRandom
 from typing import Any, Self
@@ -17,12 +17,13 @@ from pyconfd.dns.agent import Agent, Want
 from pyconfd.dns.names import (
     AnnotatedName,
     KeptName,
-    activity_file,
     annotated,
-    annotation_file,
     dns_names,
     floating,
     is_withdrawn,
+    store_activities,
+    store_annotated,
+    stored_activities,
     stored_annotated,
     wish_of,
 )
@@ -32,6 +33,7 @@ from pyconfd.dns.report import REPORT_EVERY_S, line, name_values, write_report
 from pyconfd.errors import PyconfdError, first_line
 from pyconfd.settings import Mode, Resolved, Settings, names_of, resolve_again
 from pyconfd.status.logging import configure
+from pyconfd.system.clock import SystemClock
 from pyconfd.system.notify import SystemdNotifier
 from pyconfd.system.state_file import StateLock
 
@@ -90,7 +92,7 @@ def _run_until_signal(settings: Settings, notifier: SystemdNotifier, child_of: i
 def _take_turns(service: "DnsService", notifier: SystemdNotifier, child_of: int, refused: str) -> int:
     former = ""
     while True:
-        wait_s = service.turn(time.time())
+        wait_s = service.turn()
         status = "; ".join(filter(None, (service.line, refused)))
         if not former:
             notifier.ready(status)
@@ -107,28 +109,27 @@ def _take_turns(service: "DnsService", notifier: SystemdNotifier, child_of: int,
 
 
 class DnsService:
-    """One look and at most one visit to Route 53 at each turn."""
+    """One look and at most one visit to Route 53 at each turn; all waits are by the monotonic clock."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, clock: SystemClock | None = None) -> None:
+        self._settings, self._clock = settings, clock or SystemClock()
         self._requests = 0
         self.names = dns_names(settings, self._count)
         self.line = "starting"
         """The state in one line."""
-        self._annotated = stored_annotated(settings)
+        self._annotated = stored_annotated(settings, self._clock)
         self._refused: dict[str, str] = {}
         self._kept = self.names.kept(self._annotated)
         self._reader = NodeReader(settings)
-        self._activity_file, self._annotation_file = activity_file(settings), annotation_file(settings)
         # What a former process saw is no proof that the node serves now; that it was withdrawn, and when, still counts.
         self._activities = {
             vip: Activity(False if each.active is False else None, 0, each.withdrawn_at, each.joins)
-            for vip, each in (self._activity_file.load() or {}).items()
+            for vip, each in stored_activities(settings, self._clock).items()
         }
         self._facts = ServingFacts(haproxy_answers=False, applied=False)
         self._addresses: dict[tuple[str, ...], NodeAddresses] = {}
-        self._next_look = 0.0
-        self._reported: tuple[float, dict[str, Any]] = (0.0, {})
+        self._next_look = -math.inf
+        self._reported: tuple[float, dict[str, Any]] = (-math.inf, {})
         self._agent = Agent(
             self.names, answers=partial(nodes_that_accept, port=settings.dns.reap_port), chance=SystemRandom()
         )
@@ -142,18 +143,18 @@ class DnsService:
     def _count(self) -> None:
         self._requests += 1
 
-    def turn(self, now: float) -> float:
+    def turn(self) -> float:
         """Do what is due; return the seconds until the next turn."""
-        look_s = self._settings.dns.look_s
-        if now >= self._next_look or self._next_look > now + look_s:
+        now, wall = self._clock.monotonic(), self._clock.now()
+        if now >= self._next_look:
             self._look(now)
-            self._next_look = now + look_s
+            self._next_look = now + self._settings.dns.look_s
         withdrawn = is_withdrawn(self._settings)
         wants = {kept.spec: self._want(kept, now, withdrawn=withdrawn) for kept in self._kept}
-        due = min(self._next_look, self._agent.turn(now, wants))
+        due = min(self._next_look, self._agent.turn(now, wall, wants))
         self._drop_finished()
-        self._report(now, withdrawn=withdrawn)
-        return max(due - time.time(), 0.0)
+        self._report(now, wall, withdrawn=withdrawn)
+        return max(due - self._clock.monotonic(), 0.0)
 
     def _look(self, now: float) -> None:
         self._facts = self._reader.facts()
@@ -169,7 +170,7 @@ class DnsService:
                 event = "node.joined" if activity.active else "node.withdrew"
                 log.warning(event, node=self.names.node, reasons=list(why), **address)
         if changed:
-            self._activity_file.save(self._activities)
+            store_activities(self._settings, self._activities, self._clock)
         if self._settings.dns.annotation_suffixes:
             names, sure = self._reader.annotated()
             found, refused = annotated(self._annotated, names, self._settings.dns, sure=sure, now=now)
@@ -190,7 +191,7 @@ class DnsService:
                 log.info("name.added", name=name)
             elif entry.gone and not former[name].gone:
                 log.warning("name.dropped", name=name, reason="the annotation has it no more")
-        self._annotation_file.save(list(found.values()))
+        store_annotated(self._settings, found.values(), self._clock)
         self._kept = self.names.kept(found)
 
     def _drop_finished(self) -> None:
@@ -204,7 +205,7 @@ class DnsService:
         state = self._agent.names.get(kept.spec)
         if state is None or kept.annotated is None or state.want.wish is not Wish.WITHDRAW or state.problem:
             return False
-        if state.read_at <= kept.annotated.missed_since or state.plan != NamePlan():
+        if state.planned != state.want or state.plan != NamePlan():
             return False
         # In mode vip a node that withdraws leaves its record to the next holder; a name that is gone has none.
         return kept.spec.mode is not Mode.VIP or drop(kept.spec, state.observed) == NamePlan()
@@ -226,7 +227,7 @@ class DnsService:
             self._addresses[key] = NodeAddresses(own, self.names.node, floating=floating(self._settings))
         return self._addresses[key]
 
-    def _report(self, now: float, *, withdrawn: bool) -> None:
+    def _report(self, now: float, wall: float, *, withdrawn: bool) -> None:
         base = self._activity("")
         values = {
             "pid": os.getpid(),
@@ -234,7 +235,7 @@ class DnsService:
             "active": base.active,
             "withdrawn_by_command": withdrawn,
             "reasons": list(reasons(self._facts)),
-            "may_join_at": now + waits_s(base, now, self._settings.dns) if base.active is False else 0.0,
+            "may_join_at": wall + waits_s(base, now, self._settings.dns) if base.active is False else 0.0,
             "problem": "; ".join(source.problem for source in self._addresses.values() if source.problem),
             "names": [
                 {
@@ -252,6 +253,6 @@ class DnsService:
         lasting = {key: value for key, value in values.items() if key not in _CHANGING}
         if lasting != self._reported[1] or now - self._reported[0] >= REPORT_EVERY_S:
             self._reported = (now, lasting)
-            document = {"at": now, **values}
+            document = {"at": wall, **values}
             self.line = line(document)
             write_report(self._settings.runtime_dir, document)

@@ -21,6 +21,7 @@ START = 1_800_000_000.0
 LOOK_S = 2.0
 A_SECOND = 5
 REAP_AFTER_S = 240.0
+STEP_S = 3600.0
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Machine:
     drained: bool = False
     reaches_aws: bool = True
     reaches_others: bool = True
+    clock_s: float = 0.0
     serving: Activity = field(default_factory=Activity)
     holding: Activity = field(default_factory=Activity)
     requests: list[float] = field(default_factory=list)
@@ -119,12 +121,13 @@ class World:
         machine.holding = advance(machine.holding, good=holds, now=self.now, rules=for_holder(DnsSettings()))
         active = both(machine.serving.active, machine.holding.active)
         want = Want(wish_of(active=active, withdrawn=machine.drained), machine.who)
-        due = machine.agent.turn(self.now, {self.spec: want})
+        due = machine.agent.turn(self.now, self.now + machine.clock_s, {self.spec: want})
         return min(max(due, self.now + 0.01), self.now + look_s)
 
     def _befall(self) -> None:
         machine = self.random.choice(self.machines)
-        kinds = ["health", "health", "drain", "aws", "network", "holder", "restart"] + ["crash"] * (2 * self.crashes)
+        kinds = ["health", "health", "drain", "aws", "network", "holder", "restart", "clock"]
+        kinds += ["crash"] * (2 * self.crashes)
         match self.random.choice(kinds):
             case "health":
                 machine.healthy = not machine.healthy
@@ -136,6 +139,8 @@ class World:
                 machine.reaches_others = not machine.reaches_others
             case "holder":
                 self.holder = self.random.randrange(self.count)
+            case "clock":
+                machine.clock_s -= STEP_S
             case "restart":
                 machine.serving = replace(machine.serving, active=None, streak=0)
                 machine.holding = replace(machine.holding, active=None, streak=0)
@@ -148,6 +153,7 @@ class World:
         for machine in self.machines:
             machine.reaches_aws = machine.reaches_others = True
             machine.alive = machine.alive or not self.crashes
+            machine.clock_s = 0.0
         for machine in (self.machines[0], self.machines[self.holder]):
             machine.alive = machine.healthy = True
             machine.drained = False

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,12 +21,12 @@ from pyconfd.dns.agent import (
 )
 from pyconfd.dns.names import DnsNames
 from pyconfd.dns.planner import DnsNode, Wish
-from pyconfd.dns.records import Marker
+from pyconfd.dns.records import Marker, markers_of
 from pyconfd.settings import DnsSettings, Mode, NameSettings, Settings
-from tests.dns.stage import NAME, SPEC, node, zone_with
+from tests.dns.stage import NAME, SPEC, node, turn, zone_with
 from tests.dns.strict import StrictRoute53
 
-NOW = 1_800_000_000.0
+NOW, HOUR_S = 1_800_000_000.0, 3600.0
 Nodes = tuple[tuple[Agent, DnsNode, Callable[[int], bool]], ...]
 MANY = tuple(replace(SPEC, name=f"n{number:02}.example.com") for number in range(40))
 
@@ -45,7 +46,7 @@ def run(begin: float, end: float, nodes: Nodes) -> None:
     for second in range(int(begin), int(end)):
         for each, wanted, can in wants:
             if can(second):
-                each.turn(float(second), wanted)
+                each.turn(float(second), float(second), wanted)
 
 
 def answered(provider: StrictRoute53) -> set[int]:
@@ -83,19 +84,44 @@ def test_names_are_wanted_each_for_itself_and_one_that_is_wanted_no_more_is_let_
     wants = {public: Want(Wish.PUBLISH, node(0)), other: Want(None, node(0))}
     now = NOW
     for _ in range(20):
-        one.turn(now, wants)
+        one.turn(now, now, wants)
         now += 1.0
     assert provider.answer(NAME, "A") == ("192.0.2.1",)
     assert provider.answer(other.name, "A") == ()
     wants[other] = Want(Wish.PUBLISH, node(6))
     del wants[public]
     for _ in range(20):
-        one.turn(now, wants)
+        one.turn(now, now, wants)
         now += 1.0
     assert provider.answer(NAME, "A") == ("192.0.2.1",)
     assert provider.answer(other.name, "A") == ("192.0.2.7",)
     assert set(one.names) == {other}
-    assert one.turn(now, {}) > now
+    assert one.turn(now, now, {}) > now
+
+
+@pytest.mark.parametrize("step_s", [-HOUR_S, HOUR_S])
+def test_a_clock_that_is_set_stops_no_change(step_s: float) -> None:
+    provider = zone_with()
+    one = agent(provider, node(0))
+    wants = {SPEC: Want(Wish.PUBLISH, node(0))}
+    for second in range(20):
+        one.turn(second, NOW + second, wants)
+    assert provider.answer(NAME, "A") == ("192.0.2.1",)
+    wants = {SPEC: Want(Wish.PUBLISH, replace(node(0), v4="192.0.2.7"))}
+    for second in range(20, 25):
+        one.turn(second, NOW + step_s + second, wants)
+    assert provider.answer(NAME, "A") == ("192.0.2.7",)
+
+
+def test_a_clock_that_is_set_makes_no_node_dead() -> None:
+    """The reaper waits by the monotonic clock."""
+    provider = zone_with()
+    one = agent(provider, node(0), answers=False, reap_after_s=300.0)
+    turn(provider, SPEC, node(1), Wish.PUBLISH)
+    for second in range(200):
+        one.turn(second, NOW + second + HOUR_S * (second >= 100), {SPEC: Want(Wish.PUBLISH, node(0))})
+    assert provider.answer(NAME, "A") == ("192.0.2.1", "192.0.2.2")
+    assert not any(marker.doubt for marker, _ in markers_of(provider.everything()).values())
 
 
 @given(names=st.sets(st.text("abc", min_size=1), min_size=1, max_size=30), expected=st.integers(1, 40))

@@ -9,7 +9,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.dns.activity import Activity
+from pyconfd.dns.activity import Activity, waits_s
 from pyconfd.dns.names import (
     AnnotatedName,
     DnsNames,
@@ -18,6 +18,9 @@ from pyconfd.dns.names import (
     annotation_file,
     dns_names,
     of_name,
+    store_activities,
+    store_annotated,
+    stored_activities,
     stored_annotated,
 )
 from pyconfd.dns.node import annotated_names
@@ -26,6 +29,7 @@ from pyconfd.errors import ConfigurationError, RejectedInput
 from pyconfd.model.hold import Hold, HoldKind
 from pyconfd.model.status import Phase, SourceHealth, Status
 from pyconfd.settings import DnsSettings, Settings, resolve
+from pyconfd.system.clock import SystemClock
 from tests.dns.strict import StrictRoute53
 
 DNS = DnsSettings(annotation_suffixes=("example.com", "b.example.org"), annotation_names=3, annotation_grace_s=3600.0)
@@ -64,12 +68,6 @@ def test_what_is_not_sure_takes_nothing_away_and_begins_the_time_of_grace_anew(t
         known = after(known, told, NOW + hour * 3600)
         assert known == names(SHOP, WEB)
     assert not after(known, ((WEB,), True), NOW + 1e6)[SHOP].gone
-
-
-def test_a_clock_that_is_set_back_takes_nothing_away() -> None:
-    known = after(names(SHOP), ((), True))
-    known = after(known, ((), True), NOW - 1e6)
-    assert known[SHOP] == AnnotatedName(SHOP, NOW - 1e6)
 
 
 @pytest.mark.parametrize(
@@ -212,8 +210,40 @@ def test_what_is_kept_over_a_restart_outlives_a_newer_version(file: str, tmp_pat
     assert "more" in path.read_text()
     with structlog.testing.capture_logs() as logs:
         assert activity_file(there).load() == activity
-        assert stored_annotated(there) == {WEB: entries[0]}
+        assert annotation_file(there).load() == entries
         assert logs == []
         path.write_text("{")
         assert (activity_file(there) if file == "dns.json" else annotation_file(there)).load() is None
     assert [line["event"] for line in logs] == ["state_file.unreadable"]
+
+
+class Clock(SystemClock):
+    """The clocks of one boot; ``wall`` may be set to anything."""
+
+    def __init__(self, wall: float, since_boot: float) -> None:
+        self.wall, self.since_boot = wall, since_boot
+
+    def now(self) -> float:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.since_boot
+
+
+@pytest.mark.parametrize(("wall", "ago"), [(NOW + 20.0, 20.0), (NOW - 3600.0, 0.0), (0.0, 0.0)])
+def test_what_a_file_keeps_from_the_future_counts_as_now(wall: float, ago: float, tmp_path: Path) -> None:
+    there = replace(settings(annotation_suffixes="example.com"), state_dir=str(tmp_path))
+    before, after_boot = Clock(NOW, 9000.0), Clock(wall, 5.0)
+    activities = {
+        "": Activity(active=False, withdrawn_at=9000.0, joins=(8990.0, 9000.0)),
+        "192.0.2.10": Activity(active=True),
+    }
+    store_activities(there, activities, before)
+    store_annotated(there, [AnnotatedName(WEB), AnnotatedName(SHOP, 9000.0)], before)
+    found = stored_activities(there, after_boot)
+    assert found[""].withdrawn_at == 5.0 - ago
+    assert found[""].joins[-1] == 5.0 - ago
+    assert waits_s(found[""], 5.0, DnsSettings()) == 60.0 - ago
+    assert found["192.0.2.10"].active is True
+    stored = stored_annotated(there, after_boot)
+    assert (stored[WEB].missed_since, stored[SHOP].missed_since) == (None, 5.0 - ago)

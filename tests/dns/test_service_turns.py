@@ -20,6 +20,7 @@ from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.status import Phase, SourceHealth, Status
 from pyconfd.settings import Mode, Settings, resolve
 from pyconfd.status import document
+from pyconfd.system.clock import SystemClock
 from tests.dns.imds import FakeMetadata
 from tests.dns.nodes import FieldNode
 from tests.dns.stage import NAME, SPEC, turn
@@ -38,11 +39,25 @@ def node(tmp_path: Path, aws: FaultProxy, credentials: None) -> Iterator[FieldNo
         yield started
 
 
+class SetClock(SystemClock):
+    """Begins with the true time, and goes on as it is told; ``set_by_s`` is what it was set by."""
+
+    def __init__(self) -> None:
+        self.elapsed, self.set_by_s = 1000.0, 0.0
+        self._begin = time.time() - self.elapsed
+
+    def now(self) -> float:
+        return self._begin + self.elapsed + self.set_by_s
+
+    def monotonic(self) -> float:
+        return self.elapsed
+
+
 class Life:
-    """One node; ``now`` is its time, in seconds since the epoch, begun with the true one."""
+    """One node, with a clock of its own."""
 
     def __init__(self, node: FieldNode, stack: ExitStack, **changes: str) -> None:
-        self.node, self.now, self._stack = node, time.time(), stack
+        self.node, self.clock, self._stack = node, SetClock(), stack
         more = {"DNS_ANNOTATION_SUFFIXES": "example.com", "DNS_ANNOTATION_GRACE_S": "60", "DNS_LOOK_S": "1"} | changes
         self.settings: Settings = resolve({}, node.environ(**more), lambda _: "").settings
         self.restart()
@@ -50,7 +65,7 @@ class Life:
     def restart(self) -> None:
         """Begin another life of the process."""
         self._stack.close()
-        self.service = self._stack.enter_context(DnsService(self.settings))
+        self.service = self._stack.enter_context(DnsService(self.settings, self.clock))
 
     def say(self, phase: Phase, names: tuple[str, ...] | None, *, synced_at: float) -> None:
         """Write what the daemon says of itself; it lives, by the true time that such files are judged by."""
@@ -67,10 +82,10 @@ class Life:
 
     def run(self, seconds: float) -> None:
         """Run turn by turn."""
-        end = self.now + seconds
-        while self.now < end:
-            self.service.turn(self.now)
-            self.now += self.settings.dns.look_s
+        end = self.clock.elapsed + seconds
+        while self.clock.elapsed < end:
+            self.service.turn()
+            self.clock.elapsed += self.settings.dns.look_s
 
     def report(self) -> dict[str, dict[str, Any]]:
         document: dict[str, Any] = json.loads((self.node.folder / "run" / "dns-status.json").read_text())
@@ -153,6 +168,30 @@ def test_an_address_that_cannot_be_read_any_more_stays_and_one_that_was_never_re
     assert provider.answer(NAME, "A") == ("198.51.100.4",)
 
 
+@pytest.mark.parametrize("restarts", [False, True], ids=["running", "restarted"])
+def test_a_clock_that_is_set_back_delays_no_change(
+    node: FieldNode, provider: StrictRoute53, stack: ExitStack, *, restarts: bool
+) -> None:
+    turn(provider, SPEC, another(8), Wish.PUBLISH)  # so that this node may leave
+    life = Life(node, stack, DNS_HOLD_S="20")
+    both, other = ("192.0.2.1", "192.0.2.9"), ("192.0.2.9",)
+    life.live(15)
+    assert provider.answer(NAME, "A") == both
+    life.clock.set_by_s -= HOUR_S
+    node.haproxy.stop()
+    life.live(15)
+    assert provider.answer(NAME, "A") == other
+    life.clock.set_by_s -= HOUR_S  # the time at which it withdrew lies in the future now
+    node.haproxy.start()
+    if restarts:
+        life.restart()
+    life.live(15)
+    assert provider.answer(NAME, "A") == (other if restarts else both), "a restart begins the hold again"
+    life.live(15)
+    assert provider.answer(NAME, "A") == both
+    assert abs(json.loads((node.folder / "run" / "dns-status.json").read_text())["at"] - life.clock.now()) < HOUR_S / 60
+
+
 HOUR_S, RESTART_S = 3600.0, 600.0
 RARELY = {"DNS_INTERVAL_S": "60", "DNS_NODES": "4", "DNS_LOOK_S": "5"}
 
@@ -170,7 +209,7 @@ def test_an_hour_without_kubernetes_and_restarts_of_every_process_send_no_changi
     life.say(Phase.SERVING, (WEB,), synced_at=time.time())
     life.run(120.0)
     assert provider.answer(NAME, "A") == provider.answer(WEB, "A") == ("192.0.2.1", "192.0.2.9")
-    sent, end = aws.changing, life.now + HOUR_S
+    sent, end = aws.changing, life.clock.elapsed + HOUR_S
     aws.seen.clear()
     # The daemon ends, comes back without an API server, holds a loss, and is gone for good.
     lives: tuple[tuple[Phase, tuple[str, ...] | None], ...] = (
@@ -189,11 +228,11 @@ def test_an_hour_without_kubernetes_and_restarts_of_every_process_send_no_changi
         node.haproxy.start()
     (node.folder / "run" / "status.json").unlink()
     life.restart()
-    life.run(max(end - life.now, 0.0) + 60.0)
-    assert life.now >= end
+    life.run(max(end - life.clock.elapsed, 0.0) + 60.0)
+    assert life.clock.elapsed >= end
     assert sent
     assert aws.changing == 0
-    assert set(stored_annotated(life.settings)) == {WEB}
+    assert set(stored_annotated(life.settings, life.clock)) == {WEB}
     # Twice a minute, for two names; each life begins with one more of each.
     assert 60 <= len(aws.seen) <= 2 * 75 + 10
 
