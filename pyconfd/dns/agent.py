@@ -24,7 +24,7 @@ import structlog
 
 from pyconfd.dns.names import DnsNames
 from pyconfd.dns.planner import DnsNode, NamePlan, Wish, doubt, forget, plan
-from pyconfd.dns.records import Marker, RecordSet, RefusedBatchError, markers_of
+from pyconfd.dns.records import Marker, NoZoneError, RecordSet, RefusedBatchError, markers_of
 from pyconfd.errors import Problem, PyconfdError, TransientError, first_line
 from pyconfd.settings import Mode, NameSettings
 from pyconfd.system.backoff import Backoff
@@ -191,19 +191,19 @@ class Agent:
 
     def _visit(self, state: NameState, now: float, wall: float) -> None:
         """Read one name, plan, and change it."""
-        name, wish = state.spec.name, state.want.wish
+        name, wish, provider = state.spec.name, state.want.wish, self._dns_names.provider
         try:
-            zone_id = self._dns_names.zone_id(state.spec)
-            state.observed = self._dns_names.provider.records(zone_id, name)
-            state.read_at, state.planned = wall, state.want
-            state.plan = NamePlan() if wish is None else plan(state.spec, state.want.node, wish, state.observed)
-            if state.plan.in_step and wish is Wish.PUBLISH and self._dns.reaper:
-                state.plan = self._reap(state, now)
-            if state.plan.changes:
-                self._dns_names.provider.change(zone_id, state.plan.changes)
-                state.changed_at = wall
-                state.changes_total += 1
-                log.info("dns.changed", name=name, changes=[str(item) for item in state.plan.changes])
+            with self._dns_names.zone(state.spec) as zone_id:
+                state.observed = provider.records(zone_id, name)
+                state.read_at, state.planned = wall, state.want
+                state.plan = NamePlan() if wish is None else plan(state.spec, state.want.node, wish, state.observed)
+                if state.plan.in_step and wish is Wish.PUBLISH and self._dns.reaper:
+                    state.plan = self._reap(state, now)
+                if state.plan.changes:
+                    provider.change(zone_id, state.plan.changes)
+                    state.changed_at = wall
+                    state.changes_total += 1
+                    log.info("dns.changed", name=name, changes=[str(item) for item in state.plan.changes])
         except PyconfdError as error:
             self._failed(state, now, error)
             return
@@ -214,11 +214,11 @@ class Agent:
         state.due = now if state.plan.changes else now + self._dns.interval_s * self._chance.uniform(0.9, 1.1)
 
     def _failed(self, state: NameState, now: float, error: PyconfdError) -> None:
-        """Retry: at once where only another node was faster, later each time where it goes on."""
+        """Retry: at once where another node was faster or a zone has another id now, later where it goes on."""
         state.failures += 1
         state.failures_total += 1
         # Another node was faster, or the reply to this node's own change was lost: reading again tells which.
-        if isinstance(error, RefusedBatchError) and state.failures == 1:
+        if isinstance(error, RefusedBatchError | NoZoneError) and state.failures == 1:
             state.due = now
             return
         retries = isinstance(error, TransientError | RefusedBatchError)

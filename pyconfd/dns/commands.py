@@ -272,8 +272,8 @@ def _each(
 
 def _planned(names: DnsNames, kept: KeptName, decide: _Decide) -> PlannedName:
     spec = kept.spec
-    zone_id = names.zone_id(spec)
-    found = decide(kept, names.provider.records(zone_id, spec.name))
+    with names.zone(spec) as zone_id:
+        found = decide(kept, names.provider.records(zone_id, spec.name))
     former = (item.record.ttl_s or 0 for item in found.changes if item.action is RecordAction.DELETE)
     return PlannedName(spec.name, zone_id, found, max((spec.ttl_s, *former)))
 

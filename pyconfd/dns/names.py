@@ -5,14 +5,15 @@ well, for the whole time of grace that the annotation has it no more: a daemon t
 old data takes no name away.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyconfd.dns.activity import Activity
 from pyconfd.dns.node import host_name
 from pyconfd.dns.planner import Wish
-from pyconfd.dns.records import LABEL, Zone, zone_of
+from pyconfd.dns.records import LABEL, NoZoneError, Zone, zone_of
 from pyconfd.dns.route53 import Route53
 from pyconfd.errors import ConfigurationError, Problem, RejectedInput, TransientError
 from pyconfd.settings import DnsSettings, NameSettings, Settings, dns_name, name_of, names_of
@@ -93,7 +94,7 @@ class KeptName:
 
 
 class DnsNames:
-    """The names that this node keeps, and the hosted zones of the provider; zones are listed once."""
+    """The names of this node, and the hosted zones of the provider; they are listed once, until one is gone."""
 
     def __init__(self, settings: Settings, provider: Route53, node: str) -> None:
         self.settings, self.provider, self.node = settings, provider, node
@@ -107,13 +108,28 @@ class DnsNames:
         more = (KeptName(name_of(dns, name), entry) for name, entry in annotated.items() if name not in known)
         return (*own, *more)
 
-    def zone_id(self, spec: NameSettings) -> str:
-        """Return the id of the hosted zone of a name.
+    @contextmanager
+    def zone(self, spec: NameSettings) -> Iterator[str]:
+        """Return the id of the hosted zone of a name; the list is forgotten where the zone turns out to be gone.
 
         Raises:
             ConfigurationError: there is none, or more than one.
-            RejectedInput: it is none that the name may be in.
+            RejectedInput: it is none that the name may be in, or does not exist.
         """
+        found = self._zone_id(spec)
+        try:
+            yield found
+        except NoZoneError as error:
+            self._zones = ()  # it may exist again, with another id
+            listed = f"aws route53 list-hosted-zones-by-name --dns-name {spec.name}"
+            remedy = (
+                f"set dns.zone_id to the id of an existing zone: {listed}"
+                if spec.zone_id
+                else f"create a hosted zone that has {spec.name}; it is found without a restart"
+            )
+            raise NoZoneError(Problem(spec.name, f"its hosted zone {found} does not exist", remedy)) from error
+
+    def _zone_id(self, spec: NameSettings) -> str:
         found = spec.zone_id
         if not found:
             self._zones = self._zones or self.provider.zones()

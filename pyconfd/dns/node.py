@@ -271,7 +271,8 @@ def interface_addresses(name: str, without: Collection[str] = ()) -> tuple[str, 
     except (OSError, NetlinkError) as error:
         raise TransientError(Problem(f"interface {name}", str(error))) from error
     if not index:
-        raise TransientError(Problem(f"interface {name}", "there is none of this name", "mend dns.interface"))
+        remedy = "set dns.interface to one of: ip -brief link"
+        raise TransientError(Problem(f"interface {name}", "there is none of this name", remedy))
     for item in items:
         attributes = dict(item["attrs"])
         address = ip_address(attributes.get("IFA_LOCAL") or attributes["IFA_ADDRESS"])

@@ -149,6 +149,10 @@ class RefusedBatchError(RejectedInput):
     """Nothing of a batch was done: a record set is not as it was read, or breaks a rule. Reading again tells which."""
 
 
+class NoZoneError(RejectedInput):
+    """There is no hosted zone of this id, or no longer."""
+
+
 class ThrottledError(TransientError):
     """The account sent too many requests; all of its programs share one limit."""
 

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pyconfd.dns.records import (
+    NoZoneError,
     Policy,
     RecordChange,
     RecordSet,
@@ -36,6 +37,12 @@ _REGION = "us-east-1"
 """Where requests are signed for: Route 53 is one service for all regions."""
 _ROUTED = ("Region", "Failover", "GeoLocation", "GeoProximityLocation", "CidrRoutingConfig", "TrafficPolicyInstanceId")
 _BUSY = frozenset({"Throttling", "ThrottlingException", "PriorRequestNotComplete", "RequestLimitExceeded"})
+_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException"})
+"""Credentials that were good once, or whose key was deleted: others may be in their place by now."""
+
+
+class ExpiredCredentialsError(TransientError):
+    """AWS takes these credentials no more."""
 
 
 def metadata_without_proxy(environ: MutableMapping[str, str]) -> None:
@@ -50,7 +57,8 @@ class Route53:
     """The hosted zones that the credentials of this machine reach; ``endpoint_url`` is another implementation's.
 
     ``before_request`` is called before each request that leaves, those that botocore tries again too. All calls raise
-    TransientError, or RejectedInput where a retry does not help.
+    TransientError, or RejectedInput where a retry does not help. botocore reads files of credentials once, so once
+    these have expired the next call is another client's, which reads them again.
     """
 
     def __init__(
@@ -60,6 +68,11 @@ class Route53:
         read_timeout_s: float = READ_TIMEOUT_S,
         before_request: Callable[[], None] | None = None,
     ) -> None:
+        self._endpoint_url, self._read_timeout_s = endpoint_url, read_timeout_s
+        self._before_request = before_request
+        self._client: Any = self._new_client()
+
+    def _new_client(self) -> Any:
         import boto3  # noqa: PLC0415 - takes a third of a second, and most commands do without
         import botocore.session  # noqa: PLC0415 - the same
         from botocore.config import Config  # noqa: PLC0415 - the same
@@ -67,7 +80,7 @@ class Route53:
         metadata_without_proxy(os.environ)
         config = Config(
             connect_timeout=CONNECT_TIMEOUT_S,
-            read_timeout=read_timeout_s,
+            read_timeout=self._read_timeout_s,
             retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
         )
         core = botocore.session.get_session()
@@ -75,14 +88,26 @@ class Route53:
         session = boto3.session.Session(botocore_session=core)
         region = session.region_name or _REGION
         with _translated("AWS"):
-            self._client: Any = session.client("route53", region_name=region, endpoint_url=endpoint_url or None)
-        if before_request:
-            self._client.meta.events.register("before-send.route53", lambda **_: before_request())
+            client = session.client("route53", region_name=region, endpoint_url=self._endpoint_url or None)
+        if before_request := self._before_request:
+            client.meta.events.register("before-send.route53", lambda **_: before_request())
+        return client
+
+    @contextmanager
+    def _asked(self, place: str) -> Iterator[Any]:
+        """Return the client; its errors become ours."""
+        self._client = self._client or self._new_client()
+        try:
+            with _translated(place):
+                yield self._client
+        except ExpiredCredentialsError:
+            self._client = None
+            raise
 
     def zones(self) -> tuple[Zone, ...]:
         """Return the hosted zones of the account."""
-        with _translated("hosted zones"):
-            pages = self._client.get_paginator("list_hosted_zones").paginate()
+        with self._asked("hosted zones") as client:
+            pages = client.get_paginator("list_hosted_zones").paginate()
             return tuple(_zone(item) for page in pages for item in page["HostedZones"])
 
     def records(self, zone_id: str, name: str) -> tuple[RecordSet, ...]:
@@ -94,8 +119,8 @@ class Route53:
         found: dict[tuple[str, str, str], RecordSet] = {}
         start: dict[str, str] = {"StartRecordName": first}
         for _ in range(_MOST_PAGES):
-            with _translated(zone_id):
-                page = self._client.list_resource_record_sets(HostedZoneId=zone_id, MaxItems=str(_PAGE), **start)
+            with self._asked(zone_id) as client:
+                page = client.list_resource_record_sets(HostedZoneId=zone_id, MaxItems=str(_PAGE), **start)
             for item in page["ResourceRecordSets"]:
                 record = _record(item)
                 if record.name in {first, last}:
@@ -113,8 +138,8 @@ class Route53:
             RefusedBatchError: a record set is not as a change says, or must not be.
         """
         batch = [{"Action": change.action.value, "ResourceRecordSet": _as_request(change.record)} for change in changes]
-        with _translated(zone_id):
-            self._client.change_resource_record_sets(HostedZoneId=zone_id, ChangeBatch={"Changes": batch})
+        with self._asked(zone_id) as client:
+            client.change_resource_record_sets(HostedZoneId=zone_id, ChangeBatch={"Changes": batch})
 
 
 def _next(page: dict[str, Any]) -> dict[str, str]:
@@ -184,6 +209,12 @@ def _translated(place: str) -> Iterator[None]:
         if code in _BUSY:
             message = f"Route 53 answers {code}: {text}"
             raise ThrottledError(Problem(place, message, "5 requests a second are all that an account has")) from error
+        if code in _EXPIRED:
+            remedy = "renew the credentials of this machine; they are read again with the next request"
+            raise ExpiredCredentialsError(Problem(place, f"{code}: {text}", remedy)) from error
+        if code == "NoSuchHostedZone":
+            remedy = "aws route53 list-hosted-zones shows those that exist"
+            raise NoZoneError(Problem(place, f"{code}: {text}", remedy)) from error
         if status >= 500:
             raise TransientError(Problem(place, f"Route 53 answers {status} {code}")) from error
         raise RejectedInput(Problem(place, f"{code}: {text}", _remedies.get(code, ""))) from error
@@ -193,6 +224,6 @@ def _translated(place: str) -> Iterator[None]:
 
 _remedies = {
     "AccessDenied": "give the instance's role the policy of docs/route53.md",
-    "NoSuchHostedZone": "mend dns.zone_id",
-    "NoSuchHealthCheck": "mend dns.health_check_id",
+    "NoSuchHealthCheck": "set dns.health_check_id to one of: aws route53 list-health-checks",
+    "SignatureDoesNotMatch": "set the clock of this machine (timedatectl), or its secret key",
 }

@@ -11,6 +11,7 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
 
 from pyconfd.dns.records import (
+    NoZoneError,
     Policy,
     RecordAction,
     RecordChange,
@@ -22,7 +23,7 @@ from pyconfd.dns.records import (
     normalised,
 )
 from pyconfd.dns.route53 import Route53
-from pyconfd.errors import Problem, RejectedInput
+from pyconfd.errors import Problem
 
 MOST_VALUES = 1000
 MOST_CHARACTERS = 32_000
@@ -69,13 +70,16 @@ class StrictRoute53(Route53):
         self._zones[zone.zone_id] = zone
         self._content[zone.zone_id] = {}
 
+    def delete_zone(self, zone_id: str) -> None:
+        del self._zones[zone_id], self._content[zone_id]
+
     def put(self, zone_id: str, *records: RecordSet) -> None:
         """What somebody else wrote; aliases and policies that pyconfd never writes too."""
         self._content[zone_id] |= {item.key: item for item in records}
 
     def _zone(self, zone_id: str) -> dict[tuple[str, str, str], RecordSet]:
         if zone_id not in self._content:
-            raise RejectedInput(Problem(zone_id, "NoSuchHostedZone"))
+            raise NoZoneError(Problem(zone_id, "NoSuchHostedZone"))
         return self._content[zone_id]
 
     def _changed(self, zone_id: str, changes: Iterable[RecordChange]) -> dict[tuple[str, str, str], RecordSet]:

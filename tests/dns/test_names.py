@@ -28,7 +28,7 @@ from pyconfd.dns.records import Zone
 from pyconfd.errors import ConfigurationError, RejectedInput
 from pyconfd.model.hold import Hold, HoldKind
 from pyconfd.model.status import Phase, SourceHealth, Status
-from pyconfd.settings import DnsSettings, Settings, resolve
+from pyconfd.settings import DnsSettings, NameSettings, Settings, resolve
 from pyconfd.system.clock import SystemClock
 from tests.dns.strict import StrictRoute53
 
@@ -41,6 +41,11 @@ WEB, SHOP = "web.example.com", "shop.example.com"
 
 def names(*given_names: str) -> dict[str, AnnotatedName]:
     return {name: AnnotatedName(name) for name in given_names}
+
+
+def zone_id(found: DnsNames, spec: NameSettings) -> str:
+    with found.zone(spec) as zone_id:
+        return zone_id
 
 
 def after(known: Mapping[str, AnnotatedName], told: Told, now: float = NOW) -> Mapping[str, AnnotatedName]:
@@ -156,7 +161,7 @@ def kept_names(*zones: Zone, **more: str) -> DnsNames:
 def test_each_name_has_its_zone() -> None:
     found = kept_names(PUBLIC, OTHER, PRIVATE)
     kept = found.kept({"y.b.example.com": AnnotatedName("y.b.example.com")})
-    assert [(each.spec.name, found.zone_id(each.spec)) for each in kept] == [
+    assert [(each.spec.name, zone_id(found, each.spec)) for each in kept] == [
         ("a.example.com", "Z1"),
         ("a.example.com", "Z3"),
         ("x.b.example.com", "Z9"),
@@ -175,10 +180,10 @@ def test_a_name_of_the_settings_is_theirs_whoever_asks_for_it_too() -> None:
 def test_names_of_the_annotation_stay_in_the_zones_that_the_settings_allow() -> None:
     found = kept_names(PUBLIC, OTHER, annotation_suffixes="example.com", annotation_zones="Z1")
     allowed, elsewhere = found.kept({name: AnnotatedName(name) for name in ("c.example.com", "c.b.example.com")})[-2:]
-    assert found.zone_id(allowed.spec) == "Z1"
+    assert zone_id(found, allowed.spec) == "Z1"
     # The zone that has it is another one: in the allowed one nobody would ever ask for it.
     with pytest.raises(RejectedInput, match=r"Z2 is not among dns.annotation_zones"):
-        found.zone_id(elsewhere.spec)
+        zone_id(found, elsewhere.spec)
 
 
 def test_a_zone_that_is_made_later_is_found() -> None:
@@ -186,10 +191,10 @@ def test_a_zone_that_is_made_later_is_found() -> None:
     found = DnsNames(settings(), provider, "n0")
     spec = found.kept({})[0].spec
     with pytest.raises(ConfigurationError, match="no public hosted zone"):
-        found.zone_id(spec)
+        zone_id(found, spec)
     provider.add_zone(PUBLIC)
-    assert found.zone_id(spec) == "Z1"
-    assert found.zone_id(replace(spec, zone_id="Z7")) == "Z7"
+    assert zone_id(found, spec) == "Z1"
+    assert zone_id(found, replace(spec, zone_id="Z7")) == "Z7"
 
 
 def test_without_any_name_there_is_no_kept_names() -> None:

@@ -8,6 +8,7 @@ import boto3
 import pytest
 
 from pyconfd.dns.records import (
+    NoZoneError,
     Policy,
     RecordAction,
     RecordChange,
@@ -97,7 +98,7 @@ def test_what_is_there_or_not_there_or_of_another_zone_is_refused(both: tuple[Ro
 
 
 def test_a_zone_that_is_not_there_is_an_error(both: tuple[Route53, Zone]) -> None:
-    with pytest.raises(RejectedInput, match="NoSuchHostedZone"):
+    with pytest.raises(NoZoneError, match="NoSuchHostedZone"):
         both[0].records("Z0000000000000", NAME)
 
 

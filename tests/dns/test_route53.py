@@ -75,6 +75,28 @@ def test_one_that_is_away_is_transient_and_a_missing_permission_names_its_remedy
         Route53(proxy.url).records(zone.zone_id, NAME)
 
 
+def test_expired_credentials_are_read_again(
+    proxy: FaultProxy, new_zone: Callable[..., Zone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a program that renews them every hour leaves them in a file."""
+    zone, file = new_zone("example.com."), tmp_path / "credentials"
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    text = "[default]\naws_access_key_id = {}\naws_secret_access_key = s\naws_session_token = t\n"
+    file.write_text(text.format("FORMER"))
+    counted: list[int] = []
+    provider = Route53(proxy.url, before_request=lambda: counted.append(1))
+    provider.records(zone.zone_id, NAME)
+    file.write_text(text.format("RENEWED"))
+    proxy.faults = ["ExpiredToken"]
+    with pytest.raises(TransientError, match="renew the credentials"):
+        provider.records(zone.zone_id, NAME)
+    assert provider.records(zone.zone_id, NAME) == ()
+    assert ["FORMER" in each for each in proxy.signed] == [True, True, False]
+    assert len(counted) == 3
+
+
 def test_a_lost_reply_is_refused_when_it_is_tried_again_and_reading_finds_it_done(
     proxy: FaultProxy, new_zone: Callable[..., Zone]
 ) -> None:

@@ -23,7 +23,7 @@ from pyconfd.status import document
 from pyconfd.system.clock import SystemClock
 from tests.dns.imds import FakeMetadata
 from tests.dns.nodes import FieldNode
-from tests.dns.stage import NAME, SPEC, turn
+from tests.dns.stage import NAME, SPEC, ZONE, turn
 from tests.dns.stage import node as another
 from tests.dns.strict import StrictRoute53
 from tests.dns.wire import FaultProxy
@@ -190,6 +190,28 @@ def test_a_clock_that_is_set_back_delays_no_change(
     life.live(15)
     assert provider.answer(NAME, "A") == both
     assert abs(json.loads((node.folder / "run" / "dns-status.json").read_text())["at"] - life.clock.now()) < HOUR_S / 60
+
+
+def test_a_zone_that_was_made_again_is_found_by_its_new_id(
+    node: FieldNode, provider: StrictRoute53, stack: ExitStack
+) -> None:
+    life = Life(node, stack)
+    life.live(15)
+    provider.delete_zone(ZONE.zone_id)
+    life.live(15)
+    assert "no public hosted zone has lb.example.com" in life.report()[NAME]["problem"]
+    provider.add_zone(replace(ZONE, zone_id="Z9"))
+    life.live(15)
+    assert provider.answer(NAME, "A") == ("192.0.2.1",)
+    assert life.report()[NAME]["problem"] == ""
+
+
+def test_a_zone_id_of_the_settings_that_does_not_exist_is_named(node: FieldNode, stack: ExitStack) -> None:
+    life = Life(node, stack, DNS_ZONE_ID="ZGONE")
+    life.live(15)
+    problem = life.report()[NAME]["problem"]
+    assert "its hosted zone ZGONE does not exist" in problem
+    assert "set dns.zone_id" in problem
 
 
 HOUR_S, RESTART_S = 3600.0, 600.0

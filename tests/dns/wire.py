@@ -21,7 +21,8 @@ _ERROR = (
     "<Type>Sender</Type><Code>{code}</Code><Message>as asked for</Message></Error><RequestId>1</RequestId>"
     "</ErrorResponse>"
 )
-STATUSES = {"Throttling": 400, "PriorRequestNotComplete": 400, "AccessDenied": 403, "ServiceUnavailable": 503}
+STATUSES = {"Throttling": 400, "PriorRequestNotComplete": 400, "ServiceUnavailable": 503}
+STATUSES |= dict.fromkeys(("AccessDenied", "ExpiredToken"), 403)
 HANG, LOSE_REPLY = "hang", "lose reply"
 
 
@@ -55,11 +56,15 @@ def _answers(port: int, process: "subprocess.Popen[bytes]") -> bool:
 
 @dataclass
 class FaultProxy:
-    """Passes requests on; ``faults`` are used up one for each request, "" for none; ``seen`` are method and path."""
+    """Passes requests on; ``faults`` are used up one for each request, "" for none.
+
+    ``seen`` are method and path, ``signed`` the headers by which requests are signed.
+    """
 
     upstream: int
     faults: list[str] = field(default_factory=list)
     seen: list[tuple[str, str]] = field(default_factory=list)
+    signed: list[str] = field(default_factory=list)
     released: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> Self:
@@ -100,6 +105,7 @@ def _handler(proxy: FaultProxy) -> type[BaseHTTPRequestHandler]:
         def _pass_on(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             proxy.seen.append((self.command, self.path))
+            proxy.signed.append(self.headers.get("Authorization", ""))
             fault = proxy.faults.pop(0) if proxy.faults else ""
             self.close_connection = True
             if fault == HANG:
