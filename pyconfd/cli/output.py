@@ -60,12 +60,15 @@ def print_notes(notes: Sequence[str]) -> None:
 
 
 def print_refused(refused: Sequence[Refusal]) -> None:
-    """Print to standard error what was left out, and why."""
-    if not refused:
+    """Print to standard error what was left out and why, and what else should be known of objects."""
+    for note in (each for each in refused if each.reason.is_note):
+        click.echo(click.style("note:", fg="yellow") + f" {note.ref}: {clean(note.detail)}", err=True)
+    missing = [each for each in refused if not each.reason.is_note]
+    if not missing:
         return
-    count = "1 object was" if len(refused) == 1 else f"{len(refused)} objects or values were"
+    count = "1 object was" if len(missing) == 1 else f"{len(missing)} objects or values were"
     click.echo(click.style(f"{count} left out; everything else went on:", fg="yellow"), err=True)
-    for item in refused:
+    for item in missing:
         value = f" {clean(item.value)}" if item.value else ""
         place = f"{item.ref} {clean(item.field)}".rstrip()
         click.echo(f"  {place}{value}: {clean(item.detail)} [{item.reason.value}]", err=True)
@@ -82,6 +85,7 @@ def refused_as_json(refused: Sequence[Refusal]) -> list[dict[str, str]]:
             "detail": item.detail,
         }
         for item in refused
+        if not item.reason.is_note
     ]
 
 

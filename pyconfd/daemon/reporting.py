@@ -14,7 +14,7 @@ import structlog
 from pyconfd.daemon.ports import Changes, Clocks, Notifier
 from pyconfd.errors import Problem, first_line
 from pyconfd.model.changes import Action, Change, change_of, change_of_hold
-from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason
+from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason, left_out, notes_among
 from pyconfd.model.hold import Hold, HoldEvent
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Held, Outcome, Rejected, Stored, Unchanged
 from pyconfd.model.plan import Reload, RuntimeUpdate
@@ -135,7 +135,11 @@ class Reporter:
         status = self.status
         total = status.reconciliations_total + 1
         self.status = replace(
-            status, refused=refused, reconciliations_total=total, applying=status.applying.after(change)
+            status,
+            refused=left_out(refused),
+            notes=notes_among(refused),
+            reconciliations_total=total,
+            applying=status.applying.after(change),
         )
         if change is None:
             return
@@ -384,7 +388,7 @@ class Reporter:
         current = frozenset(each for each in refused if each.reason is not RefusalReason.QUARANTINED)
         for item in sorted(current - self._refused):
             log.warning(
-                "object.refused",
+                "object.noted" if item.reason.is_note else "object.refused",
                 object=str(item.ref),
                 field=item.field,
                 value=item.value,

@@ -6,7 +6,7 @@ from functools import partial
 from types import MappingProxyType
 
 from pyconfd.model.claim import Claim
-from pyconfd.model.context import Context, RefusalReason
+from pyconfd.model.context import Context, RefusalReason, left_out
 from pyconfd.model.listener import Listener, asked_for
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.reservation import NEVER, NameRegister, Owner, Reservations
@@ -131,5 +131,6 @@ def _is_released(snapshot: Snapshot, context: Context, preset: str, owner: Owner
         return False
     ref = (owner.kind, owner.namespace, owner.name)
     return all(
-        (each.ref.kind, each.ref.namespace, each.ref.name) != ref or each.reason in _LOST for each in context.refused
+        (each.ref.kind, each.ref.namespace, each.ref.name) != ref or each.reason in _LOST
+        for each in left_out(context.refused)
     )

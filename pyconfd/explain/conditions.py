@@ -43,6 +43,7 @@ _REMEDIES: Mapping[str, str] = MappingProxyType(
         "Incomplete": "add what is missing",
         "Unreadable": "look at the object with kubectl get -o yaml; it is not as the API says it should be",
         "BadTemplate": "correct the template; it is tried again when it changes",
+        "UnsupportedAnnotation": "see docs/ingress.md: what it asks for may be had otherwise",
         "Quarantined": "correct the object: it is tried again as soon as it changes",
         "NoFrontend": "see pyconfd render: no fragment opens its ports",
         "NoServer": "see pyconfd render: no fragment makes a server of it",
@@ -163,7 +164,8 @@ def report_of(claim: Claim, evidence: Evidence, host: str = "") -> ClaimReport:
     if host:
         refused = [each for each in refused if each.value == values.shown(host)] or refused
     found = [refusal_condition(each, evidence) for each in refused]
-    conditions = _in_order(found, _decisive(claim, mine, servers, found, evidence))
+    wrong = [each for each in found if each.status is not _TRUE]
+    conditions = _in_order(found, _decisive(claim, mine, servers, wrong, evidence))
     waits_for_pods = any(each.reason == "NoReadyEndpoints" for each in conditions)
     return ClaimReport(
         object=f"{claim.ref} {values.shown(claim.item)}".rstrip(),

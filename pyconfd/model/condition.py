@@ -67,8 +67,9 @@ def type_of(reason: RefusalReason) -> ConditionType:
 
 
 def condition_of_refusal(refusal: Refusal, since: float = 0.0) -> Condition:
-    """Return the condition that a refusal sets on the claims of its object."""
+    """Return the condition that a refusal sets on the claims of its object; that of a note is true."""
     reason = "".join(word.capitalize() for word in refusal.reason.split("_"))
     what = " ".join(filter(None, (refusal.field, refusal.value)))
     message = f"{what}: {refusal.detail}" if what else refusal.detail
-    return Condition(type_of(refusal.reason), ConditionStatus.FALSE, reason, message, since)
+    status = ConditionStatus.TRUE if refusal.reason.is_note else ConditionStatus.FALSE
+    return Condition(type_of(refusal.reason), status, reason, message, since)

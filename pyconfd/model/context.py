@@ -60,6 +60,13 @@ class RefusalReason(StrEnum):
     UNREADABLE = "unreadable"
     BAD_TEMPLATE = "bad_template"
     QUARANTINED = "quarantined"
+    UNSUPPORTED_ANNOTATION = "unsupported_annotation"
+    IGNORED_ANNOTATION = "ignored_annotation"
+
+    @property
+    def is_note(self) -> bool:
+        """Whether nothing is left out for it: it only has to be known."""
+        return self is RefusalReason.IGNORED_ANNOTATION
 
     @property
     def breaks_everything(self) -> bool:
@@ -69,7 +76,7 @@ class RefusalReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Refusal:
-    """One object, or one field of it, that was rejected; everything else went on.
+    """One object, or one field of it, that was rejected; everything else went on. A note rejects nothing.
 
     ``value`` is the offending value, shortened and escaped; ``detail`` says in words what is wrong and what to do.
     """
@@ -79,6 +86,16 @@ class Refusal:
     value: str
     reason: RefusalReason
     detail: str
+
+
+def left_out(refused: Iterable[Refusal]) -> tuple[Refusal, ...]:
+    """Return the refusals by which something is not served."""
+    return tuple(each for each in refused if not each.reason.is_note)
+
+
+def notes_among(refused: Iterable[Refusal]) -> tuple[Refusal, ...]:
+    """Return what is only to be known."""
+    return tuple(each for each in refused if each.reason.is_note)
 
 
 @dataclass(frozen=True, slots=True)

@@ -351,9 +351,10 @@ class Status:
     """Everything there is to say, at ``now``.
 
     ``hold`` is what is held of changes that otherwise go through; ``hold_id`` is its ID, or that of a
-    change that is held as a whole. ``dns_names`` are the names that the cluster asked to point here when something was
-    applied last, ``hosts_total`` counts those that clients ask for by; None where that is not known. ``untried``: there
-    are newer fragments, and nothing came of them yet.
+    change that is held as a whole. ``notes`` are about objects of which nothing is left out. ``dns_names`` are the
+    names that the cluster asked to point here when something was applied last, ``hosts_total`` counts those that
+    clients ask for by; None where that is not known. ``untried``: there are newer fragments, and nothing came of them
+    yet.
     """
 
     now: float
@@ -373,6 +374,7 @@ class Status:
     next_attempt: NextAttempt | None = None
     untried: bool = False
     refused: tuple[Refusal, ...] = ()
+    notes: tuple[Refusal, ...] = ()
     reloads_by_reason: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     failures_by_step: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     events_total: int = 0

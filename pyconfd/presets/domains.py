@@ -24,6 +24,7 @@ from pyconfd.model.reservation import NEVER, NO_OWNERS, Name, Owner, Owners
 from pyconfd.model.snapshot import Key
 from pyconfd.model.versioned import GivenDict, GivenList, VersionedDict, differing, with_values
 from pyconfd.presets import values
+from pyconfd.presets.annotations import read_foreign
 from pyconfd.presets.certificates import described_secret
 from pyconfd.presets.cluster import Cluster, nothing_read
 from pyconfd.presets.conflicts import NO_REFUSALS, Claims, ParsedClaims, ReservedNames, SortedRefusals
@@ -119,6 +120,9 @@ def _parse(key: Key, cluster: Cluster, rules: ClaimOptions, former: "_Former") -
     refused: list[Refusal] = []
     sources: list[tuple[str, ObjectMeta, Mapping[str, str], Endpoints | None]] = []
     if service is not None:
+        if note := read_foreign(service.metadata.annotations, "Service").note("Service"):
+            ref = ObjectRef("Service", key.namespace, key.name, snapshot.cluster)
+            refused.append(Refusal(ref, "metadata.annotations", "", RefusalReason.IGNORED_ANNOTATION, note))
         sources.append(("Service", service.metadata, annotations_of(service.metadata, "Service"), None))
     if endpoints is not None:
         sources.append(("Endpoints", endpoints.metadata, annotations_of(endpoints.metadata, "Endpoints"), endpoints))

@@ -93,7 +93,8 @@ class PresetOptions:
     ``addresses``: those of the pool, where the operator's listeners on all addresses are in nobody's way.
     ``kubefigurator`` and ``kube2lb`` are for the presets of those names; ``tls`` is for certificates of Secrets.
     ``claims`` says who may claim what; ``reservations`` are names that stay with a namespace, by preset.
-    ``cluster_templates``: render what the cluster supplies as configuration.
+    ``cluster_templates``: render what the cluster supplies as configuration. ``ignored_annotations`` are annotations
+    of other controllers, or patterns, whose restrictions are done without.
     """
 
     node_ports: bool = False
@@ -113,6 +114,7 @@ class PresetOptions:
     claims: ClaimOptions = ANYTHING
     reservations: Mapping[str, Reservations] = field(default_factory=lambda: MappingProxyType({}))
     cluster_templates: bool = False
+    ignored_annotations: tuple[str, ...] = ()
 
     def without_reservations(self) -> "PresetOptions":
         """Return all but the reservations: they decide who gets a name, and not what is asked for."""

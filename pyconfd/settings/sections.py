@@ -217,6 +217,26 @@ class TlsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class IngressSettings:
+    """``[ingress]``: Ingresses that were written for other controllers."""
+
+    ignored_annotations: tuple[
+        Annotated[
+            str,
+            whole(
+                r"[A-Za-z0-9.*-]+/[A-Za-z0-9._*-]+", "an annotation such as konghq.com/plugins, maybe with * at its end"
+            ),
+        ],
+        ...,
+    ] = setting(
+        (),
+        "annotations of other controllers that restrict access (lists of addresses, authentication, limits) and are"
+        " done without: by default a path behind one is not served",
+        empty="none",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class RuleSettings:
     """One table ``[[claims.rules]]``; None is no limit."""
 
@@ -625,6 +645,7 @@ class Settings:
     templates: TemplateSettings = section(TemplateSettings, "the fragments and how they are rendered")
     presets: PresetSettings = section(PresetSettings, "which presets are used")
     tls: TlsSettings = section(TlsSettings, "certificates of Secrets")
+    ingress: IngressSettings = section(IngressSettings, "Ingresses that were written for other controllers")
     claims: ClaimSettings = section(ClaimSettings, "who may claim what")
     addresses: AddressSettings = section(AddressSettings, "addresses of Gateways, of Services and of names")
     kubefigurator: KubefiguratorSettings = section(KubefiguratorSettings, "the preset of that name")

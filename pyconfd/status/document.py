@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -31,7 +32,7 @@ log = structlog.get_logger(__name__)
 def encode(status: Status) -> bytes:
     """Return ``status`` as indented UTF-8 JSON, without secrets; times stay seconds since the epoch."""
     document = public_value(msgspec.to_builtins(status, enc_hook=_plain))
-    for item in (*document["refused"], *document["quarantine"]["now"]):
+    for item in (*document["refused"], *document["notes"], *document["quarantine"]["now"]):
         item["ref"] = dict(zip(ObjectRef._fields, item["ref"], strict=True))
         if item["ref"]["kind"] == "Secret" and item.get("value"):
             item["value"] = HIDDEN
@@ -46,7 +47,8 @@ def decode(data: bytes) -> Status:
     """
     try:
         document = msgspec.json.decode(data, type=dict[str, Any])
-        for item in (*document.get("refused", ()), *document.get("quarantine", {}).get("now", ())):
+        listed = (document.get("refused", ()), document.get("notes", ()), document.get("quarantine", {}).get("now", ()))
+        for item in chain.from_iterable(listed):
             item["ref"] = [item["ref"][field] for field in ObjectRef._fields]
         return msgspec.convert(document, Status)
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError) as error:
@@ -224,7 +226,7 @@ def _headline(status: Status) -> tuple[object, ...]:
     generation = status.generation.number if status.generation else 0
     up = tuple(server.healthy for server in status.source.api_servers)
     applied = (generation, status.verified, status.pin, status.live.paused)
-    left_out = (len(status.refused), len(status.quarantine.now))
+    left_out = (len(status.refused), len(status.notes), len(status.quarantine.now))
     targets = tuple(target.phase for target in status.targets)
     return status.phase, status.problems, status.hold_id, applied, left_out, targets, up, status.status_writer.role
 

@@ -194,8 +194,14 @@ def _refused(status: Status) -> Iterator[Metric]:
     objects = defaultdict(set)
     for refusal in status.refused:
         objects[refusal.reason].add(refusal.ref)
-    counts = [(reason.value, len(objects[reason])) for reason in RefusalReason]
+    counts = [(reason.value, len(objects[reason])) for reason in RefusalReason if not reason.is_note]
     yield _gauges("pyconfd_refused_objects", "Objects that are left out now, wholly or in part.", "reason", counts)
+    noted = defaultdict(set)
+    for note in status.notes:
+        noted[note.reason].add(note.ref)
+    counts = [(reason.value, len(noted[reason])) for reason in RefusalReason if reason.is_note]
+    text = "Objects that are served, and of which something should be known."
+    yield _gauges("pyconfd_noted_objects", text, "reason", counts)
     text = "Objects that are left out now so that everything else goes on."
     yield _gauge("pyconfd_quarantined_objects", text, len(status.quarantine.now))
     text = "Objects put into quarantine, by the step that rejected them."

@@ -22,6 +22,7 @@ from pyconfd.printable import clean, long_duration, short_duration
 from pyconfd.status.document import STALE_AFTER_S, Freshness, StatusReport, liveness, sync_age_s
 
 REFUSED_SHOWN = 10
+NOTES_SHOWN = 10
 OVERRIDES_SHOWN = 10
 BACKENDS_SHOWN = 10
 EDITS_SHOWN = 5
@@ -69,6 +70,7 @@ def render_text(report: StatusReport, *, colour: bool = False) -> str:
         lines += _in_quarantine(status, report.now, pen)
         # What is in quarantine is listed already.
         lines += _refused([one for one in status.refused if one.reason is not RefusalReason.QUARANTINED], pen)
+        lines += _noted(status.notes, pen)
         lines += _section("HAProxy", _left_behind(status, report.now), pen)
         lines += _counts(status, pen)
     else:
@@ -360,6 +362,14 @@ def _refused(refused: Sequence[Refusal], pen: Pen) -> list[str]:
     if more:
         lines.append(f"... and {more} more: pyconfd explain --all-refused")
     return _section(f"Left out ({len(refused)})", lines, pen)
+
+
+def _noted(notes: Sequence[Refusal], pen: Pen) -> list[str]:
+    """Return what is to be known of objects that are served."""
+    lines = [f"{clean(str(each.ref))}  {clean(each.detail)}" for each in notes[:NOTES_SHOWN]]
+    if len(notes) > NOTES_SHOWN:
+        lines.append(f"... and {len(notes) - NOTES_SHOWN} more: pyconfd explain --all-refused")
+    return _section(f"Notes ({len(notes)})", lines, pen)
 
 
 def _left_behind(status: Status, now: float) -> Iterator[str]:

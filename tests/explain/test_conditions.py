@@ -257,7 +257,16 @@ def test_each_stage_at_which_a_claim_may_end(more: dict[str, Any], expected: lis
     assert bool(report.remedy) == (report.conditions[-1].status is FALSE)
 
 
-@pytest.mark.parametrize("reason", RefusalReason)
+def test_a_note_leaves_an_object_accepted_and_says_what_is_to_be_known() -> None:
+    note = rejected(RefusalReason.IGNORED_ANNOTATION)
+    report = reports_of(replace(evidence(), refused=(note,)))["web"]
+    first = report.conditions[0]
+    assert (first.type, first.status, first.reason) == (A, TRUE, "IgnoredAnnotation")
+    assert report.conditions[-1].status is TRUE
+    assert report.remedy == ""
+
+
+@pytest.mark.parametrize("reason", [each for each in RefusalReason if not each.is_note])
 def test_each_refusal_ends_at_its_stage(reason: RefusalReason) -> None:
     later = {R: {"bad_template", "quarantined"}, RR: set[str]()}
     later[RR] = {"no_such_port", "no_node_port", "no_such_service", "no_such_address", "no_certificate", "forbidden"}

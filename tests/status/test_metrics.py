@@ -104,7 +104,10 @@ def test_every_scrape_reads_the_status_again(make_status: Callable[..., Status])
 
 
 def test_every_label_is_there_from_the_start(sample: Samples) -> None:
-    assert sample.labels_of("pyconfd_refused_objects", "reason") == {reason.value for reason in RefusalReason}
+    assert sample.labels_of("pyconfd_refused_objects", "reason") == {
+        each.value for each in RefusalReason if not each.is_note
+    }
+    assert sample.labels_of("pyconfd_noted_objects", "reason") == {each.value for each in RefusalReason if each.is_note}
     assert sample.labels_of("pyconfd_reloads_total", "reason") == {reason.value for reason in ReloadReason}
     assert sample.labels_of("pyconfd_failures_total", "step") == {step.value for step in Step}
     assert sample.labels_of("pyconfd_holds_total", "step") == {step.value for step in HoldStep}

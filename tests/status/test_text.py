@@ -21,7 +21,7 @@ from pyconfd.model.status import (
     StatusWriterState,
     WriterRole,
 )
-from pyconfd.status.document import Freshness, StatusReport
+from pyconfd.status.document import Freshness, StatusReport, decode, encode
 from pyconfd.status.text import render_text
 
 DAY, HOUR = 86400.0, 3600.0
@@ -184,6 +184,14 @@ def test_refused_objects_by_reason_the_first_ten_and_how_many_more(make_status: 
     assert "Service demo/rare  domain x: is wrong" in text  # a rare reason is not drowned by a common one
     assert text.count(": is wrong") == 6
     assert "... and 20 more" in text
+
+
+def test_notes_are_no_objects_that_are_left_out(make_status: Callable[..., Status]) -> None:
+    ref = ObjectRef("Ingress", "demo", "shop")
+    note = Refusal(ref, "metadata.annotations", "", RefusalReason.IGNORED_ANNOTATION, "without effect: a.example/b")
+    text = shown(decode(encode(make_status(refused=(), notes=(note,)))))
+    assert "Notes (1)\n  Ingress demo/shop  without effect: a.example/b\n" in text
+    assert "Left out" not in text
 
 
 def test_reloads_by_reason_the_most_frequent_first(make_status: Callable[..., Status]) -> None:

@@ -23,7 +23,7 @@ from pyconfd.haproxy.process import unit as systemd
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.check import has_listener
 from pyconfd.haproxy.process.preflight import idle_close_note
-from pyconfd.model.context import PresetName, Refusal
+from pyconfd.model.context import PresetName, Refusal, left_out
 from pyconfd.model.preflight import Finding, Level, findings_of
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.status import CredentialState, Renewal
@@ -252,7 +252,7 @@ def _for_cluster(settings: Settings, unit: systemd.UnitFacts) -> Generator[Findi
         yield from findings_of(Level.FAILURE, "fragments", error.problems)
         return None
     # Where nobody would be left, it is no object's fault.
-    yield from _left_out(once.refused, what, Level.WARNING if once.context.totals.claimed else Level.FAILURE)
+    yield from _left_out(left_out(once.refused), what, Level.WARNING if once.context.totals.claimed else Level.FAILURE)
     yield from (Finding(Level.WARNING, "settings", "note", note, "see docs/operating.md") for note in once.notes)
     if balancer is not None:
         yield _accepted(what)

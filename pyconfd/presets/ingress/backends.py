@@ -4,14 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pyconfd.model.kubernetes import Service
 from pyconfd.model.snapshot import Key
 from pyconfd.model.versioned import VersionedDict, differing
+from pyconfd.presets.annotations import read_foreign
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.endpoints import targets_of_port
 from pyconfd.presets.ingress.changes import NOBODY, ChangedClaims, replaced
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.routing.references import H2C, Missing, ServiceReference, Unresolved, app_protocol, resolve
 from pyconfd.presets.routing.types import PathEntry, RouteBackend
+from pyconfd.presets.views import PortView
 
 _SERVER_OPTIONS = {H2C: "proto h2", "https": "ssl verify none", "HTTPS": "ssl verify none"}
 """More words for servers by ``appProtocol``; TLS to pods is not verified, since nothing names a CA."""
@@ -103,6 +106,8 @@ def _backend(
     namespace, service_name, wanted, *_ = use.reference
     owner = f"Service {namespace}/{service_name}, port {wanted}, of Ingresses"
     port = resolve(use.reference, cluster)
+    if isinstance(port, PortView):
+        port = _unrestricted(port, cluster.snapshot.services[Key(namespace, service_name)], options)
     if isinstance(port, Missing):
         return (RouteBackend(name, owner, namespace, service_name, entries, ()) if entries else None), port
     fault = None
@@ -115,3 +120,12 @@ def _backend(
     servers = targets_of_port(port, service, cluster.view.nodes, options)
     words = _SERVER_OPTIONS.get(app_protocol(service, port), "")
     return RouteBackend(name, owner, namespace, service_name, entries, servers, options=words), fault
+
+
+def _unrestricted(port: PortView, service: Service, options: PresetOptions) -> PortView | Missing:
+    """Return the port, unless annotations of its Service restrict access in a way that is not implemented."""
+    foreign = read_foreign(service.metadata.annotations, "Service", options.ignored_annotations)
+    if not foreign.restricting:
+        return port
+    detail = f"annotation {foreign.restricting[0]} of the Service: {foreign.why_restricted('it')}"
+    return Missing(Unresolved.RESTRICTED, detail)

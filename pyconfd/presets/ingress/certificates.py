@@ -106,15 +106,16 @@ class Certificates:
 def _of_host(
     host: str, claims: Mapping[Key, IngressClaim], asking: Collection[Key], table: RoutingTable
 ) -> HostCertificate | None:
-    serving = (
+    serving = [
         claims[key] for key in asking if any(rule.site == host and table.has_won(rule) for rule in claims[key].rules)
-    )
+    ]
     claim = min(serving, key=lambda each: (each.owner.since, each.owner.namespace, each.owner.name), default=None)
     if claim is None:
         return None
     secret = next(item.secret for item in claim.tls if host in item.hosts)
     namespace = claim.owner.namespace
-    return HostCertificate(Key(namespace, secret), Key(namespace, claim.owner.name), claim.redirect, claim.hsts)
+    redirect = claim.redirect or any(each.https_only for each in serving)
+    return HostCertificate(Key(namespace, secret), Key(namespace, claim.owner.name), redirect, claim.hsts)
 
 
 def _line(use: SecretUse | None) -> CertificateLine | None:

@@ -10,6 +10,7 @@ from pyconfd.model.ingress import Ingress, IngressBackend, IngressPath
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.reservation import NEVER, Name, Owner
 from pyconfd.presets import values
+from pyconfd.presets.annotations import Foreign, read_foreign
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import ServiceReference
 from pyconfd.presets.routing.table import Place, SitePath
@@ -36,6 +37,9 @@ _EMPTY_ELEMENT = re.compile(r"//|/\.{1,2}(?:/|$)")
 _EXPRESSION = re.compile(r"[()*$]")
 """What regular expressions for other controllers have, and paths hardly ever."""
 _EXACT = " (exact)"
+_UNSUPPORTED = RefusalReason.UNSUPPORTED_ANNOTATION
+_HTTPS_REMEDY = "add one, or list the annotation in ingress.ignored_annotations"
+_CANARY = "a canary has no host of its own, and weights of Ingresses are not implemented: use an HTTPRoute with weights"
 
 
 class TlsHosts(NamedTuple):
@@ -47,7 +51,10 @@ class TlsHosts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IngressClaim:
-    """What one Ingress asks for. ``references`` are by the name of the backend that is made of each."""
+    """What one Ingress asks for. ``references`` are by the name of the backend that is made of each.
+
+    ``https_only``: its author relies on plain HTTP not being served, whatever becomes of the certificate.
+    """
 
     ref: ObjectRef
     owner: Owner
@@ -59,6 +66,7 @@ class IngressClaim:
     redirect: bool
     hsts: int | None
     refused: tuple[Refusal, ...]
+    https_only: bool = False
 
 
 def name_of(path: SitePath) -> Name:
@@ -94,9 +102,13 @@ class _Asked(NamedTuple):
     backend: IngressBackend
 
 
-def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions) -> IngressClaim:
-    """Return what an Ingress of pyconfd's class asks for; never raise."""
+def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted: Sequence[str] = ()) -> IngressClaim:
+    """Return what an Ingress of pyconfd's class asks for; never raise.
+
+    ``accepted`` are the annotations, or patterns, whose restrictions the operator does without.
+    """
     meta = ingress.metadata
+    foreign = read_foreign(meta.annotations, "Ingress", accepted)
     ref = ObjectRef("Ingress", meta.namespace, meta.name, cluster)
     owner = Owner("Ingress", meta.namespace, meta.name, meta.creation_timestamp or NEVER)
     problems: list[_Invalid] = []
@@ -110,9 +122,17 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions) -> Ingres
         )
         problems.append(_Invalid("metadata.name", f"{meta.namespace}/{meta.name}", detail))
         ref = ObjectRef("Ingress", values.shown(meta.namespace), values.shown(meta.name), cluster)
-    for asked in _asked(ingress) if is_named else ():
+    if foreign.canary:
+        problems.append(_Invalid(f"annotation {foreign.canary}", "", _CANARY, _UNSUPPORTED))
+    redirect = _annotation(ingress, SSL_REDIRECT, values.flag, problems)
+    sites: set[str] = set()
+    restricted = _Restricted(ingress, foreign, redirects=redirect is not False)
+    for asked in _asked(ingress) if is_named and not foreign.canary else ():
         try:
-            rule = _site(asked.host, meta.namespace, policy), _match(asked.path)
+            site = _site(asked.host, meta.namespace, policy)
+            sites.add(site)
+            restricted.check(site)
+            rule = site, _match(asked.path)
             reference = _reference(asked, meta.namespace)
         except _Invalid as error:
             problems.append(error)
@@ -124,20 +144,47 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions) -> Ingres
         if backends.setdefault(rule, name) == name:
             references[name] = reference
     tls: list[TlsHosts] = []
-    for item in _tls(ingress, {site for site, _ in backends}):
+    for item in _tls(ingress, sites) if not foreign.canary else ():
         if isinstance(item, TlsHosts):
             tls.append(item)
         else:
             problems.append(item)
-    redirect = _annotation(ingress, SSL_REDIRECT, values.flag, problems)
     hsts = _annotation(ingress, HSTS, values.seconds, problems)
     rules = tuple(
         RouteRule(site, match, name, owner, number) for number, ((site, match), name) in enumerate(backends.items())
     )
+    if note := foreign.note("Ingress"):
+        problems.append(_Invalid("metadata.annotations", "", note, RefusalReason.IGNORED_ANNOTATION))
     refused = tuple(dict.fromkeys(Refusal(ref, *problem.refusal) for problem in problems))
     return IngressClaim(
-        ref, owner, meta.uid, meta.generation, rules, references, tuple(tls), redirect is not False, hsts, refused
-    )
+        ref, owner, meta.uid, meta.generation, rules, references, tuple(tls), redirect is not False, hsts, refused,
+        bool(foreign.https or foreign.https_with_tls),
+    )  # fmt: skip
+
+
+class _Restricted:
+    """Says of which hosts the paths are not served, since what restricts them is not implemented."""
+
+    def __init__(self, ingress: Ingress, foreign: Foreign, *, redirects: bool) -> None:
+        self._foreign = foreign
+        listed = [(item.secret_name, item.hosts) for item in ingress.spec.tls or ()]
+        # As _tls() reads it: an entry without hosts is for all of the rules.
+        self._named = {values.comparable_name(host) for _, hosts in listed for host in hosts or ()}
+        self._all = any(not hosts for _, hosts in listed)
+        of_secrets = [hosts for secret, hosts in listed if secret] if redirects else []
+        self._redirected = {values.comparable_name(host) for hosts in of_secrets for host in hosts or ()}
+        self._all_redirected = any(not hosts for hosts in of_secrets)
+
+    def check(self, site: str) -> None:
+        """Raise _Invalid where paths of this site are not to be served."""
+        foreign = self._foreign
+        if foreign.restricting:
+            detail = foreign.why_restricted("this Ingress")
+            raise _Invalid(f"annotation {foreign.restricting[0]}", "", detail, _UNSUPPORTED)
+        wanted = foreign.https or (foreign.https_with_tls if self._all or site in self._named else ())
+        if wanted and (site == ANY_HOST or not (self._all_redirected or site in self._redirected)):
+            detail = f"plain HTTP is redirected for hosts with a secretName in spec.tls only: {_HTTPS_REMEDY}"
+            raise _Invalid(f"annotation {wanted[0]}", site, detail, _UNSUPPORTED)
 
 
 def _annotation(ingress: Ingress, name: str, parse: Callable[[str], _T], problems: list[_Invalid]) -> _T | None:

@@ -131,7 +131,7 @@ def _claims(
         ingress = snapshot.ingresses.get(key)
         if ingress is None or not classes.serve(ingress):
             return None
-        return read_ingress(ingress, snapshot.cluster, options.claims)
+        return read_ingress(ingress, snapshot.cluster, options.claims, options.ignored_annotations)
 
     claims = updated(former.claims, changed, claim_of)
     keys = tuple(key for key in changed if claims.get(key) is not former.claims.get(key))
@@ -205,6 +205,8 @@ def _lost(ref: ObjectRef, rule: RouteRule, winner: RouteRule | None, why: str, o
 
 
 def _reason(fault: Missing) -> RefusalReason:
+    if fault.reason is Unresolved.RESTRICTED:
+        return RefusalReason.UNSUPPORTED_ANNOTATION
     if fault.reason is not Unresolved.NOT_FOUND:
         return RefusalReason.INVALID_VALUE
     return RefusalReason.NO_SUCH_PORT if fault.port else RefusalReason.NO_SUCH_SERVICE
@@ -234,6 +236,11 @@ def _status(key: Key, state: _IngressState) -> ObjectStatus | None:
     return ObjectStatus(claim.uid, claim.generation, body)
 
 
+def _reads_alike(former: PresetOptions, options: PresetOptions) -> bool:
+    """Return whether claims are parsed in the same way by both."""
+    return (former.claims, former.ignored_annotations) == (options.claims, options.ignored_annotations)
+
+
 def _addresses_of(backend: RouteBackend) -> Iterable[str]:
     return [server.address for server in backend.servers if server.state == "ready"]
 
@@ -249,7 +256,7 @@ class IngressPreset(Preset):
     def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return ``ingress``: its sites, backends and certificates."""
         memo = former.memo if former is not None else None
-        same = isinstance(memo, _IngressState) and memo.options.claims == options.claims
+        same = isinstance(memo, _IngressState) and _reads_alike(memo.options, options)
         if not isinstance(memo, _IngressState) or not same or memo.cluster.view.name != cluster.view.name:
             memo = _nothing(cluster.view.name, options)
         state = _after(memo, cluster, options)
@@ -280,7 +287,7 @@ class IngressPreset(Preset):
             ingress = snapshot.ingresses[key]
             if not classes.serve(ingress):
                 continue
-            claim = read_ingress(ingress, snapshot.cluster, options.claims)
+            claim = read_ingress(ingress, snapshot.cluster, options.claims, options.ignored_annotations)
             endpoints: dict[Any, None] = {}
             for reference in claim.references.values():
                 endpoints |= dict.fromkeys(translation.endpoints_of(Key(reference.namespace, reference.name)))

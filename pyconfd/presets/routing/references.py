@@ -20,6 +20,8 @@ class Unresolved(StrEnum):
     NOT_PERMITTED = "RefNotPermitted"
     INVALID_KIND = "InvalidKind"
     UNSUPPORTED_PROTOCOL = "UnsupportedProtocol"
+    RESTRICTED = "Restricted"
+    """Not of the Gateway API: annotations of the Service restrict access in a way that is not implemented."""
 
 
 class Missing(NamedTuple):

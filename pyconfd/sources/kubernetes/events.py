@@ -72,6 +72,7 @@ class RefusedObject:
 def event_of(refused: RefusedObject, now: float, *, instance: str, every_s: float) -> tuple[str, dict[str, Any]]:
     """Return the namespace and the Event; one name for an interval, so that a restart repeats nothing."""
     ref, condition = refused.refusal.ref, condition_of_refusal(refused.refusal)
+    is_note = refused.refusal.reason.is_note
     namespace = ref.namespace or _NO_NAMESPACE
     mark = repr((refused.cause, instance, int(now // every_s)))
     at = datetime.fromtimestamp(now, UTC)
@@ -91,9 +92,11 @@ def event_of(refused: RefusedObject, now: float, *, instance: str, every_s: floa
         },
         "involvedObject": {key: value for key, value in regarding.items() if value},
         "reason": condition.reason,
-        "message": _shortened(f"{condition.type}={condition.status}: {condition.message}"),
+        "message": _shortened(
+            condition.message if is_note else f"{condition.type}={condition.status}: {condition.message}"
+        ),
         "type": "Warning",
-        "action": "Refused",
+        "action": "Noted" if is_note else "Refused",
         "eventTime": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "firstTimestamp": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "lastTimestamp": at.strftime("%Y-%m-%dT%H:%M:%SZ"),

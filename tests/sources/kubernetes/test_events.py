@@ -82,6 +82,10 @@ def test_an_event_names_object_and_reason() -> None:
     assert (event["type"], event["reason"], event["action"]) == ("Warning", "InvalidValue", "Refused")
     assert event["message"] == "Accepted=False: annotation proto sm tp: it is wrong"
     validate_event(event)
+    note = event_of(culprit(reason=RefusalReason.IGNORED_ANNOTATION), NOW, instance="lb1", every_s=HOUR)[1]
+    assert (note["reason"], note["action"]) == ("IgnoredAnnotation", "Noted")
+    assert note["message"] == "annotation proto sm tp: it is wrong"
+    validate_event(note)
     whole = RefusedObject(Refusal(ObjectRef("Service", "shop", "web"), "", "", RefusalReason.BAD_TEMPLATE, "why"))
     assert event_of(whole, NOW, instance="lb1", every_s=HOUR)[1]["message"] == "Rendered=False: why"
 

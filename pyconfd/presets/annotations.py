@@ -1,0 +1,185 @@
+"""Annotations that were written for other ingress controllers, or are misspelled: what of them must not be passed over.
+
+An annotation that restricts who may ask, and is ignored, leaves open what its author closed. ``annotations.tsv`` beside
+this file lists what the known controllers read, with the effect of each and the page or file that says so. One with
+the prefix of such a controller that is not listed counts as one that restricts.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from importlib.resources import files
+from types import MappingProxyType
+
+from pyconfd.presets import values
+
+OWN_PREFIX = "pyconfd.io/"
+OWN_ANNOTATIONS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "Ingress": frozenset({"hsts", "ssl-redirect"}),
+        "Service": frozenset(
+            {
+                "addresses", "domain", "hsts", "listen-port", "port", "proto", "proxy-protocol", "ssl-redirect",
+                "tls-secret",
+            }
+        ),
+    }
+)  # fmt: skip
+"""What pyconfd itself reads, by kind, without the prefix."""
+
+_TABLE = "annotations.tsv"
+_SAME_AS = MappingProxyType({"haproxy.com": ("haproxy.org",)})
+"""Another prefix of the same controller. Source: kubernetes-ingress, pkg/annotations/validators/validations.go."""
+_SHARED_PREFIX = "ingress.kubernetes.io"
+"""Read by all of them at some time, so that a name there may mean what it means to any of them."""
+_OTHER_CONTROLLERS = frozenset({"nginx.org", "nginx.com", "projectcontour.io", "getambassador.io"})
+_INGRESS_CLASS = "ingressclass.kubernetes.io"
+_MOST_NAMED = 5
+
+
+class Effect(StrEnum):
+    """What an annotation asks for, the strictest first."""
+
+    RESTRICTS = "restricts"
+    HTTPS = "https"
+    """Plain HTTP is not served."""
+    HTTPS_WITH_TLS = "https-with-tls"
+    """The same, for the hosts in ``spec.tls``."""
+    NOTHING = "nothing"
+
+
+_Clauses = tuple[tuple[Effect, frozenset[str]], ...]
+"""The first whose values have the value counts; no values are all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """The annotations of one object that pyconfd does not implement, by what they ask for.
+
+    ``unknown`` are those of ``restricting`` that are in no table. ``ignored`` have no effect, ``misspelled`` are
+    pyconfd's own prefix with a name that it does not know.
+    """
+
+    restricting: tuple[str, ...] = ()
+    unknown: frozenset[str] = frozenset()
+    https: tuple[str, ...] = ()
+    https_with_tls: tuple[str, ...] = ()
+    canary: str = ""
+    ignored: tuple[str, ...] = ()
+    misspelled: tuple[str, ...] = ()
+
+    def why_restricted(self, what: str) -> str:
+        """Return why ``what`` is not served, and what to do."""
+        name = self.restricting[0]
+        why = "is not known, and may restrict access" if name in self.unknown else "restricts access"
+        return f"it {why}, which is not implemented, so {what} is not served: {REMEDY}"
+
+    def note(self, kind: str) -> str:
+        """Return in words what has no effect; "" where there is nothing of it."""
+        found = [f"{name}{_meant(name, kind)}" for name in self.misspelled]
+        found += self.ignored[: max(0, _MOST_NAMED - len(found))]
+        left = len(self.misspelled) + len(self.ignored) - len(found)
+        more = f" and {left} more" if left > 0 else ""
+        return f"without effect: {', '.join(map(values.shown, found))}{more}" if found else ""
+
+
+REMEDY = "remove it, or list it in ingress.ignored_annotations"
+NOTHING_FOREIGN = Foreign()
+
+
+def read_foreign(annotations: Mapping[str, str] | None, kind: str, accepted: Iterable[str] = ()) -> Foreign:
+    """Return what the annotations of an object of ``kind`` ask for and do not get.
+
+    ``accepted`` are names, or patterns with ``*``, whose restrictions the operator does without.
+    """
+    found: dict[Effect, list[str]] = {effect: [] for effect in Effect}
+    unknown, misspelled, canary = set(), [], ""
+    for name, value in sorted((annotations or {}).items()):
+        prefix, _, bare = name.partition("/")
+        if name.startswith(OWN_PREFIX):
+            if bare not in OWN_ANNOTATIONS[kind]:
+                misspelled.append(name)
+            continue
+        if bare == "canary" and _plain(value) == "true":
+            canary = name
+        effect = _effect(prefix, bare, value)
+        if effect is None and not _is_controllers(prefix):
+            continue
+        if any(fnmatchcase(name, each) for each in accepted):
+            effect = Effect.NOTHING
+        elif effect is None and prefix in _prefixes():
+            effect = Effect.RESTRICTS
+            unknown.add(name)
+        found[effect or Effect.NOTHING].append(name)
+    if not (canary or misspelled or any(found.values())):
+        return NOTHING_FOREIGN
+    return Foreign(
+        tuple(found[Effect.RESTRICTS]),
+        frozenset(unknown),
+        tuple(found[Effect.HTTPS]),
+        tuple(found[Effect.HTTPS_WITH_TLS]),
+        canary,
+        tuple(found[Effect.NOTHING]),
+        tuple(misspelled),
+    )
+
+
+def _meant(name: str, kind: str) -> str:
+    known = [OWN_PREFIX + each for each in sorted(OWN_ANNOTATIONS[kind])]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _is_controllers(prefix: str) -> bool:
+    """Return whether annotations with a prefix are probably for an ingress controller, and no other tool."""
+    if prefix in _prefixes() or prefix in _OTHER_CONTROLLERS:
+        return True
+    return "ingress" in prefix and prefix != _INGRESS_CLASS
+
+
+def _effect(prefix: str, bare: str, value: str) -> Effect | None:
+    """Return what an annotation asks for, None where no table has it; the strictest where several controllers do."""
+    table = _table()
+    prefixes = [prefix, *_SAME_AS.get(prefix, ())]
+    clauses = [each for each in (_clauses(table, name, bare) for name in prefixes) if each]
+    if not clauses and prefix == _SHARED_PREFIX:
+        clauses = [each for each in (_clauses(table, name, bare) for name in table) if each]
+    plain = _plain(value)
+    effects = [next(effect for effect, wanted in each if not wanted or plain in wanted) for each in clauses]
+    return min(effects, key=list(Effect).index, default=None)
+
+
+def _clauses(table: Mapping[str, Mapping[str, _Clauses]], prefix: str, bare: str) -> _Clauses:
+    known = table.get(prefix, {})
+    if bare in known:
+        return known[bare]
+    return next((each for name, each in known.items() if name.endswith("*") and bare.startswith(name[:-1])), ())
+
+
+def _plain(value: str) -> str:
+    return "".join(value.split()).lower()
+
+
+@lru_cache(maxsize=1)
+def _prefixes() -> frozenset[str]:
+    """Return the prefixes of controllers all of whose annotations are in the table."""
+    return frozenset({*_table(), *_SAME_AS}) - {"kubernetes.io"}
+
+
+@lru_cache(maxsize=1)
+def _table() -> Mapping[str, Mapping[str, _Clauses]]:
+    table: dict[str, dict[str, _Clauses]] = {}
+    for line in (files(__package__) / _TABLE).read_text("utf-8").splitlines():
+        if not line.startswith("#"):
+            name, effects, _ = line.split("\t")
+            prefix, _, bare = name.partition("/")
+            table.setdefault(prefix, {})[bare] = tuple(map(_clause, effects.split("; ")))
+    return table
+
+
+def _clause(text: str) -> tuple[Effect, frozenset[str]]:
+    effect, _, wanted = text.partition(" if ")
+    return Effect(effect), frozenset(wanted.split("|")) if wanted else frozenset()
