@@ -430,6 +430,7 @@ class HostReader:
     """Gathers the facts about this machine that presets use."""
 
     def __init__(self, settings: Settings) -> None:
+        self._pool = settings.addresses.pool_addresses
         self._certificates: CertificateFiles | None = None
         if PresetName.KUBEFIGURATOR in settings.presets.names:
             self._certificates = CertificateFiles(settings.kubefigurator.ssl_dir, (settings.kubefigurator.ca_file,))
@@ -437,4 +438,4 @@ class HostReader:
     def read(self) -> HostFacts:
         """Return the facts as they are now."""
         certificates = self._certificates.read() if self._certificates else None
-        return replace(gather_addresses(), certificates=certificates, hour=int(SystemClock().now()) // 3600)
+        return replace(gather_addresses(self._pool), certificates=certificates, hour=int(SystemClock().now()) // 3600)

@@ -56,18 +56,14 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class SearchTrial:
-    """What became of a Snapshot without what is ``left_out``; no problems: it is accepted."""
+    """What became of a Snapshot without what is ``left_out``; no problems: accepted, else rejected at ``step``."""
 
     left_out: frozenset[ObjectOrigin]
     snapshot: Snapshot
     context: Context
     rendering: Rendering | None = None
     problems: tuple[Problem, ...] = ()
-
-    @property
-    def step(self) -> Step:
-        """The step that rejected it."""
-        return Step.RENDER if self.rendering is None else Step.CHECK
+    step: Step = Step.CHECK
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +94,8 @@ class SearchTrials:
             rendering = self.renderer.render(context, curdate=self.curdate, fallback=self.fallback).rendering
             self.check(rendering)
         except RejectedInput as error:
-            return SearchTrial(left_out, snapshot, context, rendering, error.problems)
+            step = Step.RENDER if rendering is None else Step(error.step or Step.CHECK)
+            return SearchTrial(left_out, snapshot, context, rendering, error.problems, step)
         return SearchTrial(left_out, snapshot, context, rendering)
 
 
@@ -116,11 +113,16 @@ class Search:
         self._began = trials.monotonic()
 
     def run(
-        self, problems: Sequence[Problem], rendering: Rendering | None, suspects: Collection[ObjectOrigin]
+        self,
+        problems: Sequence[Problem],
+        rendering: Rendering | None,
+        suspects: Collection[ObjectOrigin],
+        step: Step = Step.CHECK,
     ) -> SearchResult:
-        """Return who is offending; ``suspects`` are likelier than others."""
+        """Return who is offending, by what ``step`` said; ``suspects`` are likelier than others."""
         snapshot = self._trials.snapshot
-        first = SearchTrial(frozenset(), snapshot, self._trials.translate(snapshot), rendering, tuple(problems))
+        step = Step.RENDER if rendering is None else step
+        first = SearchTrial(frozenset(), snapshot, self._trials.translate(snapshot), rendering, tuple(problems), step)
         try:
             found = self._by_clues(first) or self._by_bisection(first, frozenset(suspects))
         except _ExhaustedError:

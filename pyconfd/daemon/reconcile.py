@@ -28,7 +28,7 @@ from pyconfd.errors import (
 )
 from pyconfd.model.context import Context, EndpointTotals
 from pyconfd.model.hold import ADOPTION
-from pyconfd.model.listener import Listener
+from pyconfd.model.listener import Listener, asked_for
 from pyconfd.model.outcome import (
     Applied,
     Deferred,
@@ -74,7 +74,7 @@ class BalancerPort(Protocol):
         ...
 
     def listener_conflicts(self, rendering: Rendering) -> Mapping[Listener, str]:
-        """Return the new binds that another process of this host, or another bind of the rendering, has; and which."""
+        """Return the new binds that cannot be had, and why: another process or bind has them, or this host cannot."""
         ...
 
     def change(
@@ -209,7 +209,7 @@ def reconcile(inputs: Inputs, balancer: BalancerPort) -> Reconciled:
     return replace(again, search=search, left_out=left_out)
 
 
-_SEARCHED = frozenset({Step.RENDER, Step.CHECK})
+_SEARCHED = frozenset({Step.RENDER, Step.CHECK, Step.BINDS})
 """The steps whose rejections can be an object's fault."""
 
 
@@ -218,6 +218,19 @@ def _search(
 ) -> SearchResult:
     """Look for the objects behind a rejection."""
     running = balancer.last_good()
+    claimed = _translate(inputs, left_out.rest()).listeners
+
+    def check(rendering: Rendering) -> None:
+        balancer.check(rendering)
+        # A claim to a listener is left out by itself; what is left is a bind of a fragment, for some object.
+        problems = [
+            Problem(str(listener), why)
+            for listener, why in balancer.listener_conflicts(rendering).items()
+            if not asked_for({listener: why}, claimed)
+        ]
+        if problems:
+            raise RejectedInput(*problems, step=Step.BINDS)
+
     trials = SearchTrials(
         snapshot=left_out.rest(),
         translate=lambda snapshot: _translate(inputs, snapshot),
@@ -225,11 +238,11 @@ def _search(
         renderer=inputs.renderer,
         fallback=replace(_fallback(inputs, done.context, running), frozen=True),
         curdate=running.generation.curdate if running else SOME_DATE,
-        check=balancer.check,
+        check=check,
         monotonic=inputs.monotonic,
         progress=inputs.progress,
     )
-    found = Search(trials).run(outcome.problems, done.rendering, left_out.suspects())
+    found = Search(trials).run(outcome.problems, done.rendering, left_out.suspects(), outcome.step)
     rest = replace(left_out, snapshot=trials.snapshot, problems={}).with_more(found.offending).rest()
     before, after = done.context.totals, trials.translate(rest).totals
     is_nothing_left = bool((before.claimed and not after.claimed) or (before.total and not after.total))

@@ -77,6 +77,11 @@ class HostFacts:
         """False for facts that nobody gathered: a host has at least its loopback address."""
         return bool(self.addresses)
 
+    @property
+    def addressing(self) -> tuple[bool, frozenset[str], bool, bool]:
+        """All by which it is judged whether an address can be used here."""
+        return self.known, self.addresses, self.nonlocal_bind_v4, self.nonlocal_bind_v6
+
 
 class Key(NamedTuple):
     """Namespace ("" for cluster-wide objects) and name; sorting by it is the order of everything pyconfd prints."""

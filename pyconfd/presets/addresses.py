@@ -444,13 +444,13 @@ def _current(status: Status | None, *path: str, name: str) -> tuple[str, ...]:
 
 
 def absent(address: str, host: HostFacts) -> str:
-    """Return why HAProxy cannot listen on an address of the pool on this machine, "" where it can."""
+    """Return why no connection to an address of the pool gets to this machine, "" where it may."""
     free = host.nonlocal_bind_v6 if ":" in address else host.nonlocal_bind_v4
     # All of 127.0.0.0/8 is there, though the interface lists one. Without facts about the host nothing is judged.
     if free or not host.known or address in host.addresses or address.startswith("127."):
         return ""
     family = "ipv6" if ":" in address else "ipv4"
     return (
-        "no interface of the balancer has this address of the pool, so it cannot listen there: give it to an interface,"
-        f" or set net.{family}.ip_nonlocal_bind=1 if it moves between machines"
+        f"not on this machine, so nothing reaches it: `ip address add {address} dev DEVICE`,"
+        f" or net.{family}.ip_nonlocal_bind=1 if it floats"
     )

@@ -101,7 +101,7 @@ class _Inputs(NamedTuple):
 
     cluster: str
     options: PresetOptions
-    host: tuple[object, ...]
+    addressing: tuple[object, ...]
     nodes: object
 
 
@@ -133,6 +133,7 @@ class _Reader:
         self._ref = ObjectRef("Service", key.namespace, key.name, cluster.snapshot.cluster)
         self._refused: list[Refusal] = []
         self._errors: dict[tuple[int, str], str] = {}
+        self._absent: set[str] = set()
 
     def read(self, former: tuple[BalancedPort, ...]) -> _BalancedService:
         """Return what is served of it; ports that are equal to those of ``former`` are these."""
@@ -210,18 +211,16 @@ class _Reader:
                 seen.add(port.port)
                 yield port
 
-    def _addresses(self) -> list[str]:
-        """Return the addresses that the Service has and that can be bound here."""
+    def _addresses(self) -> tuple[str, ...]:
+        """Return the addresses that the Service has: one that is not here is bound for the time when it comes."""
         assigned = self._cluster.addresses.of(Resource.SERVICES, self._key)
         for problem in assigned.problems:
             self._refuse_address(problem)
-        found = []
         for address in assigned.addresses:
             if missing := absent(address, self._cluster.snapshot.host):
+                self._absent.add(address)
                 self._refuse("status.loadBalancer", address, RefusalReason.NO_SUCH_ADDRESS, missing)
-            else:
-                found.append(address)
-        return found
+        return assigned.addresses
 
     def _refuse_address(self, problem: AddressProblem) -> None:
         asked = ADDRESSES_ANNOTATION in (self._service.metadata.annotations or {})
@@ -260,7 +259,7 @@ class _Reader:
     def _status(self, ports: tuple[BalancedPort, ...], refused: tuple[Refusal, ...]) -> Mapping[str, Any]:
         by_address: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for port in ports:
-            for address in port.addresses:
+            for address in (each for each in port.addresses if each not in self._absent):
                 by_address[address].append({"port": port.port, "protocol": "TCP"})
         errors = [
             {"port": number, "protocol": protocol, "error": f"pyconfd.io/{error}"}
@@ -347,10 +346,9 @@ class LoadbalancerPreset(Preset):
 
     def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return ``loadbalancer``: a dict from a key to what is served of one port, in the order of the Services."""
-        host = cluster.snapshot.host
-        facts = (host.known, host.addresses, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
         nodes = cluster.view.nodes if options.node_ports else ()
-        inputs = _Inputs(cluster.view.name, options.without_reservations(), facts, nodes)
+        addressing = cluster.snapshot.host.addressing
+        inputs = _Inputs(cluster.view.name, options.without_reservations(), addressing, nodes)
         memo = former.memo if former else None
         if not isinstance(memo, _LoadbalancerState) or memo.inputs != inputs:
             memo = _LoadbalancerState(inputs, nothing_read(cluster.view.name))

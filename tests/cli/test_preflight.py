@@ -4,12 +4,16 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pyconfd.cli.commands.preflight import another_user, look, print_findings
+from pyconfd.cli.commands.preflight import another_user, look, pool_of_addresses, print_findings
 from pyconfd.model.preflight import Finding, Level
+from pyconfd.model.snapshot import HostFacts
 from pyconfd.settings import HaproxySettings, KubernetesSettings, Settings
+from pyconfd.settings.sections import AddressSettings
+from pyconfd.settings.vip import VipSettings
 
 
 def test_a_clock_from_before_this_version_is_a_failure(tmp_path: Path) -> None:
@@ -32,6 +36,27 @@ def test_whoever_looks_as_another_user_than_the_daemon_is_told_to_change_nothing
     assert found.level is Level.WARNING
     assert "it runs as pyconfd, and this is root" in found.message
     assert found.remedy.startswith("sudo -u pyconfd pyconfd preflight")
+
+
+@pytest.mark.parametrize(
+    ("here", "more", "vip", "level", "message"),
+    [
+        ((16, 17, 18, 19), {}, (), Level.OK, "all 4 addresses of the pool are on this host"),
+        ((17,), {}, (), Level.FAILURE, "3 of 4 addresses of the pool are not on this host: 192.0.2.16, 192.0.2.18"),
+        ((17,), {"nonlocal_bind_v6": True}, (), Level.FAILURE, "3 of 4 addresses"),
+        ((17,), {"nonlocal_bind_v4": True}, (), Level.WARNING, "3 of 4 addresses of the pool are not on this host"),
+        ((17,), {"nonlocal_bind_v4": True}, ("192.0.2.16/28",), Level.OK, "3 of 4 addresses"),
+    ],
+)
+def test_addresses_of_the_pool_that_are_not_here_are_counted(
+    here: tuple[int, ...], more: dict[str, Any], vip: tuple[str, ...], level: Level, message: str
+) -> None:
+    pool = AddressSettings(pool=("192.0.2.16-192.0.2.19",))
+    settings = Settings(addresses=pool, vip=VipSettings(addresses=vip))
+    host = replace(HostFacts(frozenset({"127.0.0.1", *(f"192.0.2.{number}" for number in here)})), **more)
+    (found,) = pool_of_addresses(settings, host)
+    assert (found.level, found.topic, found.message[: len(message)]) == (level, "addresses", message)
+    assert not list(pool_of_addresses(Settings(), host))
 
 
 OK = Finding.ok("haproxy", "/usr/sbin/haproxy", "version 2.6")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,7 +18,9 @@ from pyconfd.errors import Clues, Problem, RejectedInput
 from pyconfd.haproxy.process.check import check
 from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.context import RefusalReason
+from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Rejected, Step
+from pyconfd.model.plan import Reload
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets.origins import ObjectOrigin
@@ -216,6 +219,47 @@ def test_what_is_left_out_costs_no_search_and_is_explained(tmp_path: Path) -> No
     (refusal,) = (each for each in done.context.refused if each.reason is RefusalReason.QUARANTINED)
     assert str(refusal.ref) == "Service demo/b"
     assert "balance only supports" in refusal.detail
+
+
+BINDING = """{% for service in cluster.services if service.annotations.bind is defined %}
+frontend fe-{{ service.name }}
+    bind {{ service.annotations.bind }}
+    default_backend own
+{% endfor %}
+"""
+
+
+class _Binding(FakeBalancer):
+    """A balancer of whose binds some are taken, which only a reload finds."""
+
+    def apply(self, rendering: Rendering, plan: Reload, **more: Any) -> Applied:
+        if taken := self.listener_conflicts(rendering):
+            raise RejectedInput(*(Problem(str(each), why) for each, why in taken.items()), step=Step.BINDS)
+        return super().apply(rendering, plan, **more)
+
+
+def test_who_has_a_bind_made_that_fails_is_left_out() -> None:
+    """Its listener is no claim that could be left out by itself: the operator's fragment has it from an annotation."""
+    balancer = _Binding()
+    balancer.taken = (Listener("127.0.0.9", 7000),)
+    notes = {"a": {"bind": "127.0.0.9:7000"}, "b": {"bind": "127.0.0.9:7001"}, "c": {}}
+    done = run(balancer, snapshot(notes), LOOPED, BINDING)
+
+    assert isinstance(done.outcome, Applied)
+    text = balancer.disk.conf or ""
+    assert (served(balancer), "fe-b" in text, "fe-a" in text) == ({"b", "c"}, True, False)
+    assert done.search is not None
+    assert {origin: each.step for origin, each in done.search.offending.items()} == {service("a"): Step.BINDS}
+
+
+def test_a_fragment_whose_bind_fails_leaves_out_nobody() -> None:
+    balancer = _Binding()
+    balancer.taken = (Listener("127.0.0.1", 18080),)
+    done = run(balancer, snapshot({"a": {}, "b": {}}), LOOPED)
+
+    assert isinstance(done.outcome, Rejected)
+    assert done.search is not None
+    assert (dict(done.search.offending), "fragment" in done.search.why) == ({}, True)
 
 
 def test_who_only_has_a_part_in_a_bad_line_is_taken_back(tmp_path: Path) -> None:

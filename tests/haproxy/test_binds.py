@@ -22,7 +22,7 @@ def judged(new: Sequence[Bind], current: Sequence[Bind], host: HostFacts, **more
 
 
 def contested(new: Sequence[Bind], current: Sequence[Bind], host: HostFacts) -> Mapping[Listener, str]:
-    return {key: owner for fault in reversed(judge(new, current, host)) for key, owner in fault.taken.items()}
+    return {key: owner for fault in reversed(judge(new, current, host)) for key, owner in fault.unavailable.items()}
 
 
 def facts(*listening: ListeningSocket, **changes: Any) -> HostFacts:
@@ -100,6 +100,18 @@ def test_an_address_that_is_not_here(written: str, changes: dict[str, bool], abs
     if problems:
         assert "not on this host" in problems[0].message
         assert "ip_nonlocal_bind" in problems[0].remedy
+
+
+def test_what_this_host_cannot_bind_is_named_by_listener() -> None:
+    found = contested(wanted("10.0.0.2:80-81", "10.0.0.1:90"), (), facts())
+    assert set(found) == {Listener("10.0.0.2", 80), Listener("10.0.0.2", 81)}
+    assert {each for each in found.values() if "not on this host" in each} == set(found.values())
+    low = {
+        key: why
+        for fault in judge(wanted("10.0.0.1:90", "10.0.0.1:9000"), (), facts(), may_bind_low_ports=False)
+        for key, why in fault.unavailable.items()
+    }
+    assert list(low) == [Listener("10.0.0.1", 90)]
 
 
 def test_two_proxies_on_one_socket_are_told_with_their_fragments() -> None:

@@ -261,10 +261,13 @@ def test_an_exhausted_pool_touches_nobody_else() -> None:
     assert (condition["status"], condition["reason"]) == ("False", "NoFreeAddress")
 
 
-def test_a_machine_without_the_address_refuses_it() -> None:
+def test_an_address_that_is_not_here_is_told() -> None:
     context = read(balanced(), behind(), host=HostFacts(frozenset({"127.0.0.1"})))
     assert refused(context) == [("status.loadBalancer", "192.0.2.1", RefusalReason.NO_SUCH_ADDRESS)]
-    assert read(balanced(), behind(), host=HostFacts(frozenset({"192.0.2.1"}))).refused == ()
+    # It is bound all the same: the address may come without a reload.
+    assert (listening(context), ingress(context)) == (["192.0.2.1:80"], {})
+    here = read(balanced(), behind(), host=HostFacts(frozenset({"192.0.2.1"})))
+    assert (here.refused, ingress(here)) == ((), {"192.0.2.1": ["80/TCP"]})
 
 
 class TestTargets:

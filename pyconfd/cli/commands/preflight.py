@@ -26,7 +26,9 @@ from pyconfd.haproxy.process.preflight import idle_close_note
 from pyconfd.model.context import PresetName, Refusal, left_out
 from pyconfd.model.preflight import Finding, Level, findings_of
 from pyconfd.model.rendering import Piece, Rendering
+from pyconfd.model.snapshot import HostFacts
 from pyconfd.model.status import CredentialState, Renewal
+from pyconfd.presets.addresses import absent
 from pyconfd.printable import clean, short_duration
 from pyconfd.settings import Settings
 from pyconfd.sources.kubernetes import preflight as kubernetes
@@ -117,6 +119,7 @@ def look(settings: Settings, now: float) -> Iterator[Finding]:
         yield from haproxy.program(settings.haproxy)
         yield from haproxy.directories(settings.haproxy, unit, own)
         yield from haproxy.process(settings.haproxy, unit, _installed(settings))
+        yield from pool_of_addresses(settings, wiring.HostReader(settings).read())
         rendering = yield from _for_empty_cluster(settings, unit)
     else:
         yield from (haproxy.writable(name, path) for name, path in own)
@@ -177,6 +180,28 @@ def _daemon(settings: Settings) -> Iterator[Finding]:
         yield from findings_of(Level.WARNING, "pyconfd", error.problems)
     else:
         yield Finding.ok("pyconfd", "status.listen", f"{settings.status.listen} is free")
+
+
+def pool_of_addresses(settings: Settings, host: HostFacts) -> Iterator[Finding]:
+    """Count the addresses of the pool that no connection to this machine can have."""
+    pool = settings.addresses.pool_addresses
+    missing = [each for each in pool if each not in host.addresses and not each.startswith("127.")]
+    if not pool:
+        return
+    if not missing:
+        yield Finding.ok("addresses", "addresses.pool", f"all {len(pool):,} addresses of the pool are on this host")
+        return
+    more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
+    count = f"{len(missing):,} of {len(pool):,} addresses of the pool"
+    message = f"{count} are not on this host: {', '.join(missing[:3])}{more}"
+    if any(absent(each, host) for each in missing):
+        remedy = f"ip address add {missing[0]} dev DEVICE, in a way that a reboot keeps: docs/install.md, the pool"
+        yield Finding(Level.FAILURE, "addresses", "addresses.pool", message, remedy)
+    elif settings.vip.floating:
+        yield Finding.ok("addresses", "addresses.pool", f"{count} are with another node, or none; [vip] moves them")
+    else:
+        remedy = "right only where another machine may hold them: ip_nonlocal_bind is 1, and there is no [vip]"
+        yield Finding(Level.WARNING, "addresses", "addresses.pool", message, remedy)
 
 
 def _installed(settings: Settings) -> str:

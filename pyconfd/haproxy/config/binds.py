@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from pyconfd.errors import Problem
+from pyconfd.errors import NO_CLUES, Clues, Problem
 from pyconfd.haproxy.config.text import Bind
 from pyconfd.model.listener import ANY, Listener
 from pyconfd.model.snapshot import HostFacts, ListeningSocket
@@ -69,10 +69,10 @@ PlaceOf = Callable[[int], tuple[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class BindFault:
-    """What is wrong with a bind; ``taken`` says who has what it asks for, a sentence for each listener."""
+    """What is wrong with a bind; ``unavailable`` says for each listener that it asks for why that cannot be had."""
 
     problem: Problem
-    taken: Mapping[Listener, str] = field(default_factory=dict)
+    unavailable: Mapping[Listener, str] = field(default_factory=dict)
 
 
 def judge(
@@ -102,10 +102,12 @@ def judge(
                     f"add it to an interface, or set net.{family}.ip_nonlocal_bind=1 if it moves between hosts, or "
                     "correct it"
                 )
-                found.append(_fault(bind, place_of, f"the address {bind.address} is not on this host", remedy))
+                message = f"the address {bind.address} is not on this host"
+                unavailable = _all_of(bind, f"{message}, and the fragment binds it without `transparent`")
+                found.append(_fault(bind, place_of, message, remedy, unavailable))
             if taking := list(sockets.taking(bind)):
                 first = taking[0]
-                taken = {
+                unavailable = {
                     bind.listener(one.port): f"{one.owner or 'another program'} of this machine listens on "
                     f"{one.listener}"
                     for one in reversed(taking)
@@ -114,11 +116,11 @@ def judge(
                 remedy = (
                     f"stop what listens there (`ss -ltnp 'sport = :{first.port}'` names it), or choose another port"
                 )
-                found.append(_fault(bind, place_of, message, remedy, taken))
+                found.append(_fault(bind, place_of, message, remedy, unavailable))
         if not may_bind_low_ports and bind.first_port < facts.unprivileged_port_start:
             message = f"haproxy may not bind ports below {facts.unprivileged_port_start}"
             remedy = "give its unit AmbientCapabilities=CAP_NET_BIND_SERVICE, or use a higher port"
-            found.append(_fault(bind, place_of, message, remedy))
+            found.append(_fault(bind, place_of, message, remedy, _all_of(bind, message)))
     return tuple(found)
 
 
@@ -131,13 +133,16 @@ def addresses_and_ports(binds: Sequence[Bind], current: Sequence[Bind]) -> tuple
     return addresses, ports
 
 
-def _fault(
-    bind: Bind, place_of: PlaceOf, message: str, remedy: str, taken: Mapping[Listener, str] | None = None
-) -> BindFault:
-    problem = Problem(
-        _place(bind, place_of), f"{bind.text} of {bind.proxy}: {message}", remedy, place_of(bind.number)[0]
-    )
-    return BindFault(problem, taken or {})
+def _fault(bind: Bind, place_of: PlaceOf, message: str, remedy: str, unavailable: Mapping[Listener, str]) -> BindFault:
+    fragment, line = place_of(bind.number)
+    clues = Clues(lines=((fragment, line),)) if fragment else NO_CLUES
+    text = f"{bind.text} of {bind.proxy}: {message}"
+    return BindFault(Problem(_place(bind, place_of), text, remedy, fragment, clues=clues), unavailable)
+
+
+def _all_of(bind: Bind, why: str) -> Mapping[Listener, str]:
+    """Return why each listener of a bind cannot be had."""
+    return dict.fromkeys(map(bind.listener, range(bind.first_port, bind.last_port + 1)), why)
 
 
 def _place(bind: Bind, place_of: PlaceOf) -> str:
@@ -163,11 +168,11 @@ def _shared(earlier: Bind, later: Bind, place_of: PlaceOf) -> BindFault:
     message = f"also bound by {earlier.proxy} ({_place(earlier, place_of)}): connections would go to either at random"
     remedy = "give one of them another address or port, or join them in one frontend"
     ports = range(max(earlier.first_port, later.first_port), min(earlier.last_port, later.last_port) + 1)
-    taken = {
+    unavailable = {
         listener: f"{earlier.proxy} and {later.proxy} of the rendered text both listen on {listener}"
         for listener in map(later.listener, ports)
     }
-    return _fault(later, place_of, message, remedy, taken)
+    return _fault(later, place_of, message, remedy, unavailable)
 
 
 def _overlapping(binds: Sequence[Bind]) -> Iterator[tuple[Bind, Bind]]:

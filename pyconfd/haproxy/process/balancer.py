@@ -345,7 +345,7 @@ class Balancer:
         self._runtime.connect(self.sockets)
 
     def listener_conflicts(self, rendering: Rendering) -> Mapping[Listener, str]:
-        """Return the new binds of ``rendering`` that another process has already, and which."""
+        """Return the new binds of ``rendering`` that cannot be had, and why: mostly another process has them."""
         if self._is_known and isinstance(self.plan(rendering), Noop | RuntimeUpdate):
             return {}  # a runtime update binds nothing
         return self._transaction.listener_conflicts(rendering, self._known())

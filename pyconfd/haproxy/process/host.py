@@ -3,7 +3,7 @@
 import ipaddress
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,17 +43,24 @@ def gather(
     )
 
 
-def gather_addresses() -> HostFacts:
-    """Return the facts that presets judge by, without listening sockets; cheap enough for every second."""
+def gather_addresses(probe: Collection[str] = ()) -> HostFacts:
+    """Return the facts that presets judge by, without listening sockets; cheap enough for every second.
+
+    Each address of ``probe`` counts as present if a socket can be bound to it, as for :func:`gather`, unless one can be
+    bound to any address.
+    """
+    nonlocal_v4, nonlocal_v6 = (_sysctl(f"{family}/ip_nonlocal_bind") == "1" for family in ("ipv4", "ipv6"))
+    addresses = {
+        _normal(item.address.partition("%")[0])
+        for items in psutil.net_if_addrs().values()
+        for item in items
+        if item.family in {socket.AF_INET, socket.AF_INET6}
+    }
+    unknown = {each for each in probe if not (nonlocal_v6 if ":" in each else nonlocal_v4)} - addresses
     return HostFacts(
-        addresses=frozenset(
-            _normal(item.address.partition("%")[0])
-            for items in psutil.net_if_addrs().values()
-            for item in items
-            if item.family in {socket.AF_INET, socket.AF_INET6}
-        ),
-        nonlocal_bind_v4=_sysctl("ipv4/ip_nonlocal_bind") == "1",
-        nonlocal_bind_v6=_sysctl("ipv6/ip_nonlocal_bind") == "1",
+        addresses=frozenset(addresses | set(filter(_can_bind, unknown))),
+        nonlocal_bind_v4=nonlocal_v4,
+        nonlocal_bind_v6=nonlocal_v6,
         ephemeral_ports=_port_range(_sysctl("ipv4/ip_local_port_range")),
         unprivileged_port_start=int(_sysctl("ipv4/ip_unprivileged_port_start") or 1024),
     )

@@ -110,11 +110,11 @@ class Transaction:
         check(rendering, settings=self._settings, unit=self._unit, progress=progress)
 
     def listener_conflicts(self, rendering: Rendering, known: Known) -> Mapping[Listener, str]:
-        """Return what the new binds of ``rendering`` ask for and another process or proxy has, and who that is."""
-        taken: dict[Listener, str] = {}
+        """Return what the new binds of ``rendering`` ask for and cannot have, and why: mostly another process."""
+        found: dict[Listener, str] = {}
         for fault in self._bind_faults(rendering, self.observe(known), known):
-            taken = {**fault.taken, **taken}
-        return taken
+            found = {**fault.unavailable, **found}
+        return found
 
     def bind_problems(self, rendering: Rendering, known: Known) -> tuple[Problem, ...]:
         """Return what is wrong with the new binds of ``rendering``, by fragments and lines."""

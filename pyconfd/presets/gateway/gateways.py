@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from pyconfd.model.gateway_api import GROUP, Gateway, GatewayClass
 from pyconfd.model.object_status import ObjectStatus
 from pyconfd.model.reservation import NEVER, Owner
-from pyconfd.model.snapshot import Key
-from pyconfd.presets.addresses import AddressProblem, Assigned
+from pyconfd.model.snapshot import HostFacts, Key
+from pyconfd.presets.addresses import AddressProblem, Assigned, absent
 from pyconfd.presets.gateway.grants import ReferenceTarget, Referrer
 from pyconfd.presets.gateway.listeners import Found, ListenerDecision, Lookup
 from pyconfd.presets.gateway.status import (
@@ -74,7 +74,7 @@ FEATURES = (
 
 
 class GatewayDecision(NamedTuple):
-    """One Gateway. ``addresses`` are where it listens, () where it serves nothing.
+    """One Gateway. ``addresses`` are where it listens, () where it serves nothing; ``absent`` are not on this machine.
 
     ``client_certificate`` is what backends are shown, None for nothing. ``faults`` are all, those of listeners
     included.
@@ -85,10 +85,16 @@ class GatewayDecision(NamedTuple):
     generation: int
     owner: Owner
     addresses: tuple[str, ...]
+    absent: frozenset[str]
     listeners: tuple[ListenerDecision, ...]
     client_certificate: Found | None
     faults: tuple[Fault, ...]
     conditions: tuple[StatusCondition, ...]
+
+    @property
+    def reached_at(self) -> tuple[str, ...]:
+        """The addresses at which connections get here."""
+        return tuple(each for each in self.addresses if each not in self.absent)
 
     def listener(self, name: str) -> ListenerDecision:
         """Return the listener of this name, which is there."""
@@ -123,9 +129,12 @@ def class_status(gateway_class: GatewayClass) -> ObjectStatus:
 
 
 def decide_gateway(
-    gateway: Gateway, listeners: tuple[ListenerDecision, ...], assigned: Assigned, lookup: Lookup
+    gateway: Gateway, listeners: tuple[ListenerDecision, ...], assigned: Assigned, lookup: Lookup, host: HostFacts
 ) -> GatewayDecision:
-    """Return what becomes of a Gateway whose class is accepted."""
+    """Return what becomes of a Gateway whose class is accepted.
+
+    An address that is not on this machine is bound for the time when it comes, and not in the status.
+    """
     meta = gateway.metadata
     rejected = _rejections(gateway)
     invalid = [each for each in listeners if not each.is_accepted]
@@ -138,7 +147,11 @@ def decide_gateway(
     not_valid = Fault("ListenersNotValid", "listeners", names, "these are not accepted: see the conditions of each")
     if not rejected and len(invalid) == len(listeners):
         rejected = (not_valid,)
-    addressing = tuple(map(_address_fault, assigned.problems))
+    missing = {each: why for each in assigned.addresses if (why := absent(each, host))}
+    addressing = (
+        *map(_address_fault, assigned.problems),
+        *(Fault("AddressNotUsable", "status.addresses", each, why) for each, why in missing.items()),
+    )
     programmed = _not_programmed(rejected, addressing, assigned, listeners)
     found = [
         StatusCondition("Accepted", "True", not_valid.reason, not_valid.message)
@@ -163,6 +176,7 @@ def decide_gateway(
         meta.generation,
         owner,
         served,
+        frozenset(missing),
         listeners,
         client_certificate,
         faults,
@@ -251,14 +265,14 @@ def gateway_status(gateway: GatewayDecision, attached: Mapping[str, int]) -> Obj
             for each in gateway.listeners
         ],
     }
-    if gateway.addresses:
-        body["addresses"] = [{"type": "IPAddress", "value": address} for address in gateway.addresses]
+    if gateway.reached_at:
+        body["addresses"] = [{"type": "IPAddress", "value": address} for address in gateway.reached_at]
     return ObjectStatus(gateway.uid, generation, body)
 
 
 def _of_listener(listener: ListenerDecision, gateway: GatewayDecision) -> list[StatusCondition]:
-    """Return the conditions of a listener, which is not programmed where its Gateway has no address."""
-    if gateway.addresses or not listener.is_programmed:
+    """Return the conditions of a listener, which is not programmed where its Gateway has no address here."""
+    if gateway.reached_at or not listener.is_programmed:
         return list(listener.conditions)
     fault = Fault("Pending", "", "", "the Gateway has no address: see its conditions")
     return [unmet("Programmed", fault) if each.type == "Programmed" else each for each in listener.conditions]

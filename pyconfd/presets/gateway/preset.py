@@ -125,6 +125,7 @@ def _inputs_of(cluster: Cluster, options: PresetOptions, former: RouteInputs) ->
             decide_listeners(gateway, lookup, _taken(key, cluster, options)),
             cluster.addresses.of(Resource.GATEWAYS, key),
             lookup,
+            snapshot.host,
         )
         for key, gateway in sorted(snapshot.gateways.items())
         if _is_accepted(cluster, gateway.spec.gateway_class_name)
@@ -146,6 +147,7 @@ def _same_basis(cluster: Cluster, former: Cluster) -> bool:
         and now.denied == before.denied
         and cluster.secrets is former.secrets
         and cluster.addresses.assigned is former.addresses.assigned
+        and now.host.addressing == before.host.addressing
     )
 
 

@@ -413,7 +413,7 @@ class KubefiguratorPreset(Preset):
     def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return ``listeners``, sorted by address and port, and ``backends``, sorted by name."""
         host = cluster.snapshot.host
-        facts = (host.known, host.addresses, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
+        facts = host.addressing
         inputs = _KubefiguratorInputs(cluster.view.name, options.without_reservations(), facts)
         memo = former.memo if former else None
         if not isinstance(memo, _KubefiguratorFormer) or memo.inputs != inputs:

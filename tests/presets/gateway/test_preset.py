@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pyconfd.model.context import Context, PresetName
+from pyconfd.model.context import Context, PresetName, RefusalReason
 from pyconfd.model.object_status import StatusOf
-from pyconfd.model.snapshot import Key, Resource, Snapshot
+from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.certificates import TlsOptions
@@ -147,6 +147,29 @@ def test_conditions_of_gateways(spec: str, expected: tuple[str, str], address: l
     assert (reasons(body)["Accepted"], reasons(body)["Programmed"]) == expected
     assert [each["value"] for each in body.get("addresses", ())] == (address or [])
     assert bool(given(context)["frontends"]) is (address is not None)
+
+
+def test_an_address_that_is_not_here_concerns_one_gateway() -> None:
+    there = snapshot(CLASS, GATEWAY, GATEWAY.replace("name: web", "name: zoo"))
+    memo = Memo()
+
+    def seen(*addresses: str) -> dict[str, tuple[str, list[str]]]:
+        context = read(replace(there, host=HostFacts(frozenset({"127.0.0.1", *addresses}))), memo)
+        found = {name: status(context, Resource.GATEWAYS, name) for name in ("web", "zoo")}
+        # Each is bound all the same: the address may come without a reload.
+        assert {each.addresses for each in given(context)["frontends"].values()} == {("192.0.2.1",), ("192.0.2.2",)}
+        (listener,) = found["web"]["listeners"]
+        assert (reasons(listener)["Programmed"] == "Programmed") is ("192.0.2.1" in addresses)
+        assert {each.reason for each in context.refused} <= {RefusalReason.NO_SUCH_ADDRESS}
+        return {
+            name: (reasons(body)["Programmed"], [each["value"] for each in body.get("addresses", ())])
+            for name, body in found.items()
+        }
+
+    zoo = ("Programmed", ["192.0.2.2"])
+    assert seen("192.0.2.2") == {"web": ("AddressNotUsable", []), "zoo": zoo}
+    assert seen("192.0.2.2", "192.0.2.1") == {"web": ("Programmed", ["192.0.2.1"]), "zoo": zoo}
+    assert seen("192.0.2.2") == {"web": ("AddressNotUsable", []), "zoo": zoo}
 
 
 def test_without_a_pool_a_gateway_says_what_to_set() -> None:
