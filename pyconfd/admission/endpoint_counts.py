@@ -92,6 +92,15 @@ class EndpointCounts:
             self.unapplied += count
             self._noted.append((now, name, 0))
 
+    def forgive(self, old: tuple[Claimed, ...], new: tuple[Claimed, ...], count: int) -> None:
+        """Forget losses behind the names that differ: all of one that vanished, else up to ``count``."""
+        former, latter = ({each.preset: each.by_name for each in claimed} for claimed in (old, new))
+        for name in list(self.lost):
+            preset, key = name
+            before, after = former.get(preset, {}).get(key), latter.get(preset, {}).get(key)
+            if before is not after:
+                self._make_up(name, len(self.lost[name]) if after is None else count)
+
     def expire(self, now: float) -> None:
         """Forget what happened before the window."""
         begins = now - self._window_s

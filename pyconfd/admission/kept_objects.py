@@ -79,13 +79,30 @@ class KeptObjects:
         if not went:
             return
         if isinstance(before, EndpointSlice):
-            service = Key(key.namespace, (before.metadata.labels or {}).get(SERVICE_NAME_LABEL, ""))
+            service = _service_of(key, before)
             if service in old.services and service not in self.objects["services"]:
                 # The Service may be deleted next, between two looks.
                 self._put("services", service, old.services[service], new.services.get(service))
             endpoints = tuple(each for _, each in (*addresses_of(known), *went) if each is not None)
             before = msgspec.structs.replace(before, endpoints=endpoints)
         self._put(field, key, before)
+
+    def forget(self, deleted: Iterable[tuple[str, Key]]) -> tuple[set[str], set[str]]:
+        """Drop objects that were deleted by name, and with a Service its lost endpoints.
+
+        Return the addresses of these endpoints, and those of them that no other kept object has.
+        """
+        dropped: set[str] = set()
+        for field, key in deleted:
+            self.objects[field].pop(key, None)
+            self._dirty.add((field, key))
+            slices = self.objects["endpointslices"] if field == "services" else {}
+            for each in [each for each, record in slices.items() if _service_of(each, record) == key]:
+                dropped.update(address for address, _ in addresses_of(slices.pop(each)))
+                self._dirty.add(("endpointslices", each))
+        kept = (record for field in ENDPOINT_FIELDS for record in self.objects[field].values()) if dropped else ()
+        self.changed = True
+        return dropped, dropped - {address for record in kept for address, _ in addresses_of(record)}
 
     def reused_addresses(self, old: Snapshot, new: Snapshot) -> set[str]:
         """Return the kept addresses that another pod has now, in an object that differs.
@@ -158,6 +175,10 @@ def with_missing(kept: AnyObject | None, present: AnyObject | None, missing: Col
     if isinstance(kept, Pod) and isinstance(present, Pod) and present.status.pod_ip != kept.status.pod_ip:
         return present  # a pod of the same name, and another one
     return kept or present
+
+
+def _service_of(key: Key, record: AnyObject) -> Key:
+    return Key(key.namespace, (record.metadata.labels or {}).get(SERVICE_NAME_LABEL, ""))
 
 
 def _has_one(record: AnyObject, addresses: Collection[str]) -> bool:

@@ -5,7 +5,8 @@ everything was deleted. HAProxy's own checks know better which of the last known
 
 * **Nothing held.** Of each Snapshot the names that changed are compared with the former ones. An endpoint that went
   without an announcement (its pod terminates, its node is cordoned), and without a newcomer behind the same name, is
-  lost. What was lost within ``window_s`` counts together. Where nothing is left, announcements do not count.
+  lost. What was lost within ``window_s`` counts together. Where nothing is left, announcements do not count. What a
+  route, Gateway, Ingress or Service asked for is no loss once the API server says that this object was deleted.
 * **Begun**, when everything is lost, or all that one preset serves, or more than ``share`` and at least ``least``; and
   some of that is not applied yet. The objects that had those addresses, and those that asked for them, stay as they
   were in the Snapshot that is served (:mod:`pyconfd.admission.kept_objects`): held means that the previous claim
@@ -42,8 +43,10 @@ from pyconfd.model.gateway_api import (
 from pyconfd.model.hold import SHOWN, Hold, HoldEvent, HoldKind, HoldStep
 from pyconfd.model.ingress import Ingress, IngressClass
 from pyconfd.model.kubernetes import ConfigMap, Endpoints, EndpointSlice, Namespace, Node, Pod, Service
-from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.versioned import differing
+from pyconfd.model.snapshot import ENDS_BY_DELETION, Snapshot
+from pyconfd.model.versioned import differing, without
+
+_CLASSES = ("ingressclasses", "gatewayclasses")
 
 CLUSTER = "cluster"
 """Stands for a preset where none serves anything: all services of the cluster count then."""
@@ -133,12 +136,46 @@ class RemovalProtection:
         self.snapshot = self._applied = snapshot
         self._count_all(context, by_preset=any(each.by_name for each in context.claimed))
 
-    def rebase(self, context: Context) -> None:
-        """Compare with what other settings make of the last Snapshot from now on: an edit of settings loses nothing."""
-        if self._by_preset:
-            for each in changes_between(self._claimed, context.claimed):
-                self._counts.ready[each.name[0]] += each.more
-            self._claimed = context.claimed
+    def without_deleted(self, snapshot: Snapshot) -> Snapshot:
+        """Return the last Snapshot without the objects that were deleted by name before the new one.
+
+        It is the last one itself where there are none, and where a class is missing too: who uninstalls the Gateway
+        API deletes each Gateway by name as well.
+        """
+        former = self.snapshot
+        for field in _CLASSES:
+            if {*getattr(former, field), *self._kept.objects[field]} - getattr(snapshot, field).keys():
+                return former
+        parts: dict[str, Any] = {}
+        for field in (each.field for each in ENDS_BY_DELETION):
+            before, after = getattr(former, field), getattr(snapshot, field)
+            gone = [key for key in differing(before, after) if key not in after]
+            deleted = [key for key in gone if any(before[key].metadata.uid in each for each in snapshot.departures)]
+            if deleted:
+                parts[field] = without(before, deleted)
+        return replace(former, **parts) if parts else former
+
+    def rebase(self, snapshot: Snapshot, context: Context) -> None:
+        """Compare with another Snapshot than the last one from now on, and with what other settings make of it.
+
+        It lacks what was deleted by name: neither that nor an edit of settings loses anything.
+        """
+        deleted = [
+            (each.field, key)
+            for each in ENDS_BY_DELETION
+            for key in differing(getattr(self.snapshot, each.field), getattr(snapshot, each.field))
+        ]
+        applied: dict[str, Any] = {}
+        for field in {field for field, _ in deleted}:
+            applied[field] = without(getattr(self._applied, field), [key for of, key in deleted if of == field])
+        self.snapshot, self._applied = snapshot, replace(self._applied, **applied)
+        forgiven, unwanted = self._kept.forget(deleted) if deleted and self.hold is not None else (set(), set())
+        self._missing -= unwanted
+        former, self._claimed = self._claimed, _tracked(context, by_preset=self._by_preset)
+        for each in changes_between(former, self._claimed):
+            self._counts.ready[each.name[0]] += each.more
+        if deleted:
+            self._counts.forgive(former, self._claimed, len(forgiven))
 
     def look(
         self, moment: Moment, snapshot: Snapshot, context: Context, *, confirmed: bool, allowed: Collection[str]

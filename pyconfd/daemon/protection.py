@@ -84,11 +84,10 @@ class ProtectedSnapshots:
         if self._cluster_memo is not None:
             translator = replace(translator, memo=self._cluster_memo)
         read_with = (translator.options, snapshot.host)
-        if read_with != self._read_with:
-            if self._read_with is not None:
-                former = replace(protection.snapshot, host=snapshot.host)
-                protection.rebase(translator.translate(former))
-            self._read_with = read_with
+        left = protection.without_deleted(snapshot)
+        if self._read_with is not None and (read_with != self._read_with or left is not protection.snapshot):
+            protection.rebase(left, translator.translate(replace(left, host=snapshot.host)))
+        self._read_with = read_with
         context = translator.translate(snapshot)
         served = self._look(snapshot, context)
         events = protection.events()

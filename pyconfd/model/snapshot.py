@@ -133,6 +133,18 @@ ROUTING_RESOURCES = (
 )
 """The kinds of networking.k8s.io and the Gateway API: those that ask for traffic, and what they depend on."""
 
+ENDS_BY_DELETION = (
+    Resource.SERVICES,
+    Resource.INGRESSES,
+    Resource.GATEWAYS,
+    Resource.HTTPROUTES,
+    Resource.GRPCROUTES,
+    Resource.TLSROUTES,
+    Resource.TCPROUTES,
+    Resource.REFERENCEGRANTS,
+)
+"""The kinds whose objects somebody deletes by name to end what they ask for, or allow one to ask for."""
+
 
 class Named(NamedTuple):
     """One object that is read by its name; nothing else of its kind is. "" stands for all names, or namespaces."""
@@ -194,7 +206,8 @@ RECORD_OF: Mapping[Resource, type[AnyObject]] = MappingProxyType(
 class Departures:
     """The newest addresses that announced their end (a pod terminates, a node is cordoned), until they are ready again.
 
-    They are noted by the cache: a pod can begin to terminate and be gone between two Snapshots.
+    Beside them the UIDs of objects that were deleted by name (:data:`ENDS_BY_DELETION`). All are noted by the cache: a
+    pod can begin to terminate and be gone between two Snapshots.
     """
 
     MOST = 20_000
@@ -213,6 +226,11 @@ class Departures:
         self._known[canonical(address)] = None
         if len(self._known) > self.MOST:
             del self._known[next(iter(self._known))]
+
+    def deleted(self, uid: str) -> None:
+        """Record that the API server said of an object that it was deleted."""
+        if uid:
+            self.leaves(uid)
 
     def returned(self, address: str) -> None:
         """Record that an address is ready again."""

@@ -96,6 +96,13 @@ def with_values(former: Mapping[_K, _V], replaced: Mapping[_K, _V]) -> Mapping[_
     return (former if isinstance(former, VersionedDict) else VersionedDict(former)).with_values(replaced)
 
 
+def without(former: Mapping[_K, _V], gone: Collection[_K]) -> Mapping[_K, _V]:
+    """Return ``former`` without some keys; itself where there are none."""
+    if not gone:
+        return former
+    return (former if isinstance(former, VersionedDict) else VersionedDict(former)).with_changes({}, gone)
+
+
 def differing(old: Mapping[_K, _V], new: Mapping[_K, _V]) -> Collection[_K]:
     """Return the keys whose value is not the same object in both, those that only one of them has included."""
     if old is new:

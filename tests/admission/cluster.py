@@ -3,16 +3,18 @@
 from dataclasses import dataclass, field
 
 import msgspec
+from msgspec.structs import replace
 
 from pyconfd.admission.removal_protection import Moment, RemovalProtection, RemovalRules, SavedHold
 from pyconfd.daemon.protection import decoded, encoded
 from pyconfd.model.context import Context
 from pyconfd.model.hold import HoldKind, HoldStep
-from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from pyconfd.sources.kubernetes.cache import Cache
+from pyconfd.sources.kubernetes.decode import Deleted
 from tests.presets import objects
 
 
@@ -30,6 +32,8 @@ class Shown:
     services: dict[str, dict[str, Pod]] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
     hidden_slices: set[str] = field(default_factory=set)
+    deletions: int = 0
+    """How many Services were deleted by name; one that is created again has another UID."""
     domains: dict[str, str] = field(default_factory=dict)
     """Of the services that do not ask for their own name."""
     of_services: Cache = field(default_factory=Cache)
@@ -48,7 +52,12 @@ class Shown:
         for name, pods in self.services.items():
             if name not in self.hidden:
                 domain = f"{self.domains.get(name, name)}.example.com"
-                shown.append(objects.service(name, {"domain": domain, "proto": "http"}))
+                made = objects.service(name, {"domain": domain, "proto": "http"})
+                uid = f"{name} {self.deletions}"
+                known = self.of_services.view().get(Key("demo", name))
+                if known is not None:
+                    uid = known.metadata.uid
+                shown.append(replace(made, metadata=replace(made.metadata, uid=uid)))
             if name in self.hidden_slices:
                 continue
             members = (
@@ -64,6 +73,12 @@ class Shown:
             shown.append(objects.slice_(name, *members))
         return self.listed(objects.snapshot(*shown))
 
+    def delete(self, service: str) -> None:
+        """Delete a Service by name; its slices stay."""
+        self.of_services.apply(Deleted(Key("demo", service), "9"))
+        self.hidden.add(service)
+        self.deletions += 1
+
     def listed(self, made: Snapshot) -> Snapshot:
         """Return what the caches make of it: what did not change is the same object."""
         self.of_services.replace(made.services.values(), ())
@@ -71,7 +86,7 @@ class Shown:
         return Snapshot(
             services=self.of_services.view(),  # type: ignore[arg-type]
             endpointslices=self.of_slices.view(),  # type: ignore[arg-type]
-            departures=(self.of_slices.departures,),
+            departures=(self.of_slices.departures, self.of_services.departures),
         )
 
 
@@ -138,6 +153,8 @@ class Cluster:
         elif action == "new":
             for each in range(int(number)):
                 self.add(name, f"{name}-new-{each}", f"10.200.{name[1:]}.{each}")
+        elif action == "delete":
+            self.pods.delete(name)
         elif action in {"hide", "lose-slices"}:
             (self.pods.hidden if action == "hide" else self.pods.hidden_slices).add(name)
 
@@ -151,6 +168,9 @@ class Cluster:
 
     def show(self, snapshot: Snapshot) -> None:
         self.raw = snapshot
+        left = self.protection.without_deleted(snapshot)
+        if self._started and left is not self.protection.snapshot:
+            self.protection.rebase(left, self.translate(left, self._memo))
         context = self.translate(snapshot, self._memo)
         if self._started:
             look, moment = self.protection.look, Moment(self.now, 1e9 + self.now)

@@ -1,16 +1,19 @@
 """What is held, what passes, and what ends a hold."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
+from pyconfd.admission.endpoint_counts import EndpointCounts
 from pyconfd.admission.kept_objects import KeptObjects
-from pyconfd.admission.removal_protection import Moment, RemovalRules, SavedHold
+from pyconfd.admission.removal_protection import Moment, RemovalProtection, RemovalRules, SavedHold
+from pyconfd.model.context import Claimed
 from pyconfd.model.hold import HoldKind, HoldStep
 from pyconfd.model.kubernetes import ServicePort
 from pyconfd.model.records import ObjectMeta
-from pyconfd.model.snapshot import RECORD_OF, ROUTING_RESOURCES, Key, Resource, Snapshot
+from pyconfd.model.snapshot import RECORD_OF, ROUTING_RESOURCES, Departures, Key, Resource, Snapshot
 from tests.admission.cluster import Cluster, Pod
 from tests.presets import objects
 
@@ -58,6 +61,18 @@ BEGUN, CONFIRMED, EXPIRED, ALLOWED, RETURNED = HoldStep
         ((10, 10), "all new 10; all gone 10", None, "10 10"),
         ((10, 10), "all terminate 9; all gone 9; all new 9", None, "10 10"),
         ((10, 10), "all new 10; all terminate 10; all gone 10; wait 1; s0 gone; s1 gone 5", SHARE, "0 10"),
+        # A Service that is deleted by name, before its endpoints or after them.
+        ((4, 6), "s1 delete", None, "4"),
+        ((4, 6), "all delete", None, ""),
+        ((4, 6), "s1 delete; s1 lose-slices", None, "4"),
+        ((4, 6), "s1 lose-slices; s1 delete", None, "4"),
+        ((4, 6), "all lose-slices; all delete", None, ""),
+        ((4, 6), "all lose-slices; s0 delete", TOTAL, "6"),
+        ((4, 6), "s1 lose-slices; restart; s1 delete", None, "4"),
+        ((2, 8, 3), "s1 gone; s2 gone; s2 delete", SHARE, "2 8"),  # the other loss is held
+        ((4, 6), "s1 delete; s0 hide", TOTAL, "4"),
+        ((4, 6), "fail; s1 delete; all lose-slices", TOTAL, "4"),
+        ((4, 6), "all delete; s1 back 6; wait 61; s1 hide", SHARE, "4 6"),  # another one of that name vanishes
         # A hold that changes.
         ((4, 6), "s1 gone; s0 gone; list; wait 9999", TOTAL, "4 6"),
         ((10,), "s0 gone; list; wait 9999; s0 back 1; wait 55", SHARE, "10"),
@@ -264,7 +279,7 @@ def test_cluster_without_claims_counts_as_a_whole() -> None:
 def test_other_settings_lose_nothing() -> None:
     cluster = Cluster(10)
     nothing = cluster.translate(Snapshot())
-    cluster.protection.rebase(nothing)
+    cluster.protection.rebase(cluster.protection.snapshot, nothing)
     served = cluster.protection.look(Moment(0.0, 0.0), cluster.raw, nothing, confirmed=True, allowed=())
     assert (served is cluster.raw, cluster.kind) == (True, None)
 
@@ -289,6 +304,76 @@ def test_objects_that_lost_nothing_are_those_of_the_cluster() -> None:
     assert cluster.served.services is cluster.raw.services
     untouched = Key("demo", "s0-a")
     assert cluster.served.endpointslices[untouched] is cluster.raw.endpointslices[untouched]
+
+
+def test_only_what_the_deleted_service_alone_had_is_let_go() -> None:
+    cluster = Cluster(2, 8)
+    for number in range(2):
+        cluster.add("s2", f"s1-{number}", f"10.1.0.{number}")  # pods of s1
+    cluster.add("s2", "s2-own", "10.2.0.1")
+    cluster.do("wait 61; s1 lose-slices; s2 lose-slices")
+    saved = cluster.protection.saved()
+    assert len(saved.missing) == 9
+    cluster.do("s2 delete; wait 1")
+    assert (cluster.kind, cluster.counts) == (SHARE, "2 8")
+    after = cluster.protection.saved()
+    assert set(saved.missing) - set(after.missing) == {"10.2.0.1"}
+    assert [each.metadata.name for each in after.endpointslices] == ["s1-a"]
+    assert Key("demo", "s2-a") not in cluster.served.endpointslices
+
+
+def test_losses_of_a_name_that_stays_are_forgiven_by_number() -> None:
+    def claimed(**by_name: tuple[str, ...]) -> tuple[Claimed, ...]:
+        return (Claimed("gateway", by_name, tuple),)
+
+    untouched = ("10.0.0.1",)
+    counts = EndpointCounts(claimed(rule=(), other=untouched), 60.0)
+    for name in ("rule", "other", "gone"):
+        counts.lose(1.0, ("gateway", name), 3)
+    counts.forgive(claimed(rule=("10.0.0.2",), other=untouched, gone=()), claimed(rule=(), other=untouched), 2)
+    assert {name: len(lost) for (_, name), lost in counts.lost.items()} == {"rule": 1, "other": 3}
+    assert (counts.lost_total, counts.unapplied) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("new", "deleted", "left"),
+    [
+        ({"gatewayclasses": ("lb",)}, ("web",), ("blog",)),
+        (
+            {"gatewayclasses": ("lb",), "httproutes": ("blog", "web")},
+            ("web",),
+            ("blog", "web"),
+        ),  # deleted and created again
+        ({"gatewayclasses": ("lb",)}, (), ("blog", "web")),  # a list lacked it
+        ({}, ("web",), ("blog", "web")),  # the class is missing too
+    ],
+)
+def test_deletion_is_believed_while_the_class_is_there(
+    new: dict[str, tuple[str, ...]], deleted: tuple[str, ...], left: tuple[str, ...]
+) -> None:
+    def shown(**names: tuple[str, ...]) -> Snapshot:
+        made: dict[str, Any] = {
+            field: {Key("", name): RECORD_OF[Resource(field)](ObjectMeta(name, uid=name)) for name in each}
+            for field, each in names.items()
+        }
+        return Snapshot(**made, departures=(departures,))
+
+    departures, protection = Departures(), RemovalProtection(RemovalRules())
+    former = shown(gatewayclasses=("lb",), httproutes=("blog", "web"))
+    protection.start(former, Cluster().translate(former))
+    for uid in deleted:
+        departures.deleted(uid)
+    newest = shown(**{"httproutes": ("blog",), **new})
+    assert tuple(sorted(key.name for key in protection.without_deleted(newest).httproutes)) == left
+
+
+def test_deletion_is_not_believed_while_a_hold_keeps_the_class() -> None:
+    record: Any = RECORD_OF[Resource.GATEWAYCLASSES](ObjectMeta("lb"))
+    cluster = Cluster(4, 6)
+    cluster.show(replace(cluster.pods.snapshot(), gatewayclasses={Key("", "lb"): record}))
+    cluster.do("all lose-slices")
+    cluster.do("s1 delete")
+    assert (cluster.kind, cluster.counts) == (TOTAL, "4 6")
 
 
 @pytest.mark.parametrize("resource", ROUTING_RESOURCES)

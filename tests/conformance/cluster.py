@@ -64,9 +64,6 @@ class RealCluster:
         known = {"api_servers": [self.plane.url], "ssl_ca": str(self.plane.ca), "secret_namespaces": ["*"]}
         appliance.values["kubernetes"] = known
         appliance.values["claims"] = {"allow_endpoints": [_PODS]}
-        # The suite deletes all routes of a test at once, and goes on at once.
-        appliance.values["removal_protection"] = {"share_percent": 100}
-        appliance.values["apply"] = {"total_loss": "apply"}
         appliance.values["addresses"] = {"pool": [POOL]}
         appliance.write_settings()
         rights = appliance.command("rbac")

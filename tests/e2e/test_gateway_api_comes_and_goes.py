@@ -125,8 +125,10 @@ def test_with_the_definitions_go_the_gateways_under_removal_protection(stage: St
     routed(stage)
     beats(appliance, 2 * WINDOW_S)
     with undisturbed(appliance):
-        stage.cluster.uninstall(GATEWAY_API)
+        stage.cluster.uninstall("gatewayclasses")  # deleted first, as by `kubectl delete` of the published manifest
         appliance.until(lambda: appliance.status().get("hold_id"), "the loss of all Gateways is held")
+        stage.cluster.uninstall(GATEWAY_API)
+        appliance.until(lambda: stage.resources()["httproutes"] is False, "there are no routes any more")
         assert stage.ask() == "routed-1"
         hold = appliance.status()["hold_id"]
         assert appliance.command("allow", hold).returncode == 0

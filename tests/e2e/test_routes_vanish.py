@@ -62,6 +62,17 @@ def test_what_vanished_is_served_until_it_is_back(appliance: Appliance) -> None:
             assert stage.serves(), kind
 
 
+def test_what_is_deleted_by_name_is_not_held(appliance: Appliance) -> None:
+    stage = Stage(appliance)
+    beats(appliance, 2 * WINDOW_S)
+    appliance.cluster.delete("httproutes", NAMESPACE, "web")
+    appliance.until(lambda: ask(stage.port, "routed.example.com", address=ADDRESS) == "404", "the route is gone")
+    assert ask(appliance.http, "ingress.example.com") == "routed-1"
+    appliance.cluster.delete_service(NAMESPACE, "routed")
+    appliance.until(lambda: ask(appliance.http, "ingress.example.com") == "503", "the last Service of all is gone")
+    assert not appliance.events("hold.begun")
+
+
 def test_a_restart_while_routes_are_gone_serves_them(appliance: Appliance) -> None:
     stage = Stage(appliance)
     with undisturbed(appliance):

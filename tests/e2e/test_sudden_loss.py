@@ -104,7 +104,7 @@ def test_a_hold_survives_a_restart_and_a_kill(appliance: Appliance) -> None:
     several(appliance, shop=3, web=6)
     with undisturbed(appliance, "web"):
         assert appliance.command("pause").returncode == 0  # or shop's three may be applied before web goes
-        appliance.cluster.delete_service(NAMESPACE, "web")
+        appliance.cluster.set_endpoints(NAMESPACE, "web", [])
         appliance.cluster.set_endpoints(NAMESPACE, "shop", [])
         assert appliance.command("resume").returncode == 0
         appliance.until(lambda: hold_of(appliance).get("kind") == "total", "the loss is held")

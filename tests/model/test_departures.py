@@ -3,7 +3,8 @@
 import pytest
 
 from pyconfd.model.kubernetes import AnyObject
-from pyconfd.model.snapshot import Departures
+from pyconfd.model.records import ObjectMeta
+from pyconfd.model.snapshot import ENDS_BY_DELETION, RECORD_OF, Departures, Resource
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import Deleted, Upserted, key_of
 from tests.presets import objects, pods
@@ -36,6 +37,20 @@ def test_address_departs_until_it_is_ready_again(leaving: AnyObject, ready: AnyO
     else:
         cache.apply(Upserted(ready))
     assert ADDRESS not in cache.departures
+
+
+@pytest.mark.parametrize(
+    ("resource", "is_noted"), [*((each, True) for each in ENDS_BY_DELETION), (Resource.PODS, False)]
+)
+def test_object_that_was_deleted_by_name_is_known_by_its_uid(resource: Resource, *, is_noted: bool) -> None:
+    record = RECORD_OF[resource](ObjectMeta("web", "shop", uid="1"))
+    cache = Cache()
+    cache.replace([record], ())
+    cache.replace([], ())
+    assert "1" not in cache.departures, "a list that lacks it says nothing"
+    cache.apply(Upserted(record))
+    cache.apply(Deleted(key_of(record), "9"))
+    assert ("1" in cache.departures) is is_noted
 
 
 def test_only_the_newest_are_remembered() -> None:
