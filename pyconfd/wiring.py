@@ -232,6 +232,8 @@ def _render_options(settings: Settings, files_dir: str) -> RenderOptions:
         variables={
             "ipv6": has_ipv6(),
             "peers": stick_peers(settings.vip, socket.gethostname()),
+            "trusted_networks": [str(network(each)) for each in settings.proxy.trusted_networks],
+            "protocol_networks": [str(network(each)) for each in settings.proxy.protocol_networks],
             **settings.templates.vars,
         },
     )

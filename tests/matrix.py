@@ -27,6 +27,7 @@ BASE_SUITES = {"experimental": "sid"}
 """A suite that is no distribution by itself, and the one that it adds to."""
 
 TESTS = (
+    "tests/fragments/test_client_headers.py",
     "tests/fragments/test_shipped_defaults.py",
     "tests/fragments/test_shipped_golden.py",
     "tests/fragments/test_takeover.py",

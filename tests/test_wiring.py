@@ -24,7 +24,7 @@ from pyconfd.settings import (
     TemplateSettings,
     UndefinedMode,
 )
-from pyconfd.settings.sections import AddressSettings
+from pyconfd.settings.sections import AddressSettings, ProxySettings
 from pyconfd.settings.vip import VipSettings
 from pyconfd.wiring import HostReader
 
@@ -213,3 +213,12 @@ def test_names_that_several_presets_give_are_said() -> None:
     assert note == "services is that of preset two, listed first; that of one is one.services"
     assert registry.clashes({"one": given["one"]}) == ()
     assert wiring.preset_notes(Settings(presets=PresetSettings(use=("domains", "kubefigurator")))) == ()
+
+
+def test_fragments_are_given_the_networks_of_proxies() -> None:
+    proxy = ProxySettings(trusted_networks=("192.0.2.7", "2001:DB8::/32"), protocol_networks=("10.0.0.0/8",))
+    settings = replace(SHIPPED, proxy=proxy)
+    rendering = wiring.render_empty_cluster(settings, wiring.renderer(settings, wiring.fragments(settings)))
+    content = {Path(file.path).name: file.content for file in rendering.files}
+    assert content["trusted-networks.map"] == "192.0.2.7/32 1\n2001:db8::/32 1\n"
+    assert content["protocol-networks.map"] == "10.0.0.0/8 1\n"

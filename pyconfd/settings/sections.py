@@ -305,6 +305,24 @@ class AddressSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """``[proxy]``: proxies and balancers in front of this one, whose word on the client of a request counts."""
+
+    trusted_networks: tuple[Network, ...] = setting(
+        (),
+        "networks of proxies in front: their X-Forwarded-For says where the client is, and their other headers about it"
+        " reach pods; those of all others are deleted",
+        empty="none",
+    )
+    protocol_networks: tuple[Network, ...] = setting(
+        (),
+        "networks whose connections to ports of HTTP and TLS begin with the PROXY protocol, which says where the client"
+        " is; without it they are refused",
+        empty="none",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class KubefiguratorSettings:
     """``[kubefigurator]``: what the preset of that name takes from haproxy-kubefigurator's users."""
 
@@ -648,6 +666,7 @@ class Settings:
     ingress: IngressSettings = section(IngressSettings, "Ingresses that were written for other controllers")
     claims: ClaimSettings = section(ClaimSettings, "who may claim what")
     addresses: AddressSettings = section(AddressSettings, "addresses of Gateways, of Services and of names")
+    proxy: ProxySettings = section(ProxySettings, "proxies in front of this balancer")
     kubefigurator: KubefiguratorSettings = section(KubefiguratorSettings, "the preset of that name")
     kube2lb: Kube2lbSettings = section(Kube2lbSettings, "defaults of the preset kube2lb")
     configmap: ConfigmapSettings = section(ConfigmapSettings, "preset of kubernetes-haproxy")
