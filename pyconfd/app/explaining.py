@@ -25,7 +25,7 @@ from pyconfd.model.condition import Age
 from pyconfd.model.context import Context, Refusal, RefusalReason
 from pyconfd.model.explanation import Explanation, InstanceState
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.status import Status
+from pyconfd.model.status import Phase, Status
 from pyconfd.presets import registry
 from pyconfd.printable import short_duration
 from pyconfd.settings import Settings
@@ -141,7 +141,7 @@ def _instance(status: Status, since: float) -> InstanceState:
     return InstanceState(
         phase=status.phase.value,
         generation=status.generation.number if status.generation else 0,
-        since=since,
+        since=status.haproxy.since if status.phase is Phase.DOWN else since,
         paused=status.live.paused is not None,
         hold_id=status.hold_id,
         held_since=status.hold.since if status.hold else 0.0,
@@ -178,7 +178,9 @@ def explain_without_daemon(
     elif last is None and haproxy:
         notes.append("nothing was applied yet: it is what would be served")
     seen = Seen(once.snapshot, base_options(settings), once.context, once.rendering, tuple(once.refused), running)
-    instance = InstanceState(generation=last.generation.number if last else 0, notes=tuple(notes))
+    down = last is not None and here is not None and not here.runs()
+    number, phase = last.generation.number if last else 0, Phase.DOWN.value if down else ""
+    instance = InstanceState(phase=phase, generation=number, notes=tuple(notes))
     return _explained(settings, query, seen, instance, time.time(), asks_haproxy=here is not None)
 
 

@@ -36,8 +36,6 @@ TICK_S = 1.0
 DRIFT_S = 5.0
 """How often disk and process are compared with what was applied."""
 
-NOT_RUNNING = Problem("haproxy", "does not run: nothing is served", "start it: it loads what is installed")
-
 
 class Task(StrEnum):
     """What a loop does, or may do again, at a time: the keys of its work queue."""
@@ -172,6 +170,11 @@ class Loop(ABC):
     def _decide_without_input(self, now: float) -> None:
         """Decide what runs where nothing could be read in time."""
 
+    def _progressed(self) -> None:
+        """Show what is seen while an apply or a check is waited for, which may take half a minute."""
+        self._report.haproxy(self._around.balancer.condition())
+        self._report.progressed()
+
     # Steps
 
     @property
@@ -216,6 +219,7 @@ class Loop(ABC):
 
     def publish(self) -> None:
         """Write the status and the change log, and show the service manager that the loop makes progress."""
+        self._report.haproxy(self._around.balancer.condition())
         self._report.next_attempt = self._next_attempt()
         self._report.flush()
         self._report.heartbeat()
@@ -326,11 +330,9 @@ class Loop(ABC):
         if self._around.balancer.last_good() is None:
             return True
         in_place = isinstance(self._around.balancer.look(), Noop)
+        self._report.haproxy(self._around.balancer.condition())
         if in_place:
             self._show_restoring(())
-        elif not self._is_restoring_shown and not self._around.balancer.runs():
-            # What is done about it may wait half a minute for it.
-            self._show_restoring((NOT_RUNNING,), "haproxy.not_running")
         return in_place
 
     def _newer_runs(self) -> None:
@@ -349,6 +351,7 @@ class Loop(ABC):
             outcome = self._around.balancer.restore_last_good(now=clock.now())
         except PyconfdError as error:
             outcome = Failed(Step.CHECK, error.problems)
+        self._report.haproxy(self._around.balancer.condition())
         self._show_restoring(outcome.problems if isinstance(outcome, Rejected | Failed) else ())
         if isinstance(outcome, Rejected | Failed):
             disruptive = isinstance(outcome, Failed) and outcome.disruptive
@@ -359,9 +362,9 @@ class Loop(ABC):
             if isinstance(outcome, Applied):
                 self._reloaded()
 
-    def _show_restoring(self, problems: tuple[Problem, ...], event: str = "last_good.failed") -> None:
+    def _show_restoring(self, problems: tuple[Problem, ...]) -> None:
         self._is_restoring_shown = bool(problems)
-        self._report.problems("last_good", problems, event)
+        self._report.problems("last_good", problems, "last_good.failed")
 
 
 def run_until_stopped(loop: Loop) -> int:

@@ -81,7 +81,7 @@ class Consumer(Loop):
 
     def start(self) -> None:
         """Begin to read etcd."""
-        self._world.balancer.report_progress(self._report.progressed)
+        self._world.balancer.report_progress(self._progressed)
         self._world.source.start(self.mailbox.post)
 
     def close(self) -> None:

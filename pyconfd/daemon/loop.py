@@ -78,7 +78,7 @@ class Daemon(Loop):
 
     def start(self) -> None:
         """Begin to read the cluster."""
-        self._world.balancer.report_progress(self._report.progressed)
+        self._world.balancer.report_progress(self._progressed)
         self._world.targets.start(self.mailbox.nudge)
         self._world.renderings.start(self.mailbox.post)
         self._world.source.start(self.mailbox.post)

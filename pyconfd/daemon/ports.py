@@ -17,6 +17,7 @@ from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.status import (
     BalancerStatus,
     EventCounts,
+    HaproxyState,
     Paused,
     PinStatus,
     Sample,
@@ -47,6 +48,10 @@ class RestoringBalancer(BalancerPort, Protocol):
 
     def standing(self, *, may_repair: bool = True) -> BalancerStatus:
         """Look after what runs, repair what somebody changed by hand if that may be, and tell how it stands."""
+        ...
+
+    def condition(self) -> HaproxyState:
+        """Return whether HAProxy runs; :meth:`standing` looks."""
         ...
 
     def goes_live(self) -> bool:

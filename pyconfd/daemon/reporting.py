@@ -18,12 +18,22 @@ from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason, l
 from pyconfd.model.hold import Hold, HoldEvent
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Held, Outcome, Rejected, Stored, Unchanged
 from pyconfd.model.plan import Reload, RuntimeUpdate
-from pyconfd.model.status import BalancerStatus, NextAttempt, Paused, Phase, QuarantineStatus, SourceHealth, Status
+from pyconfd.model.status import (
+    BalancerStatus,
+    HaproxyState,
+    NextAttempt,
+    Paused,
+    Phase,
+    QuarantineStatus,
+    SourceHealth,
+    Status,
+)
 from pyconfd.system.secrecy import redacted
 
 log = structlog.get_logger(__name__)
 
 Topic = Literal[
+    "haproxy",
     "source",
     "rollout",
     "removal protection",
@@ -289,6 +299,13 @@ class Reporter:
         self.status = replace(self.status, applying=applying, live=replace(seen.live, paused=paused))
         self.problems("balancer", seen.problems, "balancer.troubled")
 
+    def haproxy(self, seen: HaproxyState) -> None:
+        """Show whether HAProxy runs; why it does not is the first problem until it does."""
+        if seen == self.status.haproxy:
+            return
+        self.status = replace(self.status, haproxy=seen)
+        self.problems("haproxy", (seen.problem,) if seen.problem else (), "haproxy.down")
+
     def phase(self, phase: Phase) -> None:
         """Set the phase where there was no outcome."""
         self.status = replace(self.status, phase=phase)
@@ -302,6 +319,7 @@ class Reporter:
         untried = undecided or status.untried
         return replace(
             status,
+            phase=_shown_phase(status),
             now=now,
             source=source,
             events_total=self._events,
@@ -341,7 +359,7 @@ class Reporter:
         """Return one line for ``systemctl status``; with ``source`` it says when nothing of that answers."""
         number = f" generation {self.status.generation.number}" if self.status.generation else ""
         problem = first_line([problem for topic in _TOPICS for problem in self._problems.get(topic, ())])
-        words = [f"{self.status.phase.value.replace('_', ' ')}{number}{': ' if problem else ''}{problem}"]
+        words = [f"{_shown_phase(self.status).value.replace('_', ' ')}{number}{': ' if problem else ''}{problem}"]
         words += ["paused by hand"] if self.status.live.paused else []
         return redacted("; ".join([*words, *(_silent(source) if source else ())]))
 
@@ -398,6 +416,11 @@ class Reporter:
         for item in sorted(self._refused - current):
             log.info("refusal.cleared", object=str(item.ref), field=item.field)
         self._refused = current
+
+
+def _shown_phase(status: Status) -> Phase:
+    """Return the phase that is shown: where HAProxy does not run, nothing else counts."""
+    return Phase.DOWN if status.haproxy.up is False else status.phase
 
 
 def _reasons(outcome: Applied | Unchanged) -> list[str]:

@@ -16,6 +16,7 @@ from pyconfd.model.hold import command_of
 from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Named, Resource, Snapshot
+from pyconfd.model.status import Phase
 from pyconfd.presets import registry, values
 from pyconfd.presets.certificates import described_secret, from_base64, key_body
 from pyconfd.presets.endpoints import unservable
@@ -48,6 +49,7 @@ _REMEDIES: Mapping[str, str] = MappingProxyType(
         "NoFrontend": "see pyconfd render: no fragment opens its ports",
         "NoServer": "see pyconfd render: no fragment makes a server of it",
         "NotUsed": "give it to certificate_file in a fragment, and name the file in a bind",
+        "HAProxyDown": "start HAProxy: the first line of pyconfd status says why it does not run, and what to type",
         "Paused": "pyconfd resume ends the pause",
         "Unexplained": "this is a bug: please report it, with the output of pyconfd record",
     }
@@ -193,7 +195,7 @@ def _decisive(  # noqa: PLR0911 - one for each way to end
     reachable = [backend for backend in mine if not backend.unreachable]
     has_endpoints = any(backend.endpoints for backend in reachable)
     if servers:
-        return Condition(ConditionType.PROGRAMMED, _TRUE, "Programmed", _served_by(servers))
+        return _unless_down(evidence, Condition(ConditionType.PROGRAMMED, _TRUE, "Programmed", _served_by(servers)))
     if has_endpoints and not evidence.haproxy:
         why = "its addresses are sent to the targets; pyconfd status shows their state"
         return Condition(ConditionType.PROGRAMMED, _UNKNOWN, "ProgrammedByTargets", why)
@@ -221,12 +223,20 @@ def _listening(claim: Claim, refused: Sequence[Condition], evidence: Evidence) -
         return Condition(ConditionType.PROGRAMMED, _UNKNOWN, "ProgrammedByTargets", why)
     if wanted and wanted <= {each.name for each in evidence.configuration.sections}:
         why = "its ports are open; what they lead to is said of its routes"
-        return Condition(ConditionType.PROGRAMMED, _TRUE, "Programmed", why)
+        return _unless_down(evidence, Condition(ConditionType.PROGRAMMED, _TRUE, "Programmed", why))
     if wanted and (evidence.desired is None or wanted <= {each.name for each in evidence.wanted.sections}):
         return _not_applied(evidence.instance)
     if refused:
         return min(refused, key=lambda each: _STAGES.index(each.type))
     return Condition(ConditionType.RENDERED, _FALSE, "NoFrontend", "none of its ports has a frontend")
+
+
+def _unless_down(evidence: Evidence, condition: Condition) -> Condition:
+    """Return ``condition``, or that HAProxy does not run."""
+    if evidence.instance.phase != Phase.DOWN:
+        return condition
+    why = "its configuration is installed, but HAProxy does not run (see above)"
+    return Condition(ConditionType.PROGRAMMED, _FALSE, "HAProxyDown", why)
 
 
 def _in_order(refused: Sequence[Condition], decisive: Condition) -> tuple[Condition, ...]:
@@ -321,7 +331,8 @@ def secret_report(key: Key, evidence: Evidence) -> ClaimReport:
     is_read_by_name = Named(Resource.SECRETS, *key) in registry.named_of(evidence.presets, evidence.options)
     files = _files_with(bodies, evidence.running)
     if files:
-        decisive = Condition(ConditionType.PROGRAMMED, _TRUE, "Programmed", "in the certificate files below")
+        held = Condition(ConditionType.PROGRAMMED, _TRUE, "Programmed", "in the certificate files below")
+        decisive = _unless_down(evidence, held)
     elif refused:
         decisive = refused[0]
     elif secret.type != TLS and not is_read_by_name:

@@ -54,8 +54,11 @@ def _instance(instance: InstanceState, now: float, pen: Pen) -> Iterator[str]:
     held_only = instance.phase == Phase.HELD and instance.held_since
     if instance.phase not in {"", Phase.SERVING} and not held_only:
         generation = instance.generation
+        kept = f"generation {generation} is installed, nothing is served" if generation else "nothing is served"
         running = f"generation {generation} keeps running" if generation else "nothing is applied"
         state = f"pyconfd is {instance.phase.replace('_', ' ')}{_since(instance.since, now)}: {running}"
+        if instance.phase == Phase.DOWN:
+            state = f"HAProxy does not run{_since(instance.since, now)}: {kept}"
         yield pen(_BAD, state)
     if instance.paused:
         yield pen(_WARNING, "applying is paused, so nothing that came since is applied: pyconfd resume ends that")

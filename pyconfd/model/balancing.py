@@ -6,7 +6,7 @@ from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied, Deferred, Stored
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.status import BalancerStatus
+from pyconfd.model.status import BalancerStatus, HaproxyState
 
 
 class TakesAll(ABC):
@@ -32,6 +32,10 @@ class TakesAll(ABC):
         """Return nothing: nothing is left behind."""
         del may_repair
         return BalancerStatus()
+
+    def condition(self) -> HaproxyState:
+        """Return nothing: there is no HAProxy to look at."""
+        return HaproxyState()
 
     def crowded(self) -> bool:
         """Return False: a reload never has to wait."""

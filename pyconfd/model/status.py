@@ -118,6 +118,26 @@ class Phase(StrEnum):
     HELD = "held"
     REJECTED = "rejected"
     FAILED = "failed"
+    DOWN = "down"
+    """HAProxy does not run, whatever else there is to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class HaproxyState:
+    """Whether HAProxy runs: ``up`` is None where that is not known yet, or where pyconfd serves none.
+
+    ``since`` is when that was seen first. ``cause`` says in words why it does not run, ``remedy`` what to type.
+    """
+
+    up: bool | None = None
+    since: float = 0.0
+    cause: str = ""
+    remedy: str = ""
+
+    @property
+    def problem(self) -> Problem | None:
+        """What is wrong; None where it runs."""
+        return Problem("haproxy", self.cause, self.remedy) if self.up is False else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +383,7 @@ class Status:
     started_at: float
     heartbeat_at: float
     phase: Phase = Phase.STARTING
+    haproxy: HaproxyState = HaproxyState()
     problems: tuple[str, ...] = ()
     hold_id: str = ""
     hold: Hold | None = None

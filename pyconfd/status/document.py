@@ -96,6 +96,8 @@ def readiness(status: Status) -> Health:
             return Health(good=False, reason=f"starting: nothing was decided yet{because}")
         case Phase.WAITING:
             return Health(good=False, reason=f"waiting: there is nothing to serve yet{because}")
+        case Phase.DOWN:
+            return Health(good=False, reason=f"down: haproxy does not run: {status.haproxy.cause}")
         case Phase.SERVING | Phase.SERVING_LAST_GOOD | Phase.HELD | Phase.REJECTED | Phase.FAILED:
             return _serving(status, because)
         case _ as never:

@@ -83,6 +83,8 @@ def _daemon(status: Status) -> Iterator[Metric]:
     yield _gauges("pyconfd_build_info", "Always 1; the version is a label.", "version", [(status.version, 1)])
     phases = [(phase.value, float(phase is status.phase)) for phase in Phase]
     yield _gauges("pyconfd_phase", "1 for the phase that the daemon is in, else 0.", "phase", phases)
+    if status.haproxy.up is not None:
+        yield _gauge("pyconfd_haproxy_up", "1 while HAProxy runs, 0 while it does not.", status.haproxy.up)
     beat = age_s(max(status.heartbeat_at, status.started_at), status.now)
     yield _gauge("pyconfd_heartbeat_age_seconds", "Seconds since the loop last made progress.", beat)
     yield _gauge("pyconfd_problems", "Problems that the status page shows now.", len(status.problems))

@@ -37,6 +37,7 @@ _PHASE_COLOUR = {
     Phase.HELD: _WARNING,
     Phase.REJECTED: _BAD,
     Phase.FAILED: _BAD,
+    Phase.DOWN: _BAD,
 }
 
 
@@ -91,7 +92,13 @@ def _headline(report: StatusReport, pen: Pen) -> Iterator[str]:
         yield f"{pen(_BAD, 'NOT RUNNING')}  {about} does not answer; all below is {pen(_BOLD, when)}"
         yield f"was {words}  {_generation(status, report.now)}"
         return
-    yield f"{pen(_PHASE_COLOUR[status.phase], words)}  {_generation(status, report.now)}"
+    if status.phase is Phase.DOWN:
+        down_for = short_duration(report.now - status.haproxy.since)
+        yield f"{pen(_BAD, words)}  for {down_for}: haproxy {clean(status.haproxy.cause)}"
+        yield f"  -> {clean(status.haproxy.remedy)}"
+        yield f"nothing is served; {_generation(status, report.now)}"
+    else:
+        yield f"{pen(_PHASE_COLOUR[status.phase], words)}  {_generation(status, report.now)}"
     if status.next_attempt is not None:
         due = short_duration(max(0.0, status.next_attempt.at - report.now))
         yield f"next attempt in {due}: {clean(status.next_attempt.task)}"
@@ -125,6 +132,8 @@ def _generation(status: Status, now: float) -> str:
 
 def _problems(report: StatusReport, status: Status, pen: Pen) -> list[str]:
     found = [str(problem) for problem in report.problems] + list(status.problems)
+    if status.phase is Phase.DOWN:
+        found = [each for each in found if each != str(status.haproxy.problem)]  # the headline says it
     if report.running:
         found += _ages(report, status)
     if status.hold_id:

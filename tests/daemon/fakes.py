@@ -30,7 +30,7 @@ from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.status import ApiServerState, Paused, Phase, Sample, SourceHealth, Status
+from pyconfd.model.status import ApiServerState, HaproxyState, Paused, Phase, Sample, SourceHealth, Status
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import ApplySettings, HistorySettings, Settings
@@ -138,8 +138,12 @@ class FakeBalancer(TakesAll):
         self.taken: tuple[Listener, ...] = ()
         self.attempts: list[tuple[float, str]] = []
         self.checks = 0
-        self._progress: Callable[[], None] = lambda: None
+        self.progress: Callable[[], None] = lambda: None
         self._last: Stored | None = None
+        self.state = HaproxyState()
+
+    def condition(self) -> HaproxyState:
+        return self.state
 
     def last_good(self) -> Stored | None:
         if self._last is None and self.disk.history:
@@ -147,7 +151,7 @@ class FakeBalancer(TakesAll):
         return self._last
 
     def report_progress(self, progress: Callable[[], None]) -> None:
-        self._progress = progress
+        self.progress = progress
 
     def runs(self) -> bool:
         return self.disk.worker != 0
@@ -206,7 +210,7 @@ class FakeBalancer(TakesAll):
         self._pass_time()
 
     def _pass_time(self) -> None:
-        self._progress()
+        self.progress()
         self.clock.advance(self.takes_s / 2)
 
 

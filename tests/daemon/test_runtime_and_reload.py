@@ -71,7 +71,7 @@ class LiveBalancer(FakeBalancer):
         last = self.last_good()
         assert last is not None
         self.live.append((self.clock.monotonic(), len(plan.commands)))
-        self._progress()
+        self.progress()
         self.clock.advance(0.002)
         self._last = Stored(Generation(last.generation.number + 1, "", now, curdate, (), totals), rendering)
         return Applied(self._last.generation, plan, verified=True)

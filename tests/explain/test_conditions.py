@@ -536,6 +536,15 @@ def test_servers_whose_removal_is_held_are_marked(preset: str, options: PresetOp
     assert kept_back(before, before) == {}
 
 
+def test_nothing_is_served_while_haproxy_does_not_run() -> None:
+    evidence = evidence_of(cluster(ready=3), (PresetName.DOMAINS,), instance=InstanceState("down", 7, 990.0))
+    report = reports_of(evidence)["web"]
+    assert reasons_of(report) == ["HAProxyDown"]
+    assert report.conditions[-1].status is FALSE
+    assert "pyconfd status" in report.remedy
+    assert "served by" not in str(report)
+
+
 # Secrets
 
 

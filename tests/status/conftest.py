@@ -11,6 +11,7 @@ from pyconfd.model.snapshot import Resource
 from pyconfd.model.status import (
     ApiServerState,
     CredentialState,
+    HaproxyState,
     Phase,
     ResourceState,
     SourceHealth,
@@ -35,6 +36,7 @@ SAMPLE = Status(
     started_at=NOW - 7500,
     heartbeat_at=NOW - 1,
     phase=Phase.SERVING,
+    haproxy=HaproxyState(up=True, since=NOW - 7500),
     source=SourceHealth(
         synced=True,
         last_sync_at=NOW - 5,

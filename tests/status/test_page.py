@@ -10,7 +10,7 @@ import pytest
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.status import ApiServerState, Phase, SourceHealth, Status
+from pyconfd.model.status import ApiServerState, HaproxyState, Phase, SourceHealth, Status
 from pyconfd.status import page as status_page
 from pyconfd.status.document import decode
 from pyconfd.status.page import MAX_CONNECTIONS, StatusPage
@@ -47,7 +47,8 @@ NOT_YET: dict[str, Any] = {"generation": None, "problems": ("no API server answe
         ("/healthz", {}, 200, "alive"),
         ("/healthz", {"now": SAMPLE.now + 240}, 503, "no progress for 4 m"),
         ("/healthz", {"heartbeat_at": 0.0, "started_at": SAMPLE.now - 2}, 200, "alive"),
-        *[("/readyz", {"phase": phase}, 200, "generation 12") for phase in list(Phase)[1:3] + list(Phase)[4:]],
+        *[("/readyz", {"phase": phase}, 200, "generation 12") for phase in list(Phase)[1:3] + list(Phase)[4:7]],
+        ("/readyz", {"phase": Phase.DOWN, "haproxy": HaproxyState(up=False, cause="is ill")}, 503, "not run: is ill"),
         *[("/readyz", NOT_YET | {"phase": phase}, 503, "no API server") for phase in (Phase.STARTING, Phase.WAITING)],
         ("/readyz", {"phase": Phase.REJECTED, "generation": None}, 503, "rejected"),
         ("/readyz", {"source": SourceHealth()}, 503, "not read"),

@@ -88,11 +88,26 @@ def judge(
     ``current`` are the binds that the running worker holds: they are inherited at a reload and not judged again.
     ``facts.listening`` must not contain the sockets of that worker where they could be recognised.
     """
+    shared = [_shared(earlier, later, place_of) for earlier, later in _overlapping([one for one in new if one.judged])]
+    return (*shared, *unbindable(new, current, facts, place_of=place_of, may_bind_low_ports=may_bind_low_ports))
+
+
+def unbindable(
+    new: Sequence[Bind],
+    current: Sequence[Bind],
+    facts: HostFacts,
+    *,
+    place_of: PlaceOf = lambda line: ("", line),
+    may_bind_low_ports: bool = True,
+) -> tuple[BindFault, ...]:
+    """Return what would keep HAProxy from opening the binds of a candidate; the arguments are those of :func:`judge`.
+
+    What two proxies share is none of it: HAProxy starts with that.
+    """
     held = _InheritedBinds(current)
     sockets = _OtherSockets(facts, held)
-    judged = [bind for bind in new if bind.judged]
-    found = [_shared(earlier, later, place_of) for earlier, later in _overlapping(judged)]
-    for bind in judged:
+    found: list[BindFault] = []
+    for bind in (one for one in new if one.judged):
         if held.holds(bind):
             continue
         if _is_literal(bind.address):

@@ -35,6 +35,7 @@ all                a reload was verified                                        
 =================  =======================================================================  =======
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
@@ -50,7 +51,15 @@ from pyconfd.haproxy.process import adoption
 from pyconfd.haproxy.process import unit as systemd
 from pyconfd.haproxy.process.file_writer import FileWriter, UnfinishedChange
 from pyconfd.haproxy.process.haproxy_process import HaproxyProcess
-from pyconfd.haproxy.process.observation import ChangedWorker, NotRunning, Observation, Running
+from pyconfd.haproxy.process.observation import (
+    ChangedWorker,
+    NotRunning,
+    Observation,
+    Running,
+    RunningState,
+    UnknownProcess,
+)
+from pyconfd.haproxy.process.presence import SETTLES_S, Presence
 from pyconfd.haproxy.process.transaction import Known, Transaction
 from pyconfd.haproxy.runtime.drift import DriftMonitor
 from pyconfd.haproxy.runtime.operations import without_servers
@@ -61,7 +70,7 @@ from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import AddServer, Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.status import BalancerStatus
+from pyconfd.model.status import BalancerStatus, HaproxyState
 from pyconfd.settings import ApplySettings, HaproxySettings
 from pyconfd.system.files import refuse_as_root, remove_stale
 from pyconfd.system.state_file import StateLock
@@ -81,6 +90,9 @@ class BalancerState(Enum):
     DOWN = "down"
 
 
+_LOOK_SHARE = 0.1
+_CAUSE_EVERY_S = 5.0
+"""How often it is looked why HAProxy does not run."""
 CUT_SHORT = "a former pyconfd ended in the middle of a change"
 _REPLACEMENT_REJECTED = f"{CUT_SHORT}, and the configuration to replace it was rejected"
 
@@ -132,6 +144,58 @@ class Balancer:
         self._planned: tuple[Rendering, Stored | None, Plan] | None = None
         """The last rendering, what it was compared with, and what followed."""
         self.old_workers, self._oldest_worker_age_s = 0, 0.0
+        self._presence, self._condition = Presence(), HaproxyState()
+        self._process_due, self._cause_due = 0.0, 0.0
+        """When it is looked again whether HAProxy runs, and why it does not."""
+
+    def condition(self) -> HaproxyState:
+        """Return whether HAProxy runs, and why not; safe in any thread."""
+        return self._condition
+
+    def _look_at_process(self) -> None:
+        """Look whether HAProxy runs. A worker that hangs takes seconds: a tenth of the time is spent on it at most."""
+        began = time.monotonic()
+        if began >= self._process_due:
+            self._note_running(self._transaction.running(self._known()))
+            self._process_due = began + (time.monotonic() - began) / _LOOK_SHARE
+
+    def _note_running(self, running: RunningState) -> None:
+        """Note what a look found; before the first generation there is nothing that HAProxy would have to serve."""
+        if self.last_good() is None:
+            return
+        now = time.monotonic()
+        match running:
+            case NotRunning():
+                self._presence.see(frozenset(), now, answers=False)
+            case Running():
+                self._presence.see(frozenset({running.master_pid, running.worker_pid}) - {0}, now, answers=True)
+            case UnknownProcess() if running.pids:
+                self._presence.see(running.pids, now, answers=False, may_ask=running.may_ask)
+        self._judge_presence(now)
+
+    def _note_reloaded(self, worker: Running) -> None:
+        """Note that a reload was verified: after an outage HAProxy counts as up once it has stayed for a while."""
+        now = time.monotonic()
+        self._presence.replaced(frozenset({worker.master_pid, worker.worker_pid}) - {0}, now)
+        self._judge_presence(now)
+        if self._condition.up is False:
+            cause = f"has just started; it counts as up when it has answered for {SETTLES_S:g} s"
+            self._condition = replace(self._condition, cause=cause, remedy="wait")
+            self._cause_due = now + _CAUSE_EVERY_S
+
+    def _judge_presence(self, now: float) -> None:
+        """Set the condition; the cause of an outage is looked for as often as it may have become another one."""
+        up = self._presence.up
+        if up is not False:
+            if self._condition.up is not up:
+                self._condition = HaproxyState(up, time.time())
+            return
+        if self._condition.up is False and now < self._cause_due:
+            return
+        self._cause_due = now + _CAUSE_EVERY_S
+        since = self._condition.since if self._condition.up is False else time.time()
+        found = self._transaction.outage()
+        self._condition = HaproxyState(False, since, found.message, found.remedy)
 
     @property
     def state(self) -> BalancerState:
@@ -197,6 +261,7 @@ class Balancer:
         last = self.last_good()
         if last is not None and self._is_known and self._runtime.abilities.runtime:
             self._repair_drift(last, may_repair=may_repair)
+        self._look_at_process()
         if last is not None and not last.generation.digest and not self._file.pending:
             # The file is written, and the thread that did so knows its digest: to compute it takes long.
             digest = (self._written or last.rendering).digest
@@ -255,6 +320,7 @@ class Balancer:
     def observe(self) -> Observation:
         """Look at what is installed and what runs."""
         observed = self._transaction.observe(self._known())
+        self._note_running(observed.running)
         if isinstance(found := observed.running, Running):
             if self._worker_pid not in {0, found.worker_pid}:
                 log.info("worker.replaced", former=self._worker_pid, now=found.worker_pid)
@@ -484,6 +550,8 @@ class Balancer:
         self._unfinished.forget()
         self._runtime.forget()
         self._worker_pid = worker.worker_pid if worker else 0
+        if worker is not None:
+            self._note_reloaded(worker)
         self._restore_overrides(rendering)
         return worker is not None
 

@@ -15,7 +15,7 @@ import structlog
 
 from pyconfd.errors import ApplyError, Problem, TransientError
 from pyconfd.haproxy.config.text import stats_sockets
-from pyconfd.haproxy.process import host
+from pyconfd.haproxy.process import host, outage
 from pyconfd.haproxy.process.observation import NotRunning, Running, RunningState, UnknownProcess
 from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.haproxy.runtime.sockets import (
@@ -38,6 +38,7 @@ SETTLE_S = 1.0
 """How long to look on when a reload command has failed, or when no socket can tell what became of it."""
 _LONGEST_COMMAND = 200
 """Characters of a reload command in a message."""
+_JOURNAL_LIMIT_S = 2.0
 REOPEN_S = 5.0
 """How long a master may keep its socket closed after a reload that failed. Measured on 2.6: 2.1 s."""
 
@@ -75,8 +76,9 @@ class HaproxyProcess:
                 self._newest_worker = processes(self.master_socket).worker_pid or self._newest_worker
             self._silent_worker = self._newest_worker
         forbidden = [refusal for refusal in refusals if refusal.forbidden]
-        if self.pids() or forbidden:
-            return UnknownProcess(str((forbidden or refusals)[0]) if refusals else "")
+        if (pids := self.pids()) or forbidden:
+            why = str((forbidden or refusals)[0]) if refusals else ""
+            return UnknownProcess(why, pids, may_ask=not forbidden)
         return NotRunning()
 
     def answered(self, worker: int) -> None:
@@ -358,9 +360,28 @@ class HaproxyProcess:
         )
 
     def _not_running(self) -> Problem:
-        by_hand = f"{self._settings.binary} -W -S {self.master_socket} -f {self._settings.conf}"
-        how = f"`systemctl start {self._settings.unit}`" if self._unit.found else f"`{by_hand}`"
-        return Problem("haproxy", "is not running, and did not appear", f"start it: {how}; it loads what is installed")
+        remedy = f"start it: `{self.start_command}`; it loads what is installed"
+        return Problem("haproxy", "is not running, and did not appear", remedy)
+
+    @property
+    def start_command(self) -> str:
+        """What an operator types to start it."""
+        if self._unit.found:
+            return f"systemctl start {self._settings.unit}"
+        return f"{self._settings.binary} -W -S {self.master_socket} -f {self._settings.conf}"
+
+    def outage(self, faults: Sequence[Problem]) -> Problem:
+        """Return why HAProxy does not run: the ``faults`` of the binds of its text, or what its journal says."""
+        return outage.cause(faults, self._journal() if not faults else "", self.start_command, self._settings.unit)
+
+    def _journal(self) -> str:
+        if not self._unit.found:
+            return ""
+        with suppress(TransientError):
+            argv = ("journalctl", "--unit", self._settings.unit, "--lines", "50", "--output", "cat", "--no-pager", "-q")
+            result = run(argv, timeout_s=_JOURNAL_LIMIT_S)
+            return result.output if result.ok else ""
+        return ""
 
 
 _DENIED = ("Access denied", "authentication required")

@@ -15,9 +15,14 @@ class NotRunning:
 
 @dataclass(frozen=True, slots=True)
 class UnknownProcess:
-    """HAProxy runs, or seems to, but no socket shows which text; ``why`` says what to open for pyconfd."""
+    """HAProxy runs, or seems to, but no socket shows which text; ``why`` says what to open for pyconfd.
+
+    ``pids`` are its processes as far as they can be seen; ``may_ask`` is False where a socket is forbidden.
+    """
 
     why: str = ""
+    pids: frozenset[int] = field(default=frozenset(), compare=False)
+    may_ask: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

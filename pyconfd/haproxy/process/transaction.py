@@ -7,7 +7,7 @@ back and the former text serves.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
@@ -71,9 +71,29 @@ class Transaction:
             # Before the contents are read: a file that is written in between has another identity.
             self._read_whole = written, self.layout.identities(written)
         text = self._installed_text()
-        running = self._process.observe(_possible_texts(text, known.applied))
+        running = self.running(known)
         digests = self.layout.file_digests(written.files if written is not None and untouched is None else ())
         return Observation(text, running, digests, known.written, known.changed, untouched)
+
+    def running(self, known: Known) -> RunningState:
+        """Look at the process alone."""
+        return self._process.observe(_possible_texts(self._installed_text(), known.applied))
+
+    def outage(self) -> Problem:
+        """Return why HAProxy does not run, as far as the installed text, this host and the journal say."""
+        text = self._installed_text()
+        if text is None:
+            message = f"there is no {self._settings.conf} to load yet"
+            return Problem("haproxy", message, "see the problems below; HAProxy can be started when it is there")
+        wanted = binds_of(text)
+        addresses, ports = binds.addresses_and_ports(wanted, ())
+        own = self._process.pids()
+        facts = host.gather(ports=ports, probe=addresses, ignore_pids=own)
+        if own:
+            # It tries to start at this moment: a socket whose owner cannot be seen may be its own.
+            facts = replace(facts, listening=tuple(each for each in facts.listening if each.owner))
+        found = binds.unbindable(wanted, (), facts, may_bind_low_ports=self._unit.low_ports)
+        return self._process.outage([fault.problem for fault in found])
 
     def confirm(self) -> None:
         """Record that the files are what they should be, as :meth:`observe` read them: the next look need not."""
