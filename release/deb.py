@@ -102,6 +102,7 @@ def _system(tree: Path) -> None:
         _install(drop_in, tree / DROP_INS / drop_in.parent.name / drop_in.name)
     for kind in ("sysusers", "tmpfiles"):
         _install(ROOT / f"systemd/pyconfd.{kind}", tree / f"usr/lib/{kind}.d/pyconfd.conf")
+    _install(ROOT / "systemd/pyconfd.sysctl", tree / "usr/lib/sysctl.d/60-pyconfd.conf")
     for script in sorted(path for pattern in LIBEXEC for path in ROOT.glob(pattern)):
         if script.suffix != ".service":
             _install(script, tree / OPT / "libexec" / script.name, mode=0o755)

@@ -235,8 +235,9 @@ class Hook:
             return
         own = self.monitor.packets.hardware
         routers = [router.router for router in self.routers]
-        peers = {(peer.address, router.source) for router in routers for peer in router.peers}
-        sources = {router.family: router.source for router in routers}
+        # Never in the name of an address that is not here: it may be another machine's by now.
+        sources = {router.family: router.source for router in routers if router.source in self.monitor.link.addresses}
+        peers = {(peer.address, sources.get(router.family, "")) for router in routers for peer in router.peers}
         gateways = {(address, sources.get(6 if ":" in address else 4, "")) for address in self.vip.gateways}
         self.monitor.packets.send([probe(own, address, source) for address, source in sorted(peers | gateways)])
 
@@ -244,7 +245,7 @@ class Hook:
         link = self.monitor.link
         for router in self.routers:
             if not link.carrier:
-                router.peer_seen = -math.inf
+                router.forget_peers(self.now)
             came, went = router.set_addresses(link.addresses, self.now)
             if came:
                 self._announcing[router.router.id].reset()
@@ -284,7 +285,11 @@ class Hook:
         """Decide for one virtual router, and act."""
         self._look_at_peers(router)
         number, name = router.router.id, router.router.name
-        facts = router.facts(self.now, drained=self.memory.drain_of(number) is not None)
+        facts = router.facts(
+            self.now,
+            drained=self.memory.drain_of(number) is not None,
+            own_address=router.router.source in self.monitor.link.addresses,
+        )
         if router.handing_over is not None:
             waited = self.now - router.handing_over
             taken = not router.holds and facts.peer_advert_age_s < waited

@@ -13,6 +13,8 @@ from pyconfd.settings.vip import VipSettings
 
 CONFIRMED_ANSWERS = 3
 """One answer may be on its way while the holder changes; a peer with a stale address takes it off within two."""
+PEER_SILENT_S = 5.0
+"""A peer is asked each half second; a node that is started again is silent for longer."""
 ANNOUNCE_S = 1.0
 """An announcement that was not seen to leave the interface for so long is an alarm."""
 
@@ -34,6 +36,8 @@ class NodeFault(StrEnum):
     """The carrier is there, and nothing at all comes in."""
     ROUTE_LOST = "route_lost"
     """The route to a gateway that was configured here is gone, and a peer is there that may have one."""
+    OWN_ADDRESS_GONE = "own_address_gone"
+    """The address that this node's adverts leave from is not on the interface: no advert of a peer can reach it."""
     DRAINED = "drained"
     HANDING_OVER = "handing_over"
     YIELDED = "yielded"
@@ -44,6 +48,8 @@ class Alarm(StrEnum):
     """What an operator should know beside faults; the last four are causes that the nodes are likely to share."""
 
     SPLIT_BRAIN = "split_brain"
+    PEER_SILENT = "peer_silent"
+    """A peer neither advertises nor answers for its own address: it could not take over."""
     STRANGER = "stranger"
     IMPOSTOR = "impostor"
     """A peer's or this node's own address is claimed from two hardware addresses."""
@@ -127,6 +133,8 @@ class RouterFacts:
 
     ``own_advert_age_s`` counts from when the address came, or the hook started, if there was none since.
     ``held_s`` is how long an address has been here (0 if none is), ``missing_s`` how long they are not all here.
+    ``silent_peer_s`` is how long that peer was silent which was seen longest ago. ``own_address``: the address that
+    adverts leave from is on the interface. ``place`` is this node's in the order of priorities, 0 for the highest.
     """
 
     name: str
@@ -142,6 +150,9 @@ class RouterFacts:
     impostor: bool = False
     drained: bool = False
     handing_over: bool = False
+    own_address: bool = True
+    silent_peer_s: float = 0.0
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +205,7 @@ def _faults(node: NodeFacts, router: RouterFacts, before: Decision, vip: VipSett
         NodeFault.CARRIER_FLAPS: node.carrier and not node.carrier_trusted,
         NodeFault.UPLINK_DEAD: node.carrier and silent,
         NodeFault.ROUTE_LOST: node.route_lost and node.peers_age_s < vip.gateway_s,
+        NodeFault.OWN_ADDRESS_GONE: node.carrier and not router.own_address,
         NodeFault.DRAINED: router.drained,
         NodeFault.HANDING_OVER: router.handing_over,
         NodeFault.YIELDED: _yields(router, before, vip),
@@ -231,13 +243,20 @@ def _hold(
     if not faults:
         return HoldState.ABLE
     hopeless = bool(faults & _HOPELESS)
+    # No advert reaches a node without its own address, so who answers for the floating one has it, known or not.
+    deaf = NodeFault.OWN_ADDRESS_GONE in faults
+    answered = any(rival.peer or deaf for rival in router.rivals)
     if before.hold is HoldState.FAULT:
         # Without a carrier no advert could be heard: that silence says nothing about the peers.
         listening_s = min(now - before.since, node.carrier_s)
         # A stranger that answers for the address must not keep the last node from it.
-        taken = any(rival.peer for rival in router.rivals) or router.peer_advert_age_s < vip.retake_s
-        return HoldState.LAST if not hopeless and not taken and listening_s >= vip.retake_s else HoldState.FAULT
+        taken = answered or router.peer_advert_age_s < vip.retake_s
+        # Nodes that cannot hear each other take it one after the other, or all of them would.
+        patience_s = vip.retake_s * (1 + router.place if deaf else 1)
+        return HoldState.LAST if not hopeless and not taken and listening_s >= patience_s else HoldState.FAULT
     if before.hold is HoldState.LAST and not hopeless:
+        if deaf and answered:
+            return HoldState.FAULT
         if not router.holds:
             return HoldState.FAULT if router.peer_advert_age_s < vip.down_s else HoldState.LAST
         # Offered now and then to a node that may have healed; not by a drained one, which serves as well as any.
@@ -273,6 +292,7 @@ def _alarms(
         Alarm.KEEPALIVED_DEAD: not node.keepalived_alive,
         Alarm.IMPOSTOR: router.impostor,
         Alarm.ADDRESS_MISSING: missing,
+        Alarm.PEER_SILENT: node.carrier and router.silent_peer_s >= PEER_SILENT_S,
         Alarm.SPLIT_BRAIN: serves and any(rival.peer for rival in router.rivals),
         Alarm.STRANGER: serves and any(not rival.peer for rival in router.rivals),
         Alarm.NOT_ANNOUNCED: serves and not router.announced and router.held_s >= ANNOUNCE_S,

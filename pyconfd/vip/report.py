@@ -42,6 +42,8 @@ def _checks(hook: Hook) -> dict[str, Any]:
     full = ", as many connections as it may" if monitor.full else ""
     ports = [f"{port} closed" for port in sorted(monitor.closed_ports)]
     ports += [f"{port} is not haproxy's" for port in sorted(monitor.foreign_ports)]
+    own = {router.router.source for router in hook.routers}
+    gone = sorted(own - link.addresses.keys())
     carrier = "is back, and not trusted yet" if link.carrier else f"{hook.vip.interface} has none"
     silent_s = uplink.age_s(hook.now)
     gateways = [f"silent for {silent_s:.0f} s"] if silent_s >= vip.gateway_s else []
@@ -59,6 +61,7 @@ def _checks(hook: Hook) -> dict[str, Any]:
         ),
         ("listeners", not ports, " ".join(vip.ports) or "not looked at", ", ".join(ports)),
         ("carrier", link.carrier and monitor.carrier_trusted, hook.vip.interface, carrier),
+        ("own address", not gone, " ".join(sorted(own)), f"{' '.join(gone)} is not on {hook.vip.interface}"),
         ("gateways", not gateways, (" ".join(vip.gateways) or "not looked at") + ways, ", ".join(gateways)),
         ("keepalived alive", keepalived.alive, f"process {keepalived.pid}", vip.vrrp_pid_file),
     )  # fmt: skip
@@ -175,6 +178,7 @@ _HOLDS = {
 }
 _ALARMS = {
     "split_brain": "another node holds the address too",
+    "peer_silent": "a peer neither advertises nor answers for its own address: it could not take over",
     "stranger": "a machine that is no node of [vip] answers for the address",
     "impostor": "the own address of a node is claimed from two hardware addresses",
     "keepalived_dead": "keepalived does not run: this node cannot take the address",

@@ -43,6 +43,11 @@ class Router:
     companions: tuple[str, ...]
     priority: int
 
+    @property
+    def place(self) -> int:
+        """Return this node's place in the order of priorities, 0 for the highest."""
+        return sum(peer.priority > self.priority for peer in self.peers)
+
     @cached_property
     def advertised(self) -> tuple[str, ...]:
         """Return the addresses that an advert names, without their prefixes."""

@@ -44,7 +44,10 @@ class VirtualRouter:
         self.held_since = self.missing_since = 0.0
         self.announced: set[str] = set()
         self.own_advert = -math.inf
-        self.peer_seen = -math.inf
+        self._seen: dict[str, float] = {}
+        """When each peer (by address) was last seen: its adverts, and its answers for its own address."""
+        self._listening_since = now
+        """Since when peers could be seen."""
         self.heard: dict[str, tuple[float, int]] = {}
         """When each peer (by address) was last heard as a master, and its priority."""
         self.heard_since: dict[str, float] = {}
@@ -99,6 +102,20 @@ class VirtualRouter:
         self.role, self.role_since = role, now
         return True
 
+    @property
+    def peer_seen(self) -> float:
+        """Return when one of the peers was last seen."""
+        return max(self._seen.values(), default=-math.inf)
+
+    def forget_peers(self, now: float) -> None:
+        """Forget when peers were seen: there is no carrier."""
+        self._seen.clear()
+        self._listening_since = now
+
+    def _silent_peer_s(self, now: float) -> float:
+        since = max(self._listening_since, self.watching_since)
+        return max(now - max(since, self._seen.get(peer.address, since)) for peer in self.router.peers)
+
     def set_reachable(self, reachable: bool, now: float) -> None:
         """Set whether the kernel knows the hardware address of a peer: without one no advert can leave."""
         self._reachable_since = min(self._reachable_since, now) if reachable else math.inf
@@ -117,7 +134,7 @@ class VirtualRouter:
             is_new = now - self.heard.get(advert.source, _NEVER)[0] > self.vip.down_s
             if not is_new and self.hardware_of[advert.source] != advert.hardware:
                 return  # the peer is heard from where it was: this advert is another machine's
-            self.peer_seen = now
+            self._seen[advert.source] = now
             self.hardware_of[advert.source] = advert.hardware
             if is_new:
                 self.heard_since[advert.source] = now
@@ -145,7 +162,7 @@ class VirtualRouter:
             self._add_claimant(claim.address, own_hardware, now)
             self._add_claimant(claim.address, claim.hardware, now)
         elif any(peer.address == claim.address for peer in self.router.peers):
-            self.peer_seen = now
+            self._seen[claim.address] = now
             self._add_claimant(claim.address, claim.hardware, now)
 
     def _add_claimant(self, address: str, hardware: str, now: float) -> None:
@@ -162,7 +179,7 @@ class VirtualRouter:
                 found[address] = recent
         return found
 
-    def facts(self, now: float, *, drained: bool = False) -> RouterFacts:
+    def facts(self, now: float, *, drained: bool = False, own_address: bool = True) -> RouterFacts:
         """Return what the policy decides on."""
         return RouterFacts(
             name=self.router.name,
@@ -173,6 +190,9 @@ class VirtualRouter:
             missing_s=0.0 if self.complete else now - max(self.missing_since, self.role_since),
             own_advert_age_s=self._own_advert_age_s(now),
             peer_advert_age_s=now - max((at for at, _ in self.heard.values()), default=-math.inf),
+            silent_peer_s=self._silent_peer_s(now),
+            own_address=own_address,
+            place=self.router.place,
             announced=self.announced == self.held,
             rivals=tuple(
                 self._rival(hardware, count, now)

@@ -1,6 +1,9 @@
 """The parts of the look that need no world."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from pyconfd.cli.commands.preflight import another_user, look, pool_of_addresses, print_findings
+from pyconfd.cli.commands.preflight import (
+    another_user,
+    floating_addresses,
+    look,
+    pool_of_addresses,
+    print_findings,
+)
 from pyconfd.model.preflight import Finding, Level
 from pyconfd.model.snapshot import HostFacts
 from pyconfd.settings import HaproxySettings, KubernetesSettings, Settings
@@ -57,6 +66,24 @@ def test_addresses_of_the_pool_that_are_not_here_are_counted(
     (found,) = pool_of_addresses(settings, host)
     assert (found.level, found.topic, found.message[: len(message)]) == (level, "addresses", message)
     assert not list(pool_of_addresses(Settings(), host))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a network namespace")
+@pytest.mark.parametrize(("promotes", "level"), [("0", "failure"), ("1", "ok")])
+def test_a_kernel_that_removes_the_own_address_with_the_floating_one(promotes: str, level: str) -> None:
+    names = " ".join(f"net.ipv4.conf.{name}.promote_secondaries={promotes}" for name in ("all", "lo"))
+    code = (
+        "from pyconfd.cli.commands.preflight import floating_addresses; from pyconfd.settings.vip import VipSettings;"
+        "vip = VipSettings(interface='lo', addresses=('192.0.2.10/24',));"
+        "print(*(finding.level for finding in floating_addresses(vip)))"
+    )
+    argv = ["unshare", "-n", "sh", "-c", f'sysctl -qw {names} && exec "$0" -c "$1"', sys.executable, code]
+    assert subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split() == [level]
+
+
+@pytest.mark.parametrize("vip", [VipSettings(), VipSettings(interface="lo", addresses=("2001:db8::10/64",))])
+def test_without_a_floating_address_of_ipv4_the_kernel_is_not_asked(vip: VipSettings) -> None:
+    assert not list(floating_addresses(vip))
 
 
 OK = Finding.ok("haproxy", "/usr/sbin/haproxy", "version 2.6")

@@ -38,6 +38,7 @@ locale: false    # the tree has none
 runcmd:
   - >-
     (echo; sysctl net.ipv4.conf.all.arp_announce net.ipv4.ip_nonlocal_bind net.ipv6.ip_nonlocal_bind net.core.somaxconn;
+    sysctl net.ipv4.conf.all.promote_secondaries;
     systemctl is-enabled haproxy keepalived pyconfd pyconfd-vip pyconfd-dns | xargs echo enabled:;
     systemctl list-units --failed --plain --no-legend | xargs echo failed:;
     echo "files: $(systemctl show haproxy --property=LimitNOFILE)";
@@ -95,6 +96,7 @@ def test_the_disk_boots_joins_and_serves(baked: Baked, tmp_path: Path) -> None:
             said = console.read_text(errors="replace")
     assert "net.ipv4.ip_nonlocal_bind = 1" in said
     assert "net.ipv6.ip_nonlocal_bind = 1" in said
+    assert "net.ipv4.conf.all.promote_secondaries = 1" in said
     assert "net.ipv4.conf.all.arp_announce = 2" in said
     assert "net.core.somaxconn = 65535" in said
     assert "enabled: enabled enabled enabled enabled enabled" in said

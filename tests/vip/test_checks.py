@@ -98,6 +98,68 @@ def test_a_dead_uplink_of_its_own_behind_a_carrier() -> None:
         exactly_one(bed, other)
 
 
+def is_own(node: Node) -> bool:
+    return node.holds(node.addresses[0])
+
+
+@pytest.mark.parametrize("promoted", [True, False])
+def test_an_own_address_that_goes_and_comes_back(*, promoted: bool) -> None:
+    """Without the setting of the package the kernel removes it again, with the floating one that was in its network."""
+    with Bed() as bed:
+        first = bed.holder
+        (second,) = bed.others(first)
+        if not promoted:
+            for name in ("all", "eth0"):
+                inside(first, "sysctl", "-qw", f"net.ipv4.conf.{name}.promote_secondaries=0")
+        own = first.addresses[0]
+        ip("-n", first.space, "addr", "del", f"{own}/24", "dev", "eth0")
+        exactly_one(bed, second)
+        assert has_faults(first, "own_address_gone")
+        # A backup that hears nothing does not take the address, and the holder says that nobody could take over.
+        wait_for("the alarm", partial(says, second, "peer_silent"))
+        exactly_one(bed, second)
+        ip("-n", first.space, "addr", "add", f"{own}/24", "dev", "eth0")
+        wait_for("ability", partial(has_faults, first))
+        wait_for("quiet", lambda: not says(second, "peer_silent"))
+        second.order("failover")
+        exactly_one(bed, first)
+        first.order("failover")
+        exactly_one(bed, second)
+        assert is_own(first)
+
+
+def test_a_floating_address_that_became_the_primary_one_takes_no_other_with_it() -> None:
+    """As it is where the own address comes back, by DHCP say, before the hook has had its turn."""
+    with Bed() as bed:
+        first = bed.holder
+        (second,) = bed.others(first)
+        own = first.addresses[0]
+        inside(first, "sh", "-c", f"ip addr del {own}/24 dev eth0; ip addr add {own}/24 dev eth0")
+        wait_for("ability", partial(has_faults, first))
+        for node in (first, second):
+            if node.holds():
+                node.order("failover")
+                break
+        wait_for("one holder", lambda: len(bed.holders()) == 1)
+        exactly_one(bed, bed.holder)
+        assert is_own(first)
+        assert is_own(second)
+
+
+def test_the_last_node_keeps_the_address_without_its_own() -> None:
+    """As where the server of DHCP is away: all lose theirs."""
+    with Bed() as bed:
+        for node in bed.nodes:
+            ip("-n", node.space, "addr", "del", f"{node.addresses[0]}/24", "dev", "eth0")
+        wait_for("the last one", lambda: any(says(node, "last_one") and node.holds() for node in bed.nodes))
+        exactly_one(bed, bed.holder)
+        for node in bed.nodes:
+            ip("-n", node.space, "addr", "add", f"{node.addresses[0]}/24", "dev", "eth0")
+        for node in bed.nodes:
+            wait_for("ability", partial(has_faults, node))
+        exactly_one(bed, bed.holder)
+
+
 def test_a_route_that_is_gone_on_one_node_and_then_on_all() -> None:
     with Bed(gateways=[GATEWAY]) as bed:
         for node in bed.nodes:

@@ -55,6 +55,8 @@ def test_nothing_is_done_where_nothing_is_wrong(router: RouterFacts) -> None:
         (NodeFacts(carrier_trusted=False), MASTER, NodeFault.CARRIER_FLAPS),
         (NodeFacts(gateway_age_s=3.0, peers_age_s=3.0, heard_age_s=3.0), MASTER, NodeFault.UPLINK_DEAD),
         (NodeFacts(route_lost=True), MASTER, NodeFault.ROUTE_LOST),
+        (NodeFacts(), replace(MASTER, own_address=False), NodeFault.OWN_ADDRESS_GONE),
+        (NodeFacts(), replace(BACKUP, own_address=False), NodeFault.OWN_ADDRESS_GONE),
         (NodeFacts(), replace(MASTER, drained=True), NodeFault.DRAINED),
         (NodeFacts(), replace(MASTER, handing_over=True), NodeFault.HANDING_OVER),
     ],
@@ -159,8 +161,21 @@ def test_a_new_holder_announces_until_it_was_seen_on_the_wire() -> None:
     assert found.alarms == {Alarm.NOT_ANNOUNCED}
 
 
+@pytest.mark.parametrize(
+    ("node", "silent_s", "alarms"),
+    [
+        (NodeFacts(), 4.9, set()),
+        (NodeFacts(), 5.0, {Alarm.PEER_SILENT}),
+        (NodeFacts(carrier=False), 5.0, set()),
+    ],
+)
+def test_a_peer_that_could_not_take_over_is_an_alarm(node: NodeFacts, silent_s: float, alarms: set[Alarm]) -> None:
+    assert decide(node, replace(BACKUP, silent_peer_s=silent_s), ABLE, NOW, LIMITS).alarms == alarms
+
+
 ALONE = NodeFacts(gateway_age_s=9.0, peers_age_s=9.0, heard_age_s=9.0)
 FLAPPING = NodeFacts(carrier_trusted=False, carrier_s=0.5)
+DEAF = replace(SILENCE, own_address=False)
 LAST = Decision(HoldState.LAST, NOW - 29.0, frozenset({NodeFault.HAPROXY_DEAD}))
 
 
@@ -179,6 +194,13 @@ LAST = Decision(HoldState.LAST, NOW - 29.0, frozenset({NodeFault.HAPROXY_DEAD}))
         (ALONE, MASTER, replace(LAST, faults=frozenset({NodeFault.UPLINK_DEAD})), HoldState.FAULT),
         (FLAPPING, SILENCE, fault(1.0, NodeFault.CARRIER_LOST), HoldState.FAULT),
         (replace(FLAPPING, carrier_s=0.7), SILENCE, fault(1.0, NodeFault.CARRIER_LOST), HoldState.LAST),
+        # Who hears no advert believes any answer, and waits for its turn: the others may be as deaf.
+        (NodeFacts(), DEAF, fault(NOW - 0.7), HoldState.LAST),
+        (NodeFacts(), replace(DEAF, rivals=rivals(0, peer="")), fault(NOW - 0.7), HoldState.FAULT),
+        (NodeFacts(), replace(DEAF, place=1), fault(NOW - 1.1), HoldState.FAULT),
+        (NodeFacts(), replace(DEAF, place=1), fault(NOW - 1.3), HoldState.LAST),
+        (NodeFacts(), replace(DEAF, holds=True), LAST, HoldState.LAST),
+        (NodeFacts(), replace(DEAF, holds=True, rivals=rivals(0, peer="")), LAST, HoldState.FAULT),
         # The last node gives it up to another holder, and offers it now and then.
         (DEAD, MASTER, LAST, HoldState.LAST),
         (DEAD, MASTER, replace(LAST, since=NOW - 30.0), HoldState.FAULT),

@@ -1,5 +1,7 @@
 """A virtual router as it is observed: who counts as a peer, when a hang counts, when to decide again."""
 
+import math
+
 import pytest
 
 from pyconfd.settings.vip import Profile, VipSettings
@@ -121,6 +123,19 @@ def test_a_hang_counts_only_while_the_kernel_knows_a_peer() -> None:
         router.set_reachable(True, now)
     assert router.facts(1.5).own_advert_age_s < LIMITS.hang_s, "it may be that keepalived has had no turn since"
     assert router.facts(1.4 + LIMITS.hang_s - LIMITS.late_s + 0.001).own_advert_age_s >= LIMITS.hang_s
+
+
+def test_each_peer_has_to_be_seen() -> None:
+    peers = (Peer("lb1", PEER, 250), Peer("lb3", "192.0.2.13", 240))
+    router = VirtualRouter(Router(51, "vip-51", "lb1", "", 4, OWN, peers, (f"{VIP}/24",), (), 245), LIMITS, 0.5, 1.0)
+    assert router.router.place == 1
+    assert router.facts(4.0).silent_peer_s == 3.0, "since the hook began"
+    claim(router, PEER, PEER_HARDWARE, 5.0)
+    assert (router.facts(6.0).silent_peer_s, router.peer_seen) == (5.0, 5.0)
+    claim(router, "192.0.2.13", EVIL, 6.0)
+    assert router.facts(8.0).silent_peer_s == 3.0
+    router.forget_peers(9.0)
+    assert (router.facts(10.0).silent_peer_s, router.peer_seen) == (1.0, -math.inf)
 
 
 NOW, HANG_S = 100.0, LIMITS.hang_s

@@ -22,6 +22,7 @@ from pyconfd.haproxy.process import preflight as haproxy
 from pyconfd.haproxy.process import unit as systemd
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.check import has_listener
+from pyconfd.haproxy.process.host import promotes_secondaries
 from pyconfd.haproxy.process.preflight import idle_close_note
 from pyconfd.model.context import PresetName, Refusal, left_out
 from pyconfd.model.preflight import Finding, Level, findings_of
@@ -31,6 +32,7 @@ from pyconfd.model.status import CredentialState, Renewal
 from pyconfd.presets.addresses import absent
 from pyconfd.printable import clean, short_duration
 from pyconfd.settings import Settings
+from pyconfd.settings.vip import VipSettings
 from pyconfd.sources.kubernetes import preflight as kubernetes
 from pyconfd.status.document import read_report
 from pyconfd.status.listen import bind, parse_listen
@@ -111,6 +113,7 @@ def look(settings: Settings, now: float) -> Iterator[Finding]:
     """Yield what was found, one thing after the other as it was looked at."""
     yield _clock(now)
     yield from _daemon(settings)
+    yield from floating_addresses(settings.vip)
     served = wiring.serves_haproxy(settings)
     unit = systemd.gather(settings.haproxy.unit) if served else systemd.UnitFacts()
     own = (("state_dir", settings.state_dir), ("runtime_dir", settings.runtime_dir))
@@ -202,6 +205,19 @@ def pool_of_addresses(settings: Settings, host: HostFacts) -> Iterator[Finding]:
     else:
         remedy = "right only where another machine may hold them: ip_nonlocal_bind is 1, and there is no [vip]"
         yield Finding(Level.WARNING, "addresses", "addresses.pool", message, remedy)
+
+
+def floating_addresses(vip: VipSettings) -> Iterator[Finding]:
+    """Yield whether the removal of a floating address takes others of this node with it."""
+    if not (vip.interface and any("." in address for address in vip.floating)):
+        return
+    name = f"net.ipv4.conf.{vip.interface}.promote_secondaries"
+    if promotes_secondaries(vip.interface):
+        yield Finding.ok("addresses", name, "this node keeps its own address when the floating one is removed")
+        return
+    message = "it is 0: the removal of a floating address can remove this node's own address"
+    remedy = "sysctl -w net.ipv4.conf.all.promote_secondaries=1, and the same in /etc/sysctl.d/60-pyconfd.conf"
+    yield Finding(Level.FAILURE, "addresses", name, message, remedy)
 
 
 def _installed(settings: Settings) -> str:

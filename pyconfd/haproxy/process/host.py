@@ -66,6 +66,14 @@ def gather_addresses(probe: Collection[str] = ()) -> HostFacts:
     )
 
 
+def promotes_secondaries(interface: str) -> bool:
+    """Return whether the next address of a network becomes the primary one when that one is removed.
+
+    Else the kernel removes all of them with it. Source: Documentation/networking/ip-sysctl.rst of Linux.
+    """
+    return "1" in {_sysctl(f"ipv4/conf/{name}/promote_secondaries") for name in ("all", interface)}
+
+
 def has_ipv6() -> bool:
     """Return whether sockets can listen on IPv6, which ``ipv6.disable=1`` on the kernel's command line takes away.
 
