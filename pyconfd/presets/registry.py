@@ -93,6 +93,7 @@ class Memo:
         self.listeners: _Recent[frozenset[Listener]] = _Recent()
         self.files: _Recent[tuple[OutputFile, ...]] = _Recent()
         self.default: _Recent[_DefaultCertificate] = _Recent()
+        self.names: _Recent[Mapping[str, object]] = _Recent()
 
     def read_cluster(self, snapshot: Snapshot, names: Sequence[str], options: PresetOptions) -> Cluster:
         """Read a Snapshot; what was of no use for the one before is forgotten."""
@@ -185,15 +186,10 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
     read = memo.read_cluster(snapshot, names, options)
     results = _results(names, read, options, memo)
     default = _default_certificate(read, options, memo)
-    in_use = bool(default.path) or any(result.ends_tls for result in results)
-    tls = GivenDict(default_certificate=default.path, in_use=in_use)
-    given: dict[str, object] = {"cluster": read.view, "tls": tls}
     templates: list[ClusterTemplate] = []
     owners: dict[str, Owners] = {addresses.RESERVED: read.addresses.owners} if read.addresses.owners else {}
     claimed = 0
     for name, result in zip(names, results, strict=True):
-        given.setdefault(name, MappingProxyType(dict(result.names)))
-        given |= {each: value for each, value in result.names.items() if each not in given or each == name}
         templates += result.templates
         claimed += result.claimed
         if result.owners:
@@ -201,7 +197,7 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
     listeners = tuple(result.listeners for result in results)
     off = () if options.cluster_templates else tuple(map(_switched_off, templates))
     return Context(
-        MappingProxyType(given),
+        _template_names(names, results, read, default, memo),
         memo.sorted_refusals(read.refused, *(result.refused for result in results), default.refused, off),
         EndpointTotals(claimed, read.ready),
         memo.listeners.made(listeners, lambda: frozenset().union(*listeners)),
@@ -215,6 +211,26 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
         owners=owners,
         statuses=tuple(result.statuses for result in results),
     )
+
+
+def _template_names(
+    names: Sequence[str], results: Sequence[PresetResult], read: Cluster, default: _DefaultCertificate, memo: Memo
+) -> Mapping[str, object]:
+    """Return the names for the templates; the same object as before where each value is."""
+    view, in_use = read.view, bool(default.path) or any(result.ends_tls for result in results)
+
+    def make() -> Mapping[str, object]:
+        tls = GivenDict(default_certificate=default.path, in_use=in_use)
+        given: dict[str, object] = {"cluster": view, "tls": tls}
+        for name, result in zip(names, results, strict=True):
+            given.setdefault(name, MappingProxyType(dict(result.names)))
+            given.update({each: value for each, value in result.names.items() if each not in given or each == name})
+        return MappingProxyType(given)
+
+    parts: list[object] = [read.services, view.nodes, view.certificates, default, in_use, *names]
+    for value in (value for result in results for value in result.names.values()):
+        parts += value.values() if isinstance(value, GivenDict) else (value,)  # it is made again for each result
+    return memo.names.made(tuple(parts), make)
 
 
 def _default_certificate(read: Cluster, options: PresetOptions, memo: Memo) -> _DefaultCertificate:

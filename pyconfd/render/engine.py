@@ -4,13 +4,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import DictLoader, Environment, TemplateSyntaxError
 
 from pyconfd.errors import Clues, PendingRendering, Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate, Context
 from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Piece, Rendering
+from pyconfd.model.reservation import Owners
 from pyconfd.render.blame import runtime_problem, syntax_problem
 from pyconfd.render.cluster_templates import ClusterText, Fallback, cluster_text
 from pyconfd.render.declared import Declarations, MapMemory
@@ -54,6 +55,23 @@ class Rendered:
     cluster_texts: tuple[ClusterText, ...] = ()
 
 
+class _Last(NamedTuple):
+    """What the last rendering was made of; there was no template of the cluster, whose text can change by itself."""
+
+    names: Mapping[str, Any]
+    files: tuple[OutputFile, ...]
+    owners: Mapping[str, Owners]
+    curdate: str
+    rendered: Rendered
+
+    def is_of(self, context: Context, curdate: str) -> bool:
+        """Return whether these are the very objects of the last time."""
+        if curdate != self.curdate and self.rendered.used_curdate:
+            return False
+        same = context.names is self.names and context.files is self.files and context.owners == self.owners
+        return same and not context.templates
+
+
 def _no_cluster_templates(template: ClusterTemplate) -> str:
     raise RejectedInput(Problem(template.name, "templates from the cluster are not rendered here"))
 
@@ -82,6 +100,7 @@ class Renderer:
         self._environment = _environment(fragments, options)
         self._compiled: list[CompiledFragment] = []
         self._rendered: Mapping[str, RenderedFragment] = {}
+        self._last: _Last | None = None
         self._maps = MapMemory()
         self._files = _MergedFiles()
         problems: list[Problem] = []
@@ -103,7 +122,8 @@ class Renderer:
         ``extra.curdate`` (the text ``curdate``), ``map_file``, ``map_entry``, ``certificate_file``, ``has_defaults``,
         FILTERS and FUNCTIONS. What was rendered before is used again where a loop meets the same objects, so a value
         that was given once is never changed afterwards, only replaced. With a ``fallback`` a template of the cluster
-        that fails is replaced by its last good text, or left out.
+        that fails is replaced by its last good text, or left out. The same objects as the last time give the very
+        result of the last time.
 
         Raises:
             RejectedInput: templates fail; carries one problem for each of them. Templates of the cluster only where
@@ -111,6 +131,10 @@ class Renderer:
             PendingRendering: a template of the cluster has no text yet, and nothing is applied or left without it.
 
         """
+        last, self._last = self._last, None
+        if last is not None and last.is_of(context, curdate):
+            self._last = last
+            return last.rendered
         declarations = Declarations(self.options.files_dir)
         extra = _Extra({**context.names.get("extra", {}), "curdate": curdate})
         names = {
@@ -146,7 +170,9 @@ class Renderer:
             raise RejectedInput(*problems)
         self._maps, self._files = maps, merged
         rendering = Rendering(tuple(pieces), merged.files, self.options.inputs, context.owners)
-        return Rendered(rendering, extra.curdate_was_read, tuple(texts))
+        rendered = Rendered(rendering, extra.curdate_was_read, tuple(texts))
+        self._last = _Last(context.names, context.files, context.owners, curdate, rendered) if not texts else None
+        return rendered
 
     def _fragments_with(
         self, names: dict[str, Any], former: Mapping[str, RenderedFragment], declarations: Declarations

@@ -16,7 +16,8 @@ from pyconfd.haproxy.runtime.sockets import RuntimeSocket
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.sources.file import read_snapshot
-from tests.bench.serving import Serving
+from tests.bench.presets import endpoints_of
+from tests.bench.serving import Serving, written
 from tests.world import objects
 from tests.world.haproxy import free_port, wait_until
 from tests.world.objects import PortSpec
@@ -84,7 +85,8 @@ class Fleet:
             )
             made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
             items.append({"apiVersion": "v1", "kind": "Service", **objects.with_service_defaults(made)})
-            items.append(self._slice(number))
+            item = self._slice(number)
+            items += [item, endpoints_of(item)]
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump({"apiVersion": "v1", "kind": "List", "items": items}, file)
             file.flush()
@@ -114,7 +116,7 @@ class Fleet:
 
     def tell(self, number: int) -> None:
         """Let pyconfd see the pods of a service as they are now; it has not acted on that when this returns."""
-        self.serving.events.feed(self.serving.event(self._slice(number)))
+        self.serving.events.feed(*written(self._slice(number)))
 
     # pyconfd
 

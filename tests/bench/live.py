@@ -33,7 +33,7 @@ from pyconfd.render.engine import Renderer
 from tests.bench import presets
 from tests.bench.asking import Asking
 from tests.bench.figures import Figure, median
-from tests.bench.serving import OPTIONS, Client, Serving
+from tests.bench.serving import OPTIONS, Client, Event, Serving, written
 
 WAIT_S = 0.1
 """Between two changes only requests are served: a change finds its code and data as cold as on a quiet cluster."""
@@ -91,20 +91,20 @@ class _Rounds:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def next(self) -> tuple[str, bytes]:
-        """Return a pod, and the event by which it takes the place of the former one."""
+    def next(self) -> tuple[str, tuple[Event, ...]]:
+        """Return a pod, and the events by which it takes the place of the former one."""
         pod = next(self._pods)
         item = {
             **self._base,
             "endpoints": [{"addresses": [pod], "conditions": {"ready": True}}],
             "ports": [{"name": "web", "port": self.serving.pod_port, "protocol": "TCP"}],
         }
-        return pod, self.serving.event(item)
+        return pod, written(item)
 
     def begin(self) -> None:
         """Have the first pod serve, and see what a request takes."""
-        _, line = self.next()
-        self.serving.live(line)
+        _, events = self.next()
+        self.serving.live(*events)
         client = Client(self.serving.port, self._host)
         times = []
         for _ in range(300):
@@ -176,19 +176,20 @@ def _changes(rounds: _Rounds, count: int) -> tuple[float, float]:
     serving, times, steps = rounds.serving, [], []
     gc.collect()
     for _ in range(count):
-        pod, line = rounds.next()
+        pod, events = rounds.next()
         rounds.wait()
         serving.daemon.step(0)  # what is due by the clock
         ended = 0.0
 
-        def change(line: bytes = line) -> None:
+        def change(of_slice: Event = events[0]) -> None:
             nonlocal ended
-            serving.live(line)
+            serving.live(of_slice)
             ended = time.perf_counter()
 
         began = time.perf_counter()
         times.append(rounds.timed(pod, change))
         steps.append(ended - began)
+        serving.live(*events[1:])
     assert serving.balancer.goes_live()
     return median(times), median(steps)
 
@@ -198,12 +199,12 @@ def _reloads(rounds: _Rounds, count: int) -> float:
     serving, times = rounds.serving, []
     plan = Reload((ReloadReason.SERVERS_CHANGED,))
     for _ in range(count):
-        pod, line = rounds.next()
+        pod, events = rounds.next()
         rounds.wait()
         renderer = serving.renderer(serving.fragments())
 
-        def change(line: bytes = line, renderer: Renderer = renderer) -> None:
-            serving.events.feed(line)
+        def change(events: tuple[Event, ...] = events, renderer: Renderer = renderer) -> None:
+            serving.events.feed(*events)
             context = registry.translate(serving.events.snapshot(), ("domains",), OPTIONS)
             rendering = renderer.render(context, curdate="").rendering
             serving.balancer.apply(rendering, plan, curdate="", now=time.time(), totals=context.totals)
@@ -223,8 +224,8 @@ def _script(rounds: _Rounds) -> float:
 
     applied = rendered()
     for _ in range(SCRIPTED):
-        pod, line = rounds.next()
-        serving.events.feed(line)
+        pod, events = rounds.next()
+        serving.events.feed(*events)
         desired = rendered()
         plan = diff.plan(desired, applied, None, comparison=comparison, abilities=Abilities(runtime=True))
         assert isinstance(plan, RuntimeUpdate)

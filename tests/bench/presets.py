@@ -44,7 +44,7 @@ _GIVEN: Mapping[str, Annotate] = MappingProxyType(
 
 
 def snapshot_of(services: int, preset: str = "domains") -> Snapshot:
-    """Return so many Services as ``preset`` serves them, each with its EndpointSlice."""
+    """Return so many Services as ``preset`` serves them, each with its EndpointSlice and Endpoints."""
     given = _GIVEN[preset]
     items = []
     for number in range(services):
@@ -53,16 +53,15 @@ def snapshot_of(services: int, preset: str = "domains") -> Snapshot:
         made["metadata"]["creationTimestamp"] = f"2026-01-01T{number % 24:02d}:{number % 60:02d}:00Z"
         items.append({"apiVersion": "v1", "kind": "Service", **objects.with_service_defaults(made)})
         addresses = [f"10.{number >> 8}.{number & 255}.{index + 1}" for index in range(ENDPOINTS)]
-        items.append(
-            {
-                "apiVersion": "discovery.k8s.io/v1",
-                "kind": "EndpointSlice",
-                "metadata": {"name": f"{name}-a", "namespace": namespace, "labels": {objects.SERVICE_NAME: name}},
-                "addressType": "IPv4",
-                "endpoints": [{"addresses": [each], "conditions": {"ready": True}} for each in addresses],
-                "ports": [{"name": "web", "port": 8080, "protocol": "TCP"}],
-            }
-        )
+        item = {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": f"{name}-a", "namespace": namespace, "labels": {objects.SERVICE_NAME: name}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [each], "conditions": {"ready": True}} for each in addresses],
+            "ports": [{"name": "web", "port": 8080, "protocol": "TCP"}],
+        }
+        items += [item, endpoints_of(item)]
     for number in range(NODES):
         node = objects.node(f"node-{number}", {"InternalIP": f"192.0.2.{number + 1}"})
         items.append({"apiVersion": "v1", "kind": "Node", **node})
@@ -72,6 +71,20 @@ def snapshot_of(services: int, preset: str = "domains") -> Snapshot:
         snapshot, refused = read_snapshot(Path(file.name))
     assert not refused
     return snapshot
+
+
+def endpoints_of(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the Endpoints that a controller manager writes beside the EndpointSlice ``item`` of a Service."""
+    found: dict[bool, list[dict[str, str]]] = {True: [], False: []}
+    for endpoint in item["endpoints"]:
+        found[endpoint["conditions"]["ready"]] += [{"ip": address} for address in endpoint["addresses"]]
+    namespace, service = item["metadata"]["namespace"], item["metadata"]["labels"][objects.SERVICE_NAME]
+    return {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": service, "namespace": namespace},
+        "subsets": [{"addresses": found[True], "notReadyAddresses": found[False], "ports": item["ports"]}],
+    }
 
 
 def _relabelled(snapshot: Snapshot, version: int) -> Snapshot:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -26,13 +26,14 @@ from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.model.status import SourceHealth, Status
 from pyconfd.presets.policy import ClaimOptions
-from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.preset import CLUSTER_VIEW, PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import ApplySettings
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import decode_event
 from pyconfd.system.clock import SystemClock
+from tests.bench.presets import endpoints_of
 from tests.world.haproxy import HaproxyProcess, configuration, free_port, wait_until
 
 POD = "127.19.{}.{}"
@@ -40,17 +41,25 @@ OPTIONS = PresetOptions(claims=ClaimOptions(allow_endpoints=(ipaddress.ip_networ
 """The pods are on loopback."""
 
 
+class Event(NamedTuple):
+    """One line of the watch of one resource."""
+
+    resource: Resource
+    line: bytes
+
+
 class Events:
     """A source of a daemon whose events come from the benchmark."""
 
     def __init__(self, whole: Snapshot) -> None:
-        self._caches = {each: Cache() for each in (Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.NODES)}
+        self._caches = {each: Cache() for each in CLUSTER_VIEW}
         for resource, cache in self._caches.items():
             cache.replace(getattr(whole, resource.field).values(), ())
 
-    def feed(self, line: bytes) -> None:
-        """Take one line of a watch of EndpointSlices."""
-        assert self._caches[Resource.ENDPOINTSLICES].apply(decode_event(Resource.ENDPOINTSLICES, line))
+    def feed(self, *events: Event) -> None:
+        """Take events of watches."""
+        for resource, line in events:
+            assert self._caches[resource].apply(decode_event(resource, line))
 
     def start(self, notify: Callable[[], None]) -> None:
         """Do nothing: the benchmark turns the loop itself."""
@@ -164,14 +173,20 @@ class Serving:
             time.sleep(min(0.2, self.daemon.wait_s()))
         assert self.balancer.goes_live()
 
-    def event(self, item: object) -> bytes:
-        """Return the line of a watch for a changed object."""
-        return msgspec.json.encode({"type": "MODIFIED", "object": item})
+    def live(self, *events: Event) -> None:
+        """Take the first event and do what is due; the others come right after that."""
+        for each in events:
+            self.events.feed(each)
+            self.daemon.step(1)
 
-    def live(self, line: bytes) -> None:
-        """Take an event and do what is due."""
-        self.events.feed(line)
-        self.daemon.step(1)
+
+def written(item: Mapping[str, Any]) -> tuple[Event, Event]:
+    """Return the events for a changed EndpointSlice: a controller manager writes it, and Endpoints beside it."""
+    changed = {Resource.ENDPOINTSLICES: item, Resource.ENDPOINTS: endpoints_of(item)}
+    of_slice, of_endpoints = (
+        Event(resource, msgspec.json.encode({"type": "MODIFIED", "object": each})) for resource, each in changed.items()
+    )
+    return of_slice, of_endpoints
 
 
 class Client:

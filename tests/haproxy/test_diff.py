@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import MAX_DETAILS, Comparison, differences, plan
+from pyconfd.haproxy.config.index import Index, index_of
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.observation import NotRunning, Observation, Running, RunningState, UnknownProcess
 from pyconfd.model.plan import (
@@ -242,3 +244,25 @@ def test_a_process_that_is_behind_is_reloaded(running: RunningState) -> None:
 
 def test_a_process_that_runs_what_was_applied_is_no_second_reason_for_a_change() -> None:
     assert reload(BASE, BASE.replace("maxconn 10", "maxconn 11")).reasons == (ReloadReason.GLOBAL_CHANGED,)
+
+
+def test_equal_rendering_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event that changes nothing, as of Endpoints beside a slice, gives an equal rendering of other objects."""
+
+    def made(*servers: str) -> Rendering:
+        blocks = [f"backend be_{number}\n    server a {server}\n" for number, server in enumerate(servers)]
+        return Rendering((Piece("00.conf", BASE), Piece("01.tmpl", *blocks)))
+
+    comparison, parsed = Comparison(), list[str]()
+
+    def counted(text: str) -> Index:
+        parsed.append(text)
+        return index_of(text)
+
+    monkeypatch.setattr(diff, "index_of", counted)
+    before, after, again = made("10.0.0.1:80", "10.0.0.2:80"), *(made("10.0.0.1:80", "10.0.0.3:80") for _ in range(2))
+    assert comparison.compare(before, after, Abilities(runtime=True)) is not None
+    del parsed[:]
+    assert comparison.compare(after, again, Abilities(runtime=True)) is None
+    assert comparison.index(again).text == again.text
+    assert parsed == []

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyconfd.model.context import Context, PresetName, RefusalReason
-from pyconfd.model.kubernetes import EndpointPort, ObjectRef, Secret, Service, ServicePort, ServiceSpec
+from pyconfd.model.context import AUTOMATIC_PRESETS, Context, PresetName, RefusalReason
+from pyconfd.model.kubernetes import EndpointPort, Endpoints, ObjectRef, Secret, Service, ServicePort, ServiceSpec
 from pyconfd.model.listener import Listener
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import Name, Reservation
@@ -295,6 +295,19 @@ def test_the_same_snapshot_is_not_read_again() -> None:
 
     assert all(again.names[name] is first.names[name] for name in ("cluster", "domains", "hosts"))
     assert again == first
+
+
+def test_endpoints_beside_slices_leave_the_names_the_same_object() -> None:
+    """A controller manager writes both for each pod: the second event changes nothing that templates see."""
+    memo, before = Memo(), world(5)
+
+    def names(snapshot: Snapshot) -> Mapping[str, Any]:
+        return registry.translate(snapshot, AUTOMATIC_PRESETS, OPTIONS_OF_PODS, memo).names
+
+    first, key = names(before), Key("demo", "s1")
+    beside = Endpoints(ObjectMeta(key.name, key.namespace), (subset("10.0.0.9", name="web"),))
+    assert names(replace(before, endpoints={**before.endpoints, key: beside})) is first
+    assert names(with_new_address(before, "s1")) is not first
 
 
 def test_what_a_template_does_to_a_whole_does_not_reach_the_next_translation() -> None:

@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -403,3 +404,27 @@ def test_the_same_input_gives_the_same_bytes() -> None:
     one, two = (renderer.render(Context({"domains": {"a": "b", "c": "d"}}), curdate=CURDATE) for _ in range(2))
     assert one == two
     assert one.rendering.digest == two.rendering.digest
+
+
+def test_same_objects_give_the_same_rendering() -> None:
+    """An event that changes nothing that templates see costs no rendering."""
+    fragments = FragmentSet((Fragment("1.tmpl", "{{ a.b }}{{ extra.curdate }}"),))
+    renderer, names = Renderer(fragments, RenderOptions(FILES)), MappingProxyType({"a": {"b": "c"}})
+    first = renderer.render(Context(names), curdate=CURDATE)
+    assert renderer.render(Context(names), curdate=CURDATE) is first
+    assert renderer.render(Context(names), curdate="later").rendering.text == "clater\n"
+    assert renderer.render(Context({"a": {"b": "d"}}), curdate="later").rendering.text == "dlater\n"
+    key = OutputFile(FileKind.CERTIFICATE, f"{FILES}/certs/a.pem", "x")
+    assert renderer.render(Context(names, files=(key,)), curdate=CURDATE).rendering.files == (key,)
+    owned = Context(names, owners={"domains": {}})
+    assert renderer.render(owned, curdate=CURDATE).rendering.owners == owned.owners
+
+
+def test_failed_rendering_is_forgotten() -> None:
+    renderer, names = Renderer(FragmentSet((Fragment("1.tmpl", "{{ a.b }}"),)), RenderOptions(FILES)), {"a": {"b": "c"}}
+    renderer.render(Context(names), curdate=CURDATE)
+    with pytest.raises(RejectedInput):
+        renderer.render(Context({}), curdate=CURDATE)
+    again = renderer.render(Context(names), curdate=CURDATE)
+    assert again.rendering.text == "c\n"
+    assert renderer.element_at("1.tmpl", 1, "other") is None

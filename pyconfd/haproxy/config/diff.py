@@ -107,12 +107,13 @@ class Comparison:
 
     def _index_of(self, applied: Rendering) -> Index:
         index, self._next, known = self._index, None, self._next
-        same = self._applied is not None and self._applied.same_as(applied)
-        if index is not None and same:
+        if index is not None and self._applied is not None and self._applied.same_as(applied):
             pass
-        elif known is not None and known[0] is applied and isinstance(known[1], Index):
+        elif known is None or not known[0].same_as(applied):  # the same objects, or an equal rendering of later objects
+            index = index_of(applied.text)
+        elif isinstance(known[1], Index):
             index = known[1]
-        elif known is not None and known[0] is applied and index is not None:
+        elif index is not None:
             index.replace(known[1])
         else:
             index = index_of(applied.text)
