@@ -260,10 +260,12 @@ class Loop(ABC):
         return False
 
     def _may_reload(self, now: float) -> bool:
-        """Return whether everything may be applied now; too many old workers make it wait."""
+        """Return whether everything may be applied now; too many former workers make it wait."""
         if not any((at := self._queue.due_at(task)) is not None and at <= now for task in MAY_RELOAD):
             return False
-        if self._decided and self._around.balancer.crowded():
+        if self._decided and not (room := self._around.balancer.make_room()).free:
+            if room.ended is not None:
+                self._report.worker_ended(room.ended)
             self._queue.pace(MAY_RELOAD, now + TICK_S)
             return False
         return self._queue.pop(now, *MAY_RELOAD)

@@ -9,7 +9,7 @@ from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.reconcile import BalancerPort
 from pyconfd.errors import Problem
-from pyconfd.model.changes import Change
+from pyconfd.model.changes import Change, RoomForReload
 from pyconfd.model.context import Context
 from pyconfd.model.outcome import Outcome
 from pyconfd.model.plan import Plan
@@ -58,8 +58,8 @@ class RestoringBalancer(BalancerPort, Protocol):
         """Return whether some changes need no reload at present."""
         ...
 
-    def crowded(self) -> bool:
-        """Return whether a reload has to wait until workers of the past have ended."""
+    def make_room(self) -> RoomForReload:
+        """Return whether a reload may come now; where too many former workers are left, one of them may be ended."""
         ...
 
     def report_progress(self, progress: Callable[[], None]) -> None:

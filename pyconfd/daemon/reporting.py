@@ -13,7 +13,7 @@ import structlog
 
 from pyconfd.daemon.ports import Changes, Clocks, Notifier
 from pyconfd.errors import Problem, first_line
-from pyconfd.model.changes import Action, Change, change_of, change_of_hold
+from pyconfd.model.changes import Action, Change, EndedWorker, change_of, change_of_hold
 from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason, left_out, notes_among
 from pyconfd.model.hold import Hold, HoldEvent
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Held, Outcome, Rejected, Stored, Unchanged
@@ -266,6 +266,19 @@ class Reporter:
                 changes=list(outcome.plan.details[:_LOGGED_CHANGES]),
                 verified=verified,
             )
+
+    def worker_ended(self, ended: EndedWorker) -> None:
+        """Report that a former worker was ended with its sessions, so that a reload can come."""
+        log.warning(
+            "worker.ended",
+            pid=ended.pid,
+            connections=ended.connections,
+            replaced_s=ended.replaced_s,
+            namespaces=list(ended.namespaces),
+            remedy=f"raise haproxy.max_old_workers ({ended.workers}), or see in pyconfd watch why so much reloads",
+        )
+        self.status = replace(self.status, applying=self.status.applying.ended(self._clock.now(), ended))
+        self._changes.record(Change(self._clock.now(), self._number, Action.ENDED, ended.words))
 
     def quarantined(self, status: QuarantineStatus) -> None:
         """Show which objects are left out so that everything else goes on."""

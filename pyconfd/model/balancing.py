@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 
+from pyconfd.model.changes import RoomForReload
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied, Deferred, Stored
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
@@ -37,9 +38,9 @@ class TakesAll(ABC):
         """Return nothing: there is no HAProxy to look at."""
         return HaproxyState()
 
-    def crowded(self) -> bool:
-        """Return False: a reload never has to wait."""
-        return False
+    def make_room(self) -> RoomForReload:
+        """Return that there is room: a reload never has to wait."""
+        return RoomForReload(free=True)
 
     def look(self) -> Plan:
         """Compare the running configuration with the desired one."""

@@ -29,6 +29,7 @@ from pyconfd.model.plan import (
     SetWeight,
     UpdateCertificate,
 )
+from pyconfd.printable import long_duration
 
 SUMMARY_GROUPS = 4
 """Backends, maps and certificates that a summary names; of the rest it gives the number."""
@@ -51,6 +52,39 @@ class Action(StrEnum):
     """What was held of a change is held no more; recorded, never a plan."""
     REJECTED = "rejected"
     FAILED = "failed"
+    ENDED = "ended"
+    """A former worker was ended with its sessions to make room for a reload; recorded, never a plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedWorker:
+    """A former worker that was ended with its ``connections``, since there were ``workers``: as many as may be.
+
+    ``replaced_s`` before, a reload had replaced it, for names of ``namespaces`` as far as that is known.
+    """
+
+    pid: int
+    connections: int
+    replaced_s: float
+    workers: int
+    namespaces: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """What happened, and which setting makes it so."""
+        whose = f", which a change of {', '.join(self.namespaces)} had replaced" if self.namespaces else ""
+        return (
+            f"former worker {self.pid}{whose} {long_duration(self.replaced_s)} ago, was ended with "
+            f"{self.connections} connections: {self.workers} is haproxy.max_old_workers"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RoomForReload:
+    """Whether a reload may come now; ``ended`` is the worker that was ended for it just now."""
+
+    free: bool
+    ended: EndedWorker | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +245,8 @@ class ApplyingStatus:
 
     ``plans_by_action`` has a count for each :class:`Action` that occurred, ``times_by_action`` those of runtime
     updates and of reloads. ``oldest_worker_since`` is seconds since the epoch, 0.0 without old workers;
-    ``file_behind_since`` is 0.0 where the file is in sync with the process.
+    ``file_behind_since`` is 0.0 where the file is in sync with the process. ``last_ended`` of all former workers that
+    were ended to make room for a reload was so at ``last_ended_at``.
     """
 
     plans_by_action: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -219,6 +254,14 @@ class ApplyingStatus:
     old_workers: int = 0
     oldest_worker_since: float = 0.0
     file_behind_since: float = 0.0
+    workers_ended_total: int = 0
+    last_ended: EndedWorker | None = None
+    last_ended_at: float = 0.0
+
+    def ended(self, now: float, worker: EndedWorker) -> "ApplyingStatus":
+        """Return this with one more former worker that was ended to make room."""
+        total = self.workers_ended_total + 1
+        return replace(self, workers_ended_total=total, last_ended=worker, last_ended_at=now)
 
     def after(self, change: Change | None) -> "ApplyingStatus":
         """Return this with one more change counted; None where nothing had to change."""

@@ -121,3 +121,14 @@ def _shown(name: Name) -> str:
 
 def _object(owner: Owner) -> str:
     return f"{owner.kind} {owner.namespace}/{owner.name}"
+
+
+def namespaces_of_changes(before: Mapping[str, Owners], after: Mapping[str, Owners]) -> frozenset[str]:
+    """Return the namespaces of which a name came, went or has another owner in ``after``."""
+    found: set[str] = set()
+    for preset in before.keys() | after.keys():
+        former, now = before.get(preset, NO_OWNERS), after.get(preset, NO_OWNERS)
+        for name in differing(former, now):
+            if (was := former.get(name)) != (owner := now.get(name)):
+                found |= {each.namespace for each in (was, owner) if each is not None}
+    return frozenset(found)

@@ -476,7 +476,7 @@ class HaproxySettings:
         "", "socket that changes a running haproxy", empty="the stats socket that the configuration opens"
     )
     max_old_workers: Annotated[int, Meta(ge=1, le=1000)] = setting(
-        10, "former workers that may still end their sessions; at the bound reloads wait"
+        10, "former workers that may still end their sessions; at the bound a reload ends one of them"
     )
     pid_file: FilePath = setting("/run/haproxy.pid", "file with the number of haproxy's process", empty="none")
     unit: str = setting("haproxy.service", "systemd unit of haproxy", empty="none")

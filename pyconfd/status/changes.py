@@ -179,7 +179,7 @@ def line_of(change: Change) -> str:
     return clean(f"{time.strftime('%H:%M:%S', time.localtime(change.at))} {_sentence(change)}")
 
 
-def _sentence(change: Change) -> str:  # noqa: PLR0911 - one sentence for each action
+def _sentence(change: Change) -> str:  # noqa: C901, PLR0911 - one sentence for each action
     number = f"generation {change.generation}" if change.generation else "no configuration is applied yet"
     took = duration(change.duration_s)
     match change.action:
@@ -198,6 +198,8 @@ def _sentence(change: Change) -> str:  # noqa: PLR0911 - one sentence for each a
             return f"held{_problem(change)}; {_running(change)}"
         case Action.RELEASED:
             return f"hold ended after {took}: {'; '.join(change.details)} ({change.summary}); {_running(change)}"
+        case Action.ENDED:
+            return f"{change.summary}; {_running(change)}"
         case Action.REJECTED:
             return f"rejected{_at_step(change)}{_problem(change)}; {_running(change)}"
         case Action.FAILED:

@@ -147,6 +147,8 @@ def _applying(status: Status) -> Iterator[Metric]:
     yield _gauge("pyconfd_old_workers", "Former workers that still end their sessions.", known.old_workers)
     text = "Seconds since the oldest of them was started; 0 without any."
     yield _since("pyconfd_oldest_worker_age_seconds", text, known.oldest_worker_since, now)
+    text = "Former workers that were ended with their sessions to make room for a reload."
+    yield CounterMetricFamily("pyconfd_workers_ended", text, value=known.workers_ended_total)
     behind = known.file_behind_since
     text = "1 while the file does not have yet what was changed at run time."
     yield _gauge("pyconfd_file_behind", text, bool(behind))

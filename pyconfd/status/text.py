@@ -389,6 +389,11 @@ def _left_behind(status: Status, now: float) -> Iterator[str]:
             "1 former worker ends its" if known.old_workers == 1 else f"{known.old_workers} former workers end their"
         )
         yield f"{workers} sessions, the oldest was started {_ago(known.oldest_worker_since, now)}"
+    if known.last_ended is not None:
+        count = _number_of(known.workers_ended_total, "former worker")
+        was = "was" if known.workers_ended_total == 1 else "were"
+        yield f"{count} {was} ended to make room for a reload, the last one {_ago(known.last_ended_at, now)}:"
+        yield f"  {clean(known.last_ended.words)}"
     if known.file_behind_since:
         yield f"the file has been behind the runtime updates for {short_duration(now - known.file_behind_since)}"
 

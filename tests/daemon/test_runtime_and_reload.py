@@ -4,12 +4,15 @@ from pyconfd.errors import ApplyError, Problem
 from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import Comparison
+from pyconfd.model.changes import Action, EndedWorker, RoomForReload
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied, Deferred, Generation, Step, Stored
 from pyconfd.model.plan import Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import BalancerStatus, Paused, Phase
+from pyconfd.status.document import Freshness, StatusReport
+from pyconfd.status.text import render_text
 from tests.daemon.fakes import DISRUPTIVE, Bed, FakeBalancer, FakeClock, FakeDisk, cluster
 from tests.presets import objects
 
@@ -37,6 +40,7 @@ class LiveBalancer(FakeBalancer):
         self.refuses = False
         self.edited = False
         self.old_workers = 0
+        self.ended: EndedWorker | None = None
         self._comparison = Comparison()
         self._suspect = False
 
@@ -55,8 +59,8 @@ class LiveBalancer(FakeBalancer):
     def goes_live(self) -> bool:
         return self.last_good() is not None
 
-    def crowded(self) -> bool:
-        return self.old_workers > 2
+    def make_room(self) -> RoomForReload:
+        return RoomForReload(free=self.old_workers <= 2, ended=self.ended)
 
     def standing(self, *, may_repair: bool = True) -> BalancerStatus:
         del may_repair
@@ -236,9 +240,21 @@ def test_too_many_workers_of_the_past_make_reloads_wait() -> None:
     assert len(balancer.reloads) == 1
     assert "192.0.2.2:80" in balancer.text
     assert bed.status.applying.old_workers == 3
-    balancer.old_workers = 2
+    balancer.ended = EndedWorker(4711, 14, 95.0, 3, ("shop",))
+    bed.run_for(1.0)
+    balancer.ended, balancer.old_workers = None, 2
     bed.run_for(5.0)
     assert len(balancer.reloads) == 2
+    applying = bed.status.applying
+    told = [change for change in bed.changes.told if change.action is Action.ENDED]
+    assert (applying.workers_ended_total, applying.last_ended) == (len(told), EndedWorker(4711, 14, 95.0, 3, ("shop",)))
+    assert told[0].summary == (
+        "former worker 4711, which a change of shop had replaced 1 minute ago, was ended with 14 connections: "
+        "3 is haproxy.max_old_workers"
+    )
+    text = render_text(StatusReport(Freshness.LIVE, bed.status.now, bed.status))
+    assert "1 former worker was ended to make room for a reload, the last one" in text
+    assert told[0].summary in text
 
 
 def test_what_failed_is_not_tried_again_while_there_are_too_many_workers_of_the_past() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.process.observation import Running
+from pyconfd.haproxy.process.observation import OldWorker, Running
 from pyconfd.haproxy.runtime.sockets import NoAnswer, ask, processes, running_by_master
 from tests.world.haproxy import HaproxyProcess, configuration, free_port, wait_until
 
@@ -31,8 +31,9 @@ def test_the_oldest_of_the_old_workers(version: str, tmp_path: Path) -> None:
         answering.start()
         found = processes(str(path))
         answering.join(10)
-    assert found == Running(None, 29665, version, 29653, 2, 2, 1)
-    assert found.oldest_worker_age_s == 25 * 3600.0
+    old = (OldWorker(29656, 25 * 3600.0, 424.0), OldWorker(29655, 424.0, 2.0))
+    assert found == Running(None, 29665, version, 29653, old, 2, 1)
+    assert [(each.age_s, each.replaced_s) for each in found.old_workers] == [(90000.0, 424.0), (424.0, 2.0)]
 
 
 def _answer(server: socket.socket, text: str) -> None:
@@ -51,7 +52,7 @@ def test_an_old_worker_ages_while_a_connection_lasts(tmp_path: Path) -> None:
         haproxy.start()
         before = haproxy.running()
         assert before is not None
-        assert (before.old_workers, before.oldest_worker_age_s) == (0, 0.0)
+        assert before.old_workers == ()
         with socket.create_connection(("127.0.0.1", port)) as connection:
             connection.sendall(b"GET / HTTP/1.1\r\n")
             wait_until(lambda: _has_connection(haproxy), "the worker has taken the connection")
@@ -66,6 +67,6 @@ def _has_connection(haproxy: HaproxyProcess) -> bool:
 
 def _age(haproxy: HaproxyProcess) -> float:
     try:
-        return running_by_master(haproxy.master_socket).oldest_worker_age_s
+        return max((each.age_s for each in running_by_master(haproxy.master_socket).old_workers), default=0.0)
     except NoAnswer:
         return -1.0

@@ -59,17 +59,21 @@ from pyconfd.haproxy.process.observation import (
     RunningState,
     UnknownProcess,
 )
+from pyconfd.haproxy.process.old_workers import OldWorkers
 from pyconfd.haproxy.process.presence import SETTLES_S, Presence
 from pyconfd.haproxy.process.transaction import Known, Transaction
 from pyconfd.haproxy.runtime.drift import DriftMonitor
 from pyconfd.haproxy.runtime.operations import without_servers
 from pyconfd.haproxy.runtime.overrides import OverrideStore, with_overrides
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, OtherWorker, PartlyRefused, Runtime
+from pyconfd.haproxy.runtime.sockets import NoAnswer
+from pyconfd.model.changes import EndedWorker, RoomForReload
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import AddServer, Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
+from pyconfd.model.reservation import namespaces_of_changes
 from pyconfd.model.status import BalancerStatus, HaproxyState
 from pyconfd.settings import ApplySettings, HaproxySettings
 from pyconfd.system.files import refuse_as_root, remove_stale
@@ -143,7 +147,7 @@ class Balancer:
         self._reloaded_for_drift: Rendering | None = None
         self._planned: tuple[Rendering, Stored | None, Plan] | None = None
         """The last rendering, what it was compared with, and what followed."""
-        self.old_workers, self._oldest_worker_age_s = 0, 0.0
+        self._old = OldWorkers(settings.max_old_workers)
         self._presence, self._condition = Presence(), HaproxyState()
         self._process_due, self._cause_due = 0.0, 0.0
         """When it is looked again whether HAProxy runs, and why it does not."""
@@ -270,7 +274,7 @@ class Balancer:
         if self._is_known and not self._runtime.abilities.runtime:
             live = replace(live, unavailable=self._runtime.abilities.why)
         own = (*self._file.problems(), *self._suspect_problems(), *self._process.silent_problems())
-        return BalancerStatus(own, live, self.old_workers, self._oldest_worker_age_s, self._file.pending)
+        return BalancerStatus(own, live, len(self._old.known), self._old.oldest_age_s, self._file.pending)
 
     def _suspect_problems(self) -> tuple[Problem, ...]:
         if not self._why.startswith(CUT_SHORT):
@@ -325,7 +329,7 @@ class Balancer:
             if self._worker_pid not in {0, found.worker_pid}:
                 log.info("worker.replaced", former=self._worker_pid, now=found.worker_pid)
             self._worker_pid = found.worker_pid
-            self.old_workers, self._oldest_worker_age_s = found.old_workers, found.oldest_worker_age_s
+            self._old.see(found.old_workers)
         return observed
 
     def _known(self) -> Known:
@@ -428,12 +432,25 @@ class Balancer:
         """Return whether some changes may need no reload at present: what was not looked at yet may take them."""
         return self.state is not BalancerState.SUSPECT and (self._runtime.abilities.runtime or not self._is_known)
 
-    def crowded(self) -> bool:
-        """Return whether a reload has to wait until workers of the past have ended."""
-        if self.old_workers < self._settings.max_old_workers:
-            return False
+    def make_room(self) -> RoomForReload:
+        """Return whether a reload may come. At the bound of old workers one of them is ended for it."""
+        if not self._old.at_bound:
+            return RoomForReload(free=True)
         self.observe()
-        return self.old_workers >= self._settings.max_old_workers
+        if not self._old.at_bound:
+            return RoomForReload(free=True)
+        chosen = self._old.next_to_end()
+        if chosen is None:
+            return RoomForReload(free=False)
+        try:
+            connections = self._process.end_worker(chosen.pid)
+        except NoAnswer as error:
+            log.warning("worker.end_failed", pid=chosen.pid, problem=str(error))
+            return RoomForReload(free=False)
+        ended = EndedWorker(
+            chosen.pid, connections, chosen.replaced_s, len(self._old.known), self._old.causes_of(chosen.pid)
+        )
+        return RoomForReload(free=False, ended=ended)
 
     def change(
         self,
@@ -463,7 +480,9 @@ class Balancer:
             raise AdoptionNeeded(problem)
         reasons, digest = tuple(reason.value for reason in plan.reasons), rendering.digest
         generation = Generation(self._next_number(), digest, now, curdate, reasons, totals or EndpointTotals())
-        verified = self._reload(rendering, generation)
+        former = last.rendering.owners if (last := self.last_good()) else {}
+        causes = namespaces_of_changes(former, rendering.owners)
+        verified = self._reload(rendering, generation, causes)
         self._last_good = Stored(generation, rendering)
         return Applied(generation, plan, verified)
 
@@ -528,8 +547,10 @@ class Balancer:
         self._written = stored.rendering
         self._unfinished.end(generation.number)
 
-    def _reload(self, rendering: Rendering, generation: Generation | None) -> bool:
-        self._worker_pid = 0
+    def _reload(
+        self, rendering: Rendering, generation: Generation | None, causes: frozenset[str] = frozenset()
+    ) -> bool:
+        former, self._worker_pid = self._worker_pid, 0
         try:
             with self._file.lock:
                 self._take_lock()
@@ -544,7 +565,7 @@ class Balancer:
                 self._file.write_later(last)
             raise
         self._written, self._changed, self._has_served = None, None, True
-        self.old_workers += 1
+        self._old.replaced(former, causes)
         self._enter(BalancerState.UNKNOWN, reloaded=True)
         self._refused.clear()
         self._unfinished.forget()

@@ -21,6 +21,7 @@ from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.haproxy.runtime.sockets import (
     NoAnswer,
     ask,
+    end_worker,
     is_accepting,
     processes,
     running_by_master,
@@ -362,6 +363,10 @@ class HaproxyProcess:
     def _not_running(self) -> Problem:
         remedy = f"start it: `{self.start_command}`; it loads what is installed"
         return Problem("haproxy", "is not running, and did not appear", remedy)
+
+    def end_worker(self, pid: int) -> int:
+        """End an old worker; return how many connections it had. Raises: NoAnswer."""
+        return end_worker(self.master_socket, pid)
 
     @property
     def start_command(self) -> str:

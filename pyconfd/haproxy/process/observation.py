@@ -26,21 +26,32 @@ class UnknownProcess:
 
 
 @dataclass(frozen=True, slots=True)
+class OldWorker:
+    """A worker that a reload has replaced: it ends its sessions.
+
+    ``age_s`` is since it was started, ``replaced_s`` since it was replaced; HAProxy counts whole seconds.
+    """
+
+    pid: int
+    age_s: float = field(default=0.0, compare=False)
+    replaced_s: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Running:
     """The newest worker answered. ``digest`` is None where its text carries no marker of pyconfd.
 
     ``reloads`` and ``failed_reloads`` are counted by the master since its start (failures since the last success);
-    both are 0 where only a worker could be asked, as are ``old_workers`` and the age of the oldest of them.
+    both are 0 where only a worker could be asked, and ``old_workers``, the oldest first, are not known then.
     """
 
     digest: str | None
     worker_pid: int
     version: str = ""
     master_pid: int = 0
-    old_workers: int = 0
+    old_workers: tuple[OldWorker, ...] = ()
     reloads: int = 0
     failed_reloads: int = 0
-    oldest_worker_age_s: float = field(default=0.0, compare=False)
 
 
 RunningState = NotRunning | UnknownProcess | Running

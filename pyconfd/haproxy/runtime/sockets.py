@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pyconfd.haproxy.config.text import digest_of
-from pyconfd.haproxy.process.observation import Running
+from pyconfd.haproxy.process.observation import OldWorker, Running
 
 ANSWER_TIMEOUT_S = 5.0
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
@@ -95,12 +95,19 @@ def processes(path: str) -> Running:
         digest=None,
         master_pid=int(master[0]),
         worker_pid=int(current[0][0]) if current else 0,
-        old_workers=len(old),
+        old_workers=_old_workers(old, current),
         version=master[-1],
         reloads=int(master[2]) if master[2].isdigit() else 0,
         failed_reloads=int(failed[1]) if failed else 0,
-        oldest_worker_age_s=max(map(_age_s, old), default=0.0),
     )
+
+
+def _old_workers(old: list[list[str]], current: list[list[str]]) -> tuple[OldWorker, ...]:
+    """Return the old workers, the oldest first: each was replaced when the next one was started."""
+    ordered = sorted(old, key=lambda row: (int(row[2]) if row[2].isdigit() else 0, _age_s(row)), reverse=True)
+    followers = [_age_s(row) for row in (*ordered, *current[:1])][1:]
+    replaced = [*followers, *[0.0] * (len(ordered) - len(followers))]
+    return tuple(OldWorker(int(row[0]), _age_s(row), since) for row, since in zip(ordered, replaced, strict=True))
 
 
 def _age_s(row: list[str]) -> float:
@@ -130,6 +137,23 @@ def is_accepting(path: str, worker_pid: int) -> bool:
         return _information(ask(path, f"@!{worker_pid} show info")).get("stopping") == "0"
     except NoAnswer:
         return False
+
+
+def end_worker(path: str, pid: int) -> int:
+    """End an old worker at once with all that it has; return how many connections that were.
+
+    ``shutdown session`` ends only what has a stream: idle connections, half a request and half a handshake kept the
+    worker alive. Its exit takes all of them, in less than 0.2 s, and no other worker notices. Measured on 2.6 and 3.4.
+
+    Raises:
+        NoAnswer: the worker could not be asked.
+    """
+    connections = _information(ask(path, f"@!{pid} show info")).get("currconns", "")
+    if not connections.isdigit():
+        raise NoAnswer(path, OSError(f"worker {pid} does not answer"))
+    with suppress(NoAnswer):  # it hangs up with its end
+        ask(path, f"expert-mode on; @!{pid} debug dev exit 0")
+    return int(connections)
 
 
 def running_by_stats_socket(path: str) -> Running:

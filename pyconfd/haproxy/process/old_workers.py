@@ -1,0 +1,66 @@
+"""The workers that reloads have replaced, and which of them makes room at the bound. Pure."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from pyconfd.haproxy.process.observation import OldWorker
+
+LEFT_ALONE_S = 30.0
+"""How long a worker may end its sessions whatever happens: at the bound a reload waits so long."""
+
+
+def to_end(old: Sequence[OldWorker], causes: Mapping[int, frozenset[str]]) -> OldWorker | None:
+    """Return the worker that is ended at the bound, None while each has a right to its time.
+
+    It is the oldest of those that changes of one namespace have replaced, the one that replaced most; where that is
+    not known, the oldest of all. So who reloads again and again ends what his own reloads left behind first.
+    """
+    ripe = [each for each in old if each.replaced_s >= LEFT_ALONE_S]
+    counts = Counter(namespace for each in old for namespace in causes.get(each.pid, ()))
+    most = max(counts, key=lambda namespace: (counts[namespace], namespace), default="")
+    mine = [each for each in ripe if most in causes.get(each.pid, ())] if counts[most] > 1 else []
+    return max(mine or ripe, key=lambda each: each.replaced_s, default=None)
+
+
+class OldWorkers:
+    """Those that were seen last; at most ``bound`` may be there when a reload comes."""
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self.known: tuple[OldWorker, ...] = ()
+        self._causes: dict[int, frozenset[str]] = {}
+        self._ended: set[int] = set()
+
+    @property
+    def at_bound(self) -> bool:
+        """Whether one has to go before the next reload."""
+        return len(self.known) >= self._bound
+
+    @property
+    def oldest_age_s(self) -> float:
+        """Since when the oldest of them was started."""
+        return max((each.age_s for each in self.known), default=0.0)
+
+    def see(self, found: tuple[OldWorker, ...]) -> None:
+        """Note which there are."""
+        self.known = found
+        pids = {each.pid for each in found}
+        self._causes = {pid: causes for pid, causes in self._causes.items() if pid in pids}
+        self._ended &= pids
+
+    def replaced(self, pid: int, causes: frozenset[str]) -> None:
+        """Note that a reload for changes of the namespaces ``causes`` has replaced the worker ``pid``, 0 if unknown."""
+        self.known = (*self.known, OldWorker(pid))
+        if pid:
+            self._causes[pid] = causes
+
+    def next_to_end(self) -> OldWorker | None:
+        """Return which one is to be ended now; each is once: one that hangs does not keep others from making room."""
+        chosen = to_end([each for each in self.known if each.pid not in self._ended], self._causes)
+        if chosen is not None:
+            self._ended.add(chosen.pid)
+        return chosen
+
+    def causes_of(self, pid: int) -> tuple[str, ...]:
+        """Return the namespaces whose changes have replaced this worker, as far as that is known."""
+        return tuple(sorted(self._causes.get(pid, ())))

@@ -1,0 +1,141 @@
+"""Former workers at their bound: which one makes room, and that nobody else is touched by its end."""
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+
+import pytest
+
+from pyconfd.haproxy.process import old_workers
+from pyconfd.haproxy.process.observation import OldWorker
+from pyconfd.haproxy.process.old_workers import LEFT_ALONE_S, OldWorkers, to_end
+from pyconfd.model.rendering import Piece, Rendering
+from pyconfd.model.reservation import Name, Owner, namespaces_of_changes
+from tests.haproxy.bench import Bench, apply
+from tests.world.haproxy import configuration, fetch, wait_until
+
+EVIL, SHOP = frozenset({"evil"}), frozenset({"shop"})
+
+
+def old(*replaced_s: float) -> list[OldWorker]:
+    return [OldWorker(number, 1000.0, since) for number, since in enumerate(replaced_s, start=1)]
+
+
+@pytest.mark.parametrize(
+    ("found", "causes", "expected"),
+    [
+        (old(300.0, 200.0, 100.0), {}, 1),
+        (old(100.0, 300.0, 200.0), {}, 2),
+        # Who replaced most of them ends his own first, however old those of others are.
+        (old(300.0, 200.0, 100.0), {1: SHOP, 2: EVIL, 3: EVIL}, 2),
+        (old(300.0, 200.0, 100.0), {1: SHOP, 2: EVIL, 3: frozenset()}, 1),
+        (old(300.0, 200.0, 100.0), {2: EVIL | SHOP, 3: EVIL}, 2),
+        # All have their time, and his that are not ripe yet save nobody's: the oldest goes.
+        (old(300.0, LEFT_ALONE_S - 1, 1.0), {1: SHOP, 2: EVIL, 3: EVIL}, 1),
+        (old(LEFT_ALONE_S - 1, 1.0), {}, None),
+        (old(LEFT_ALONE_S), {}, 1),
+        ([], {}, None),
+    ],
+)
+def test_who_makes_room(found: list[OldWorker], causes: Mapping[int, frozenset[str]], expected: int | None) -> None:
+    chosen = to_end(found, causes)
+    assert (chosen.pid if chosen else None) == expected
+
+
+def test_a_worker_that_hangs_is_ended_once_and_then_the_next() -> None:
+    workers = OldWorkers(2)
+    workers.see(tuple(old(300.0, 200.0)))
+    assert workers.at_bound
+    chosen = [workers.next_to_end() for _ in range(3)]
+    assert [each and each.pid for each in chosen] == [1, 2, None]
+
+
+def test_causes_are_kept_as_long_as_their_worker() -> None:
+    workers = OldWorkers(3)
+    workers.replaced(1, EVIL)
+    workers.replaced(0, SHOP)  # it was not known which one
+    assert len(workers.known) == 2
+    assert workers.causes_of(1) == ("evil",)
+    workers.see(tuple(old(5.0)))
+    assert workers.causes_of(1) == ("evil",)
+    workers.see(())
+    assert workers.causes_of(1) == ()
+
+
+def test_whose_names_changed() -> None:
+    def owner(namespace: str, name: str = "web") -> Owner:
+        return Owner("Service", namespace, name, "2026-01-01T00:00:00Z")
+
+    a, b, c = (Name("", f"{letter}.example.com") for letter in "abc")
+    before = {"domains": {a: owner("shop"), b: owner("old")}, "gone": {a: owner("away")}}
+    after = {"domains": {a: owner("shop"), b: owner("new"), c: owner("evil")}}
+    assert namespaces_of_changes(before, after) == {"old", "new", "evil", "away"}
+    assert namespaces_of_changes(after, {"domains": dict(after["domains"])}) == frozenset()
+
+
+@pytest.fixture
+def held() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def connections(port: int, held: ExitStack) -> list[socket.socket]:
+    """Open what ``shutdown session`` would leave: nothing sent, half a request, and an idle connection."""
+    found = [held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)) for _ in range(3)]
+    found[1].sendall(b"GET / HTTP/1.1\r\nHos")
+    found[2].sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert found[2].recv(65536).startswith(b"HTTP/1.1 200")
+    return found
+
+
+@pytest.mark.haproxy
+def test_the_one_that_makes_room_ends_at_once_and_no_other(
+    bench: Bench, held: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(old_workers, "LEFT_ALONE_S", 3600.0)
+    bench.serve()
+    balancer = bench.balancer(max_old_workers=2)
+
+    def serve(answer: str, namespace: str) -> list[socket.socket]:
+        """Hold connections to the worker, and replace it for a name of ``namespace``."""
+        kept = connections(bench.port, held)
+        owner = Owner("Service", namespace, answer, "2026-01-01T00:00:00Z")
+        owners = {"domains": {Name("", answer): owner}}
+        apply(balancer, Rendering((Piece("01.tmpl", configuration(bench.port, answer)),), owners=owners))
+        return kept
+
+    assert balancer.make_room().free
+    first, second = serve("second", "shop"), serve("third", "evil")
+    latest = connections(bench.port, held)
+    room = balancer.make_room()
+    assert (room.free, room.ended) == (False, None)  # each has its time
+    monkeypatch.setattr(old_workers, "LEFT_ALONE_S", 0.0)
+    assert balancer.make_room().ended is not None
+    wait_until(lambda: balancer.make_room().free, "there is room")
+    for each in first:
+        assert each.recv(1) == b""
+    for each in second + latest:
+        each.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            each.recv(1)
+    assert fetch(bench.port) == "third"
+    # It is the master that goes on, and its count of failures.
+    running = bench.haproxy.running()
+    assert running is not None
+    assert (running.failed_reloads, len(running.old_workers)) == (0, 1)
+
+
+@pytest.mark.haproxy
+def test_what_is_said_of_the_one_that_was_ended(bench: Bench, held: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(old_workers, "LEFT_ALONE_S", 0.0)
+    bench.serve()
+    balancer = bench.balancer(max_old_workers=1)
+    worker = bench.haproxy.worker()
+    balancer.look()
+    connections(bench.port, held)
+    owner = Owner("Service", "evil", "web", "2026-01-01T00:00:00Z")
+    names = {"domains": {Name("", "new.example.com"): owner}}
+    apply(balancer, Rendering((Piece("01.tmpl", configuration(bench.port, "new")),), owners=names))
+    ended = balancer.make_room().ended
+    assert ended is not None
+    assert (ended.pid, ended.connections, ended.workers, ended.namespaces) == (worker, 3, 1, ("evil",))
