@@ -6,8 +6,9 @@ again, a failure when it is not the same as before.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import structlog
 
@@ -29,6 +30,9 @@ from pyconfd.model.status import (
     Status,
 )
 from pyconfd.system.secrecy import redacted
+
+if TYPE_CHECKING:
+    from pyconfd.model.certificate import PresentedCertificate
 
 log = structlog.get_logger(__name__)
 
@@ -82,6 +86,7 @@ class Reporter:
         self._deferred: Reload | None = None
         self._recorded: Change | None = None
         self._recorded_edit: tuple[Action, tuple[str, ...]] | None = None
+        self._certificates: tuple[Mapping[str, PresentedCertificate], ...] = ()
         self._owners: Mapping[str, Any] = {}
         self._owned: set[str] = set()
 
@@ -235,7 +240,11 @@ class Reporter:
             self._pending_since = 0.0
 
     def names(self, context: Context) -> None:
-        """Show which names point here, and count those that clients ask for, by what is applied now."""
+        """Show which names point here, which certificates are presented, and count the names that clients ask for."""
+        if context.certificates != self._certificates:  # nearly always the same objects
+            self._certificates = context.certificates
+            found = chain.from_iterable(each.values() for each in context.certificates)
+            self.status = replace(self.status, certificates=tuple(dict.fromkeys(found)))
         services: Iterable[Mapping[str, Any]] = context.names.get(PresetName.CONFIGMAP, {}).get("services", ())
         # The preset configmap has no owners: one ConfigMap gives all names.
         hosts = {host for entry in services for host in entry.get("hostnames", ())}

@@ -55,6 +55,10 @@ _OTHERWISE: Mapping[RefusalReason, ConditionType] = MappingProxyType(
         RefusalReason.NO_SUCH_SERVICE: ConditionType.RESOLVED_REFS,
         RefusalReason.NO_SUCH_ADDRESS: ConditionType.RESOLVED_REFS,
         RefusalReason.NO_CERTIFICATE: ConditionType.RESOLVED_REFS,
+        RefusalReason.CERTIFICATE_MISMATCH: ConditionType.RESOLVED_REFS,
+        RefusalReason.CERTIFICATE_EXPIRES_SOON: ConditionType.RESOLVED_REFS,
+        RefusalReason.CERTIFICATE_EXPIRES_NOW: ConditionType.RESOLVED_REFS,
+        RefusalReason.CERTIFICATE_EXPIRED: ConditionType.RESOLVED_REFS,
         RefusalReason.BAD_TEMPLATE: ConditionType.RENDERED,
         RefusalReason.QUARANTINED: ConditionType.RENDERED,
     }

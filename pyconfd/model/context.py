@@ -6,6 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import Statuses
@@ -62,16 +63,29 @@ class RefusalReason(StrEnum):
     QUARANTINED = "quarantined"
     UNSUPPORTED_ANNOTATION = "unsupported_annotation"
     IGNORED_ANNOTATION = "ignored_annotation"
+    CERTIFICATE_MISMATCH = "certificate_mismatch"
+    CERTIFICATE_EXPIRES_SOON = "certificate_expires_soon"
+    CERTIFICATE_EXPIRES_NOW = "certificate_expires_now"
+    CERTIFICATE_EXPIRED = "certificate_expired"
 
     @property
     def is_note(self) -> bool:
         """Whether nothing is left out for it: it only has to be known."""
-        return self is RefusalReason.IGNORED_ANNOTATION
+        return self in {RefusalReason.IGNORED_ANNOTATION, *CERTIFICATE_NOTES}
 
     @property
     def breaks_everything(self) -> bool:
         """Whether everything else would be refused with it: fragments or HAProxy cannot do with what it is."""
         return self in {RefusalReason.BAD_TEMPLATE, RefusalReason.QUARANTINED}
+
+
+CERTIFICATE_NOTES = (
+    RefusalReason.CERTIFICATE_EXPIRED,
+    RefusalReason.CERTIFICATE_EXPIRES_NOW,
+    RefusalReason.CERTIFICATE_EXPIRES_SOON,
+    RefusalReason.CERTIFICATE_MISMATCH,
+)
+"""Notes on certificates that are presented, the most urgent first."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -147,7 +161,7 @@ class Context:
     point at this balancer, sorted; None where no object is there that could say so. ``claimed`` is what each preset
     serves; ``everything`` counts all services of the cluster, for fragments that need no preset. ``owners`` says, by
     preset, who was given which name; ``register`` is what to remember of that for the next translation. ``statuses``
-    has one mapping for each preset.
+    has one mapping for each preset; ``certificates`` too, of what is presented for hosts, by any key.
     """
 
     names: Mapping[str, Any]
@@ -162,3 +176,4 @@ class Context:
     owners: Mapping[str, Owners] = field(default_factory=lambda: MappingProxyType({}))
     register: NameRegister = field(default_factory=NameRegister)
     statuses: tuple[Statuses, ...] = ()
+    certificates: tuple[Mapping[str, PresentedCertificate], ...] = ()

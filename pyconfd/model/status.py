@@ -10,6 +10,7 @@ from math import inf
 from types import MappingProxyType
 
 from pyconfd.errors import Problem
+from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.changes import ApplyingStatus
 from pyconfd.model.context import Refusal
 from pyconfd.model.hold import Hold
@@ -373,8 +374,8 @@ class Status:
     ``hold`` is what is held of changes that otherwise go through; ``hold_id`` is its ID, or that of a
     change that is held as a whole. ``notes`` are about objects of which nothing is left out. ``dns_names`` are the
     names that the cluster asked to point here when something was applied last, ``hosts_total`` counts those that
-    clients ask for by; None where that is not known. ``untried``: there are newer fragments, and nothing came of them
-    yet.
+    clients ask for by; None where that is not known. ``certificates`` are all that clients may be given, each once.
+    ``untried``: there are newer fragments, and nothing came of them yet.
     """
 
     now: float
@@ -410,3 +411,4 @@ class Status:
     status_writer: StatusWriterState = StatusWriterState()
     dns_names: tuple[str, ...] | None = None
     hosts_total: int | None = None
+    certificates: tuple[PresentedCertificate, ...] = ()

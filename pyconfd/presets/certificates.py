@@ -10,7 +10,7 @@ import binascii
 import datetime as dt
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,8 +23,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from pyconfd.model.context import ALL_NAMESPACES
-from pyconfd.model.kubernetes import Secret
+from pyconfd.model.certificate import Expiry, PresentedCertificate
+from pyconfd.model.context import ALL_NAMESPACES, Refusal, RefusalReason
+from pyconfd.model.kubernetes import ObjectRef, Secret
 from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import values
@@ -68,12 +69,14 @@ class ReadSecret(msgspec.Struct, frozen=True, gc=False):
     """What was read of one TLS Secret.
 
     ``view`` is the certificate to use, that of an earlier state of the Secret where the present one has a ``fault``;
-    None where there is none to use. ``fault`` says what is wrong with the Secret, and holds nothing of it.
+    None where there is none to use. ``fault`` says what is wrong with the Secret, and holds nothing of it. ``expiry``
+    is that of the certificate to use.
     """
 
     view: CertificateView | None
     fault: str = ""
     issuer: str = ""
+    expiry: Expiry = Expiry.NOT_DUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,7 @@ class ServedCertificate(msgspec.Struct, frozen=True, gc=False):
     names: str = ""
     fault: str = ""
     certificate: CertificateView | None = None
+    expiry: Expiry = Expiry.NOT_DUE
 
     @property
     def path(self) -> str:
@@ -136,7 +140,53 @@ def certificate_for(
         return ServedCertificate(names=names, fault=f"{subject}: {read.fault}")
     fault = f"{subject}: {read.fault}; its former certificate stays in use" if read.fault else ""
     path = pem_path(options.directory, namespace, name)
-    return ServedCertificate(OutputFile(FileKind.CERTIFICATE, path, read.view.pem), names, fault, read.view)
+    return ServedCertificate(
+        OutputFile(FileKind.CERTIFICATE, path, read.view.pem), names, fault, read.view, read.expiry
+    )
+
+
+def is_named(served: ServedCertificate, host: str) -> bool:
+    """Return whether there is a certificate, and it names ``host`` ("" for any)."""
+    return served.certificate is not None and (not host or covers(served.certificate.names, host))
+
+
+def is_usable(served: ServedCertificate, host: str, cluster: "Cluster", options: TlsOptions) -> bool:
+    """Return whether clients that ask for ``host`` get a certificate that names it, its own or the default one."""
+    default = cluster.secrets.get(options.default) if options.default is not None else None
+    presented = served.certificate or (default.view if default is not None else None)
+    return presented is not None and covers(presented.names, host)
+
+
+_EXPIRES = {
+    Expiry.SOON: (RefusalReason.CERTIFICATE_EXPIRES_SOON, "expires"),
+    Expiry.NOW: (RefusalReason.CERTIFICATE_EXPIRES_NOW, "expires"),
+    Expiry.EXPIRED: (RefusalReason.CERTIFICATE_EXPIRED, "expired"),
+}
+
+
+def notes_on(served: ServedCertificate, ref: ObjectRef, fields: tuple[str, str], host: str) -> Iterator[Refusal]:
+    """Return what ``ref`` should know of the certificate for ``host`` ("" for any).
+
+    ``fields`` are where it names the Secret, and the host.
+    """
+    view, (of_secret, of_host) = served.certificate, fields
+    if view is None:
+        return
+    subject = f"the certificate of Secret {view.namespace}/{view.name}"
+    if host and not covers(view.names, host):
+        names = values.shown(", ".join(view.names)) or "no host"
+        detail = f"{subject} is for {names}: clients refuse it here; put one there that names this host"
+        yield Refusal(ref, of_host, host, RefusalReason.CERTIFICATE_MISMATCH, detail)
+    if served.expiry in _EXPIRES:
+        reason, verb = _EXPIRES[served.expiry]
+        until = dt.datetime.fromtimestamp(view.not_after, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
+        yield Refusal(ref, of_secret, view.name, reason, f"{subject} {verb} on {until}: renew it")
+
+
+def presented(served: ServedCertificate, host: str) -> PresentedCertificate | None:
+    """Return what is presented for a host; None where there is nothing."""
+    view = served.certificate
+    return PresentedCertificate(view.namespace, view.name, host, view.not_after) if view is not None else None
 
 
 def pem_path(directory: str, *parts: str) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from pyconfd.model.certificate import expiry_of
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import EndpointSlice, Node, ObjectRef, Service
 from pyconfd.model.snapshot import Key, Snapshot
@@ -251,6 +252,13 @@ def _changed_secrets(seen: Snapshot, snapshot: Snapshot) -> Collection[Key]:
 
 
 def _secret(key: Key, snapshot: Snapshot) -> ReadSecret | None:
+    read = _read_secret(key, snapshot)
+    if read is None or read.view is None:
+        return read
+    return msgspec.structs.replace(read, expiry=expiry_of(read.view.not_after, snapshot.host.hour))
+
+
+def _read_secret(key: Key, snapshot: Snapshot) -> ReadSecret | None:
     secret, former = snapshot.secrets.get(key), snapshot.former_secrets.get(key)
     if secret is not None and secret.type != TLS:
         return None

@@ -10,13 +10,21 @@ from typing import NamedTuple
 
 import msgspec
 
+from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.snapshot import Key
 from pyconfd.model.versioned import VersionedDict
 from pyconfd.presets import values
-from pyconfd.presets.certificates import ServedCertificate, TlsOptions, certificate_for
+from pyconfd.presets.certificates import (
+    ServedCertificate,
+    TlsOptions,
+    certificate_for,
+    is_usable,
+    notes_on,
+    presented,
+)
 from pyconfd.presets.cluster import Cluster
 
 SECRET, REDIRECT, HSTS = "tls-secret", "ssl-redirect", "hsts"
@@ -104,6 +112,7 @@ class DomainCertificates:
     views: Mapping[str, DomainTls] = field(default_factory=lambda: VersionedDict({}))
     files: tuple[OutputFile, ...] = ()
     refused: tuple[Refusal, ...] = ()
+    presented: Mapping[str, PresentedCertificate] = field(default_factory=lambda: VersionedDict({}))
 
     def updated(
         self,
@@ -129,13 +138,17 @@ class DomainCertificates:
             if want is None:
                 continue
             found = certificate_for(cluster, options, *want.key, (domain,))
-            made = DomainTls(found.path, found.names if found.path else "", want.tls.redirect, want.tls.hsts)
+            redirect = want.tls.redirect and is_usable(found, domain, cluster, options)
+            made = DomainTls(found.path, found.names if found.path else "", redirect, want.tls.hsts)
             wanted[domain], served[domain] = want, found
             views[domain] = before if before is not None and before == made else made
         files = {each.path: each.file for each in served.values() if each.file is not None}
         in_order = tuple(files[path] for path in sorted(files))
         refused = tuple(_unresolved(wanted[domain], each.fault) for domain, each in served.items() if each.fault)
-        return DomainCertificates(wanted, served, views, in_order, refused)
+        fields = f"annotation {SECRET}", "annotation domain"
+        notes = (each for domain, got in served.items() for each in notes_on(got, wanted[domain].ref, fields, domain))
+        shown = {domain: each for domain, got in served.items() if (each := presented(got, domain)) is not None}
+        return DomainCertificates(wanted, served, views, in_order, (*refused, *notes), shown)
 
 
 def _unresolved(want: WantedTls, fault: str) -> Refusal:

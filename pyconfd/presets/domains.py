@@ -372,6 +372,8 @@ def _certificates(
     }
     same = options.tls == memo.options.tls and cluster.snapshot.denied == memo.cluster.snapshot.denied
     secrets = differing(memo.cluster.secrets, cluster.secrets) if same else None
+    if secrets is not None and options.tls.default in secrets:
+        secrets = None
     return memo.certificates.updated(changed, secrets, cluster, options.tls)
 
 
@@ -507,6 +509,7 @@ class DomainsPreset(Preset):
             addresses_of=_addresses_of,
             owners=decided.owners,
             ends_tls=bool(certificates.wanted),
+            certificates=certificates.presented,
             memo=_Former(cluster, options, claims, decided, entries, certificates, refused, claimed),
         )
 

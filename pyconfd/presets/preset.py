@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim
 from pyconfd.model.context import SHARING_NAMES, ClusterTemplate, PresetName, Refusal
 from pyconfd.model.kubernetes import ObjectRef, Service
@@ -147,7 +148,8 @@ class PresetResult:
     thing that is served by its name, and ``addresses_of`` gives the addresses of what is ready behind one; what did not
     change there is the same object. ``owners`` says who was given which name. ``ends_tls``: some
     object asks for the frontend that ends TLS on the shared port. ``statuses`` are
-    for objects of the cluster, as they shall be once all of this is served. ``memo`` is what the next result of this
+    for objects of the cluster, as they shall be once all of this is served. ``certificates`` are what is presented for
+    hosts, by any key. ``memo`` is what the next result of this
     preset builds on.
     """
 
@@ -163,6 +165,7 @@ class PresetResult:
     owners: Owners = field(default_factory=lambda: NO_OWNERS)
     ends_tls: bool = False
     statuses: Statuses = field(default_factory=lambda: MappingProxyType({}))
+    certificates: Mapping[str, PresentedCertificate] = field(default_factory=lambda: MappingProxyType({}))
     memo: object = field(default=None, repr=False, compare=False)
 
 

@@ -2,12 +2,13 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from operator import attrgetter, is_
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
+from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim
 from pyconfd.model.context import (
     SHARING_NAMES,
@@ -25,7 +26,7 @@ from pyconfd.model.reservation import Name, Owner, Owners
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.model.versioned import GivenDict
 from pyconfd.presets import addresses, cluster, values
-from pyconfd.presets.certificates import certificate_for
+from pyconfd.presets.certificates import certificate_for, notes_on, presented
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.configmap import ConfigmapPreset
 from pyconfd.presets.conflicts import NO_REFUSALS
@@ -70,6 +71,7 @@ class _DefaultCertificate:
     path: str = ""
     files: tuple[OutputFile, ...] = ()
     refused: tuple[Refusal, ...] = ()
+    presented: Mapping[str, PresentedCertificate] = field(default_factory=dict)
 
 
 _PATH_FIRST = attrgetter("path", "content", "kind")
@@ -210,6 +212,7 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
         everything=Claimed("cluster", read.services, cluster.ready_addresses),
         owners=owners,
         statuses=tuple(result.statuses for result in results),
+        certificates=(*(result.certificates for result in results), default.presented),
     )
 
 
@@ -242,9 +245,15 @@ def _default_certificate(read: Cluster, options: PresetOptions, memo: Memo) -> _
     def find() -> _DefaultCertificate:
         found = certificate_for(read, options.tls, *key, ())
         ref = ObjectRef("Secret", *key, read.view.name)
-        field = "tls.default_certificate"
-        refused = (Refusal(ref, field, "", RefusalReason.NO_CERTIFICATE, found.fault),) if found.fault else ()
-        return _DefaultCertificate(found.path, (found.file,) if found.file is not None else (), refused)
+        setting = "tls.default_certificate"
+        refused = (Refusal(ref, setting, "", RefusalReason.NO_CERTIFICATE, found.fault),) if found.fault else ()
+        shown = presented(found, "")
+        return _DefaultCertificate(
+            found.path,
+            (found.file,) if found.file is not None else (),
+            (*refused, *notes_on(found, ref, (setting, setting), "")),
+            {"": shown} if shown is not None else {},
+        )
 
     return memo.default.made((options.tls, read.secrets.get(key), read.snapshot.denied), find)
 

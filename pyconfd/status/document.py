@@ -30,8 +30,11 @@ log = structlog.get_logger(__name__)
 
 
 def encode(status: Status) -> bytes:
-    """Return ``status`` as indented UTF-8 JSON, without secrets; times stay seconds since the epoch."""
-    document = public_value(msgspec.to_builtins(status, enc_hook=_plain))
+    """Return ``status`` as indented UTF-8 JSON, without secrets; times stay seconds since the epoch.
+
+    Of certificates, of which there are as many as hosts, those that are due are among the notes.
+    """
+    document = public_value(msgspec.to_builtins(replace(status, certificates=()), enc_hook=_plain))
     for item in (*document["refused"], *document["notes"], *document["quarantine"]["now"]):
         item["ref"] = dict(zip(ObjectRef._fields, item["ref"], strict=True))
         if item["ref"]["kind"] == "Secret" and item.get("value"):

@@ -33,7 +33,17 @@ class StatusCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metric families, all from one Status."""
         status = self._status()
-        for families in (_daemon, _generation, _applying, _removal_protection, _source, _refused, _live, _pinned):
+        for families in (
+            _daemon,
+            _generation,
+            _applying,
+            _removal_protection,
+            _source,
+            _refused,
+            _certificates,
+            _live,
+            _pinned,
+        ):
             yield from families(status)
         yield from _targets(status)
 
@@ -211,6 +221,15 @@ def _refused(status: Status) -> Iterator[Metric]:
     text = "Objects put into quarantine, by the step that rejected them."
     steps = [Step.RENDER.value, Step.CHECK.value]
     yield _counters("pyconfd_quarantined", text, "step", status.quarantine.total_by_step, steps)
+
+
+def _certificates(status: Status) -> Iterator[Metric]:
+    text = "When the certificate that is presented for a host expires, in seconds since the epoch."
+    name, labels = "pyconfd_certificate_expiry_timestamp_seconds", ["namespace", "secret", "host"]
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for each in status.certificates:
+        family.add_metric([each.namespace, each.secret, each.host], each.not_after)
+    yield family
 
 
 def _live(status: Status) -> Iterator[Metric]:

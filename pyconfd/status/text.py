@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyconfd.model.condition import condition_of_refusal
-from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.context import CERTIFICATE_NOTES, Refusal, RefusalReason
 from pyconfd.model.hold import command_of
 from pyconfd.model.status import (
     ApiServerState,
@@ -71,7 +71,8 @@ def render_text(report: StatusReport, *, colour: bool = False) -> str:
         lines += _in_quarantine(status, report.now, pen)
         # What is in quarantine is listed already.
         lines += _refused([one for one in status.refused if one.reason is not RefusalReason.QUARANTINED], pen)
-        lines += _noted(status.notes, pen)
+        lines += _certificates([note for note in status.notes if note.reason in CERTIFICATE_NOTES], pen)
+        lines += _noted([note for note in status.notes if note.reason not in CERTIFICATE_NOTES], pen)
         lines += _section("HAProxy", _left_behind(status, report.now), pen)
         lines += _counts(status, pen)
     else:
@@ -371,6 +372,19 @@ def _refused(refused: Sequence[Refusal], pen: Pen) -> list[str]:
     if more:
         lines.append(f"... and {more} more: pyconfd explain --all-refused")
     return _section(f"Left out ({len(refused)})", lines, pen)
+
+
+def _certificates(notes: Sequence[Refusal], pen: Pen) -> list[str]:
+    """Return which certificates clients refuse, or will soon, the most urgent first."""
+    ranked = sorted(notes, key=lambda each: (CERTIFICATE_NOTES.index(each.reason), each))
+    lines = []
+    for each in ranked[:NOTES_SHOWN]:
+        soon = each.reason is RefusalReason.CERTIFICATE_EXPIRES_SOON
+        mark = pen(_WARNING, "WARNING:") if soon else pen(_BAD, "CRITICAL:")
+        lines.append(f"{mark} {clean(str(each.ref))}  {clean(each.detail)}")
+    if len(notes) > NOTES_SHOWN:
+        lines.append(f"... and {len(notes) - NOTES_SHOWN} more: pyconfd explain --all-refused")
+    return _section(f"Certificates ({len(notes)})", lines, pen)
 
 
 def _noted(notes: Sequence[Refusal], pen: Pen) -> list[str]:

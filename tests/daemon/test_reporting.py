@@ -5,6 +5,7 @@ import structlog.testing
 from pyconfd.daemon.ports import NoChanges
 from pyconfd.daemon.reporting import Reporter
 from pyconfd.errors import Problem
+from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.context import Context, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.outcome import Applied, Failed, Generation, Held, Outcome, Rejected, Step, Unchanged
@@ -128,3 +129,12 @@ def test_names_are_counted_once() -> None:
     assert report.status.hosts_total == 3
     report.names(Context({}))
     assert report.status.hosts_total == 0
+
+
+def test_certificates_of_all_presets_are_shown_each_once() -> None:
+    report = reporter()
+    one, two = (PresentedCertificate("shop", "tls", host, 7) for host in ("a.example.com", "b.example.com"))
+    report.names(Context({}, certificates=({"x": one}, {"y": one, "z": two}, {})))
+    assert report.status.certificates == (one, two)
+    report.names(Context({}))
+    assert not report.status.certificates

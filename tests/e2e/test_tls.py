@@ -194,6 +194,23 @@ def test_plain_http_is_redirected_and_names_of_others_get_no_certificate(applian
     assert asked(appliance, HOST, issuer.ca) == ("h2", "TLSv1.3")
 
 
+def test_nobody_is_redirected_before_there_is_a_certificate_for_the_host(appliance: Appliance) -> None:
+    issuer = Issuer(appliance)
+    appliance.serve("shop", annotations(HOST, tls_secret="shop-tls"))
+    appliance.start()
+    appliance.until(lambda: location(appliance, HOST, "/") == (200, ""), "the host is served")
+    worker = appliance.haproxy.worker()
+    other = issuer.pair("other.example.com")
+    issuer.write("shop-tls", other.key, other.cert)
+    until_presented(appliance, HOST, serial(other))
+    assert location(appliance, HOST, "/") == (200, "")
+    assert [each["reason"] for each in appliance.status()["notes"]] == ["certificate_mismatch"]
+    number = issuer.renew("shop-tls", HOST)
+    until_presented(appliance, HOST, number)
+    appliance.until(lambda: location(appliance, HOST, "/")[0] == 308, "clients are redirected")
+    assert appliance.haproxy.worker() == worker, "nothing was reloaded"
+
+
 @pytest.mark.skipif(not browser.CHROMIUM, reason="there is no chromium")
 @pytest.mark.timeout(300)
 def test_chromium_opens_a_page_over_http_2(appliance: Appliance) -> None:

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -22,10 +23,11 @@ from tests.presets.pods import certificate
 
 OPTIONS = PresetOptions(tls=TlsOptions("/f/secrets", ("demo",)))
 HOST = "shop.example.com"
+WILD = "*.example.com"
 PATH = "/f/secrets/demo.shop-tls.pem"
 
 
-def secret(key: str = "a", chain: str = "a", name: str = "shop-tls") -> Secret:
+def secret(key: str = HOST, chain: str = HOST, name: str = "shop-tls") -> Secret:
     data = {"tls.key": certificate(key)[0], "tls.crt": certificate(chain)[1]}
     encoded = {each: b64encode(text.encode()).decode() for each, text in data.items()}
     return Secret(ObjectMeta(name=name, namespace="demo"), TLS, encoded)
@@ -49,8 +51,8 @@ def read(seen: Snapshot, memo: Memo | None = None) -> Context:
         ({"tls-secret": "shop-tls"}, DomainTls(PATH, HOST, True, None)),
         ({"tls-secret": "shop-tls", "ssl-redirect": "False"}, DomainTls(PATH, HOST, False, None)),
         ({"tls-secret": "shop-tls", "hsts": "300"}, DomainTls(PATH, HOST, True, 300)),
-        # The redirect stays: what asks for TLS is not served without it.
-        ({"tls-secret": "other"}, DomainTls("", "", True, None)),
+        # There is nothing to redirect to.
+        ({"tls-secret": "other"}, DomainTls("", "", False, None)),
     ],
 )
 def test_what_templates_get(given: Mapping[str, str], tls: DomainTls | None) -> None:
@@ -110,9 +112,9 @@ def test_another_endpoint_looks_at_no_certificate(monkeypatch: pytest.MonkeyPatc
 def test_a_renewed_secret_leaves_the_entry_as_it_is() -> None:
     memo = Memo()
     before = read(cluster({"tls-secret": "shop-tls"}, secret()), memo)
-    after = read(cluster({"tls-secret": "shop-tls"}, secret("b", "b")), memo)
+    after = read(cluster({"tls-secret": "shop-tls"}, secret(WILD, WILD)), memo)
     assert after.names["domains"][HOST]["tls"] is before.names["domains"][HOST]["tls"]
-    assert [file.content.startswith(certificate("b")[0]) for file in after.files] == [True]
+    assert [file.content.startswith(certificate(WILD)[0]) for file in after.files] == [True]
 
 
 @pytest.mark.parametrize(
@@ -129,3 +131,31 @@ def test_a_misspelled_annotation_is_named(written: str, meant: str) -> None:
     found = list(preset.mistakes(service("shop", {"domain": HOST, "proto": "http", written: "x"})))
     assert [line for line in found if meant in line] == found
     assert len(found) == bool(meant)
+
+
+def test_a_certificate_for_another_host_is_said_and_nobody_is_sent_to_it() -> None:
+    context = read(cluster({"tls-secret": "shop-tls"}, secret("other.example.com", "other.example.com")))
+    assert context.names["domains"][HOST]["tls"] == DomainTls(PATH, HOST, False, None)
+    [note] = context.refused
+    assert (note.reason, note.value) == (RefusalReason.CERTIFICATE_MISMATCH, HOST)
+    assert "Secret demo/shop-tls is for other.example.com" in note.detail
+
+
+def test_a_redirect_begins_when_the_default_certificate_names_the_host_and_ends_with_it() -> None:
+    options = replace(OPTIONS, tls=TlsOptions("/f/secrets", ("demo",), Key("demo", "edge")))
+    memo, given = Memo(), {"tls-secret": "none"}
+
+    def redirects(*secrets: Secret) -> bool:
+        context = translate(cluster(given, *secrets), ("domains",), options, memo)
+        return bool(context.names["domains"][HOST]["tls"].redirect)
+
+    assert not redirects()
+    assert redirects(secret(WILD, WILD, "edge"))
+    assert not redirects(secret("other.example.com", "other.example.com", "edge"))
+
+
+def test_what_is_presented_for_a_domain_is_known_with_its_end() -> None:
+    context = read(cluster({"tls-secret": "shop-tls"}, secret()))
+    [found] = (each for part in context.certificates for each in part.values())
+    assert (found.namespace, found.secret, found.host) == ("demo", "shop-tls", HOST)
+    assert found.not_after > 4_000_000_000

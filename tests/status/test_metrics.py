@@ -7,6 +7,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.context import RefusalReason
 from pyconfd.model.hold import Hold, HoldKind, HoldStep
 from pyconfd.model.outcome import Step
@@ -35,9 +36,12 @@ class Samples:
         return {sample.labels[label] for sample in self.samples if sample.name == name}
 
 
+WEB_TLS = PresentedCertificate("web", "web-tls", "www.example.com", 1_700_000_000 + 5 * 86400)
+
+
 @pytest.fixture
 def sample(make_status: Callable[..., Status]) -> Samples:
-    return Samples(make_status())
+    return Samples(make_status(certificates=(WEB_TLS,)))
 
 
 EXPIRY = "pyconfd_credential_expiry_timestamp_seconds"
@@ -75,6 +79,12 @@ HELD: dict[str, Any] = {
         ({}, "pyconfd_etcd_up", {"server": "https://10.0.1.1:2379"}, 1),
         ({}, "pyconfd_etcd_up", {"server": "https://10.0.1.2:2379"}, 0),
         ({}, EXPIRY, {"credential": "client certificate"}, 1_700_000_000 + 200 * 86400),
+        (
+            {"certificates": (WEB_TLS,)},
+            "pyconfd_certificate_expiry_timestamp_seconds",
+            {"namespace": "web", "secret": "web-tls", "host": "www.example.com"},
+            1_700_000_000 + 5 * 86400,
+        ),
         ({}, "pyconfd_refused_objects", {"reason": "invalid_value"}, 2),
         ({}, "pyconfd_refused_objects", {"reason": "unreadable"}, 0),
         ({}, "pyconfd_reloads_total", {"reason": "servers_changed"}, 9),

@@ -194,6 +194,19 @@ def test_notes_are_no_objects_that_are_left_out(make_status: Callable[..., Statu
     assert "Left out" not in text
 
 
+def test_certificates_that_end_soon_are_shown_the_most_urgent_first(make_status: Callable[..., Status]) -> None:
+    ref = ObjectRef("Ingress", "demo", "shop")
+    soon = Refusal(ref, "spec.tls.secretName", "a", RefusalReason.CERTIFICATE_EXPIRES_SOON, "the one of a expires")
+    gone = Refusal(ref, "spec.tls.secretName", "b", RefusalReason.CERTIFICATE_EXPIRED, "the one of b expired")
+    text = shown(make_status(notes=(soon, gone)))
+    assert (
+        "Certificates (2)\n"
+        "  CRITICAL: Ingress demo/shop  the one of b expired\n"
+        "  WARNING: Ingress demo/shop  the one of a expires\n"
+    ) in text
+    assert "Notes" not in text
+
+
 def test_reloads_by_reason_the_most_frequent_first(make_status: Callable[..., Status]) -> None:
     assert "servers_changed 9, first_configuration 1\n" in shown(make_status())
 

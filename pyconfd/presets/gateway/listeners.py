@@ -20,6 +20,7 @@ from pyconfd.model.gateway_api import (
 )
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
+from pyconfd.presets.certificates import ServedCertificate
 from pyconfd.presets.gateway.grants import Grants, ReferenceTarget, Referrer
 from pyconfd.presets.gateway.status import Fault, StatusCondition, met, of_faults, unmet
 
@@ -59,12 +60,14 @@ _BY_NAME = frozenset({Protocol.HTTP, Protocol.HTTPS, Protocol.TLS})
 class Found(NamedTuple):
     """What a reference to certificates leads to: the file with ``pem``, at ``path`` where they are of a Secret.
 
-    ``fault`` says why it leads nowhere, or (with a certificate) why that is not the newest one.
+    ``fault`` says why it leads nowhere, or (with a certificate) why that is not the newest one. ``served`` is the
+    certificate of a Secret.
     """
 
     pem: str = ""
     path: str = ""
     fault: str = ""
+    served: ServedCertificate = ServedCertificate()
 
 
 class Lookup(NamedTuple):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal
 from pyconfd.model.gateway_api import ParentReference, TCPRoute
@@ -23,7 +24,7 @@ from pyconfd.model.reservation import Owner
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
 from pyconfd.model.versioned import GivenDict, VersionedDict, differing, with_values
 from pyconfd.presets import values
-from pyconfd.presets.certificates import certificate_for
+from pyconfd.presets.certificates import certificate_for, is_named, notes_on, presented
 from pyconfd.presets.cluster import Cluster, nothing_read
 from pyconfd.presets.conflicts import NO_REFUSALS, SortedRefusals
 from pyconfd.presets.gateway.attachment import parent_key, valid_hosts
@@ -92,6 +93,7 @@ class _GatewayState:
     mirrored: int = 0
     hosts: Mapping[_At, Mapping[str, int]] = field(default_factory=dict)
     wide: Mapping[_At, frozenset[StatusOf]] = field(default_factory=dict)
+    presented: Mapping[str, PresentedCertificate] = field(default_factory=dict)
 
 
 def _nothing(cluster: str, options: PresetOptions) -> _GatewayState:
@@ -113,7 +115,7 @@ def _inputs_of(cluster: Cluster, options: PresetOptions, former: RouteInputs) ->
     def secret(key: Key) -> Found:
         found = certificate_for(cluster, options.tls, key.namespace, key.name, ())
         pem = found.file.content if found.file is not None else ""
-        return Found(pem, found.path, found.fault)
+        return Found(pem, found.path, found.fault, found)
 
     def bundle(key: Key) -> Found:
         return ca_bundle(cluster.snapshot.config_maps, key)
@@ -435,8 +437,30 @@ def _refused_by(inputs: RouteInputs) -> Iterator[Refusal]:
             yield fault.refusal(ObjectRef("GatewayClass", "", key.name, cluster))
     for key, gateway in inputs.gateways.items():
         yield from (fault.refusal(ObjectRef("Gateway", *key, cluster)) for fault in gateway.faults)
+        yield from _notes_of(gateway, ObjectRef("Gateway", *key, cluster))
     for key, policy in inputs.policies.decisions.items():
         yield from (fault.refusal(ObjectRef("BackendTLSPolicy", *key, cluster)) for fault in policy.faults)
+
+
+def _notes_of(gateway: GatewayDecision, ref: ObjectRef) -> Iterator[Refusal]:
+    """Return what is to be known of the certificates of listeners; one of several has to name the host."""
+    for listener in gateway.listeners:
+        field = f"listener {listener.name}"
+        found = [each.served for each in listener.certificates]
+        named = any(is_named(each, listener.hostname) for each in found)
+        for each in found:
+            host = "" if named else listener.hostname
+            yield from notes_on(each, ref, (f"{field} tls.certificateRefs", f"{field} hostname"), host)
+
+
+def _presented(gateways: Mapping[Key, GatewayDecision]) -> Mapping[str, PresentedCertificate]:
+    found = {
+        f"{key.namespace}/{key.name}/{listener.name}/{number}": presented(each.served, listener.hostname or "*")
+        for key, gateway in gateways.items()
+        for listener in gateway.listeners
+        for number, each in enumerate(listener.certificates)
+    }
+    return {name: each for name, each in found.items() if each is not None}
 
 
 def _files(inputs: RouteInputs, ports: Iterable[Port]) -> tuple[OutputFile, ...]:
@@ -502,6 +526,7 @@ class GatewayPreset(Preset):
             for sign, found in ((1, backends.get(name)), (-1, memo.backends.get(name))):
                 claimed += sign * len(_addresses_of(found)) if found is not None else 0
                 mirrored += sign * bool(found is not None and found.mirrors)
+        shown = memo.presented if inputs.gateways is memo.inputs.gateways else _presented(inputs.gateways)
         same_files = ports is memo.ports and inputs.policies is memo.inputs.policies
         files = memo.files if same_files else _files(inputs, ports.values())
         script = (script_file(directory),) if mirrored else ()
@@ -515,9 +540,10 @@ class GatewayPreset(Preset):
             serves=backends,
             addresses_of=_addresses_of,
             statuses=statuses,
+            certificates=shown,
             memo=_GatewayState(
                 inputs, ports, reading.routes, users, members, attached, table, backends, frontends, statuses, refused,
-                claimed, files, mirrored, hosts, wide,
+                claimed, files, mirrored, hosts, wide, shown,
             ),
         )  # fmt: skip
 

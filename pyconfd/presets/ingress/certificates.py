@@ -4,9 +4,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.snapshot import Key
 from pyconfd.model.versioned import VersionedDict, differing
-from pyconfd.presets.certificates import ServedCertificate, certificate_for
+from pyconfd.presets.certificates import ServedCertificate, certificate_for, is_usable, presented
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.ingress.changes import NOBODY, ChangedClaims, replaced, users_of
 from pyconfd.presets.ingress.claims import IngressClaim
@@ -20,6 +21,7 @@ class HostCertificate(NamedTuple):
     secret: Key
     claimant: Key
     redirect: bool
+    https_only: bool
     hsts: int | None
 
 
@@ -34,7 +36,7 @@ class SecretUse(NamedTuple):
 class CertificateLine(NamedTuple):
     """For templates: the line of a Secret in a list of certificates, with ``path`` "" while there is no certificate.
 
-    ``redirects`` are the sites that are left for HTTPS, also while there is none; ``hsts`` has sites and seconds.
+    ``redirects`` are the sites that are left for HTTPS, ``hsts`` has sites and seconds.
     """
 
     path: str
@@ -48,7 +50,7 @@ class Certificates:
     """``hosts`` says whose certificate a host has: that of the oldest Ingress with a rule for it.
 
     ``asking`` are the Ingresses with a certificate for a host, ``hosts_of`` the hosts of each Secret that is used, and
-    ``secrets`` what comes of it.
+    ``secrets`` what comes of it. ``presented`` has what clients get, by host.
     """
 
     cluster: Cluster
@@ -58,6 +60,7 @@ class Certificates:
     hosts_of: Mapping[Key, tuple[str, ...]] = field(default_factory=lambda: VersionedDict({}))
     secrets: Mapping[Key, SecretUse] = field(default_factory=lambda: VersionedDict({}))
     lines: Mapping[str, "CertificateLine"] = field(default_factory=lambda: VersionedDict({}))
+    presented: Mapping[str, PresentedCertificate] = field(default_factory=lambda: VersionedDict({}))
 
     def updated(
         self,
@@ -80,14 +83,21 @@ class Certificates:
             for each in (self.hosts, hosts)
             if (host := each.get(name))
         }
-        secrets |= hosts_of.keys() & set(differing(self.cluster.secrets, cluster.secrets))
-        if options.tls != self.options.tls or cluster.snapshot.denied != self.cluster.snapshot.denied:
+        changed_secrets = differing(self.cluster.secrets, cluster.secrets)
+        secrets |= hosts_of.keys() & set(changed_secrets)
+        same = options.tls == self.options.tls and cluster.snapshot.denied == self.cluster.snapshot.denied
+        if not same or options.tls.default in changed_secrets:
             secrets |= hosts_of.keys()
         uses = {key: _use(key, hosts_of[key], hosts, cluster, options) if key in hosts_of else None for key in secrets}
         made = replaced(self.secrets, uses)
         lines = {f"{key.namespace}/{key.name}": _line(made.get(key)) for key in uses}
+        again = {*differing(self.hosts, hosts), *(host for key in uses for host in hosts_of.get(key, ()))}
+        found_now = {
+            host: presented(made[hosts[host].secret].served, host) if host in hosts else None for host in again
+        }
         return Certificates(
-            cluster, options, asking, hosts, hosts_of, made, replaced(self.lines, lines, rank=str)
+            cluster, options, asking, hosts, hosts_of, made, replaced(self.lines, lines, rank=str),
+            replaced(self.presented, found_now),
         )  # fmt: skip
 
     def _hosts_of(self, hosts: Mapping[str, HostCertificate]) -> Mapping[Key, tuple[str, ...]]:
@@ -114,8 +124,10 @@ def _of_host(
         return None
     secret = next(item.secret for item in claim.tls if host in item.hosts)
     namespace = claim.owner.namespace
-    redirect = claim.redirect or any(each.https_only for each in serving)
-    return HostCertificate(Key(namespace, secret), Key(namespace, claim.owner.name), redirect, claim.hsts)
+    https_only = any(each.https_only for each in serving)
+    return HostCertificate(
+        Key(namespace, secret), Key(namespace, claim.owner.name), claim.redirect, https_only, claim.hsts
+    )
 
 
 def _line(use: SecretUse | None) -> CertificateLine | None:
@@ -128,6 +140,10 @@ def _use(
     key: Key, hosts: tuple[str, ...], of_host: Mapping[str, HostCertificate], cluster: Cluster, options: PresetOptions
 ) -> SecretUse:
     served = certificate_for(cluster, options.tls, key.namespace, key.name, hosts)
-    redirects = tuple(host for host in hosts if of_host[host].redirect)
+    redirects = tuple(
+        host
+        for host in hosts
+        if of_host[host].https_only or (of_host[host].redirect and is_usable(served, host, cluster, options.tls))
+    )
     hsts = tuple((host, seconds) for host in hosts if (seconds := of_host[host].hsts) is not None)
     return SecretUse(served, redirects, hsts)

@@ -20,6 +20,7 @@ from pyconfd.model.reservation import Name, Owner
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.model.versioned import GivenDict, VersionedDict, differing
 from pyconfd.presets import values
+from pyconfd.presets.certificates import notes_on
 from pyconfd.presets.cluster import Cluster, nothing_read
 from pyconfd.presets.conflicts import ReservedNames, updated
 from pyconfd.presets.ingress.backends import Backends
@@ -37,6 +38,7 @@ SHARED_FRONTENDS = "http"
 
 _PATH_FIELD = "spec.rules.http.paths.path"
 _BACKEND_FIELD = "spec.rules.http.paths.backend"
+_TLS_HOSTS, _TLS_SECRET = "spec.tls.hosts", "spec.tls.secretName"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +222,12 @@ def _refused_certificates(claim: IngressClaim, state: _IngressState) -> Iterator
                 continue  # none of its paths is served there
             if given.secret != (claim.ref.namespace, item.secret):
                 detail = f"Ingress {given.claimant.namespace}/{given.claimant.name} has a certificate for it already"
-                yield Refusal(claim.ref, "spec.tls.hosts", host, RefusalReason.NAME_TAKEN, detail)
-            elif fault := state.certificates.secrets[given.secret].served.fault:
-                yield Refusal(claim.ref, "spec.tls.secretName", item.secret, RefusalReason.NO_CERTIFICATE, fault)
+                yield Refusal(claim.ref, _TLS_HOSTS, host, RefusalReason.NAME_TAKEN, detail)
+                continue
+            served = state.certificates.secrets[given.secret].served
+            if served.fault:
+                yield Refusal(claim.ref, _TLS_SECRET, item.secret, RefusalReason.NO_CERTIFICATE, served.fault)
+            yield from notes_on(served, claim.ref, (_TLS_SECRET, _TLS_HOSTS), host)
 
 
 def _status(key: Key, state: _IngressState) -> ObjectStatus | None:
@@ -275,6 +280,7 @@ class IngressPreset(Preset):
             ends_tls=bool(state.certificates.asking),
             owners=state.owners,
             statuses=state.statuses,
+            certificates=state.certificates.presented,
             memo=state,
         )
 

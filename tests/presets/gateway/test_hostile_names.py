@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from pyconfd.fragments import directory
-from pyconfd.model.context import PresetName
+from pyconfd.model.context import PresetName, left_out
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry
@@ -36,7 +36,7 @@ def _renderer() -> Renderer:
 
 def _rendered(objects: Snapshot) -> tuple[Rendering, list[str]]:
     context = registry.translate(objects, (PresetName.GATEWAY,), OPTIONS)
-    return _renderer().render(context, curdate="").rendering, [each.field for each in context.refused]
+    return _renderer().render(context, curdate="").rendering, [each.field for each in left_out(context.refused)]
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -489,3 +489,19 @@ def test_a_section_that_fails_leads_to_its_route_and_a_frontend_to_its_gateway()
         ]
         == {}
     )
+
+
+def test_certificates_of_listeners_are_known_with_host_and_end_and_a_wrong_name_is_said(tmp_path: Path) -> None:
+    pair = CertificateAuthority(tmp_path).server("web", ["*.example.com"])
+    data = {"tls.key": pair.key, "tls.crt": pair.cert}
+    encoded = {name: base64.b64encode(path.read_bytes()).decode() for name, path in data.items()}
+    tls = yaml.safe_dump({"kind": "Secret", "type": "kubernetes.io/tls", "metadata": {"name": "tls"}, "data": encoded})
+    listener = "{{name: {0}, port: 443, protocol: HTTPS, hostname: {1}, tls: {{certificateRefs: [{{name: tls}}]}}}}"
+    listeners = [listener.format("good", "a.example.com"), listener.format("bad", "a.example.org")]
+    gateway = GATEWAY.replace("{name: http, port: 80, protocol: HTTP}", ", ".join(listeners))
+    options = replace(OPTIONS, tls=TlsOptions("/f", ("shop",)))
+    context = read(snapshot(CLASS, gateway, tls), options=options)
+    found = {(each.secret, each.host) for part in context.certificates for each in part.values()}
+    assert found == {("tls", "a.example.com"), ("tls", "a.example.org")}
+    notes = [(each.field, each.value, each.reason.value) for each in context.refused]
+    assert notes == [("listener bad hostname", "a.example.org", "certificate_mismatch")]

@@ -1,16 +1,20 @@
 """Certificates of ``spec.tls``: for which hosts, whose, and what is refused of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
-from pyconfd.model.context import Context
+from pyconfd.model.context import Context, RefusalReason, left_out
+from pyconfd.model.snapshot import HostFacts, Key
 from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.preset import PresetOptions
-from pyconfd.presets.registry import Memo
+from pyconfd.presets.registry import Memo, translate
 from tests.presets.ingress.objects import (
     ADDRESSES,
+    PRESETS,
     Obj,
     ingress,
     ingress_class,
@@ -19,6 +23,7 @@ from tests.presets.ingress.objects import (
     refusals,
     secret,
     service,
+    snapshot,
 )
 from tests.world.pki import CertificateAuthority, KeyPair
 
@@ -73,7 +78,7 @@ def lines(context: Context) -> dict[str, tuple[str, tuple[str, ...]]]:
         ([ingress(rules=hosts(""), tls=[tls("one")])], {}, [("demo/web", SECRET, "incomplete")]),
         (
             [ingress(rules=hosts(A), tls=[tls("none", A)])],
-            {"demo/none": ("", (A,))},
+            {"demo/none": ("", ())},
             [("demo/web", SECRET, "no_certificate")],
         ),
         ([ingress(rules=hosts(A), tls=[{"hosts": [A]}])], {}, []),
@@ -142,9 +147,96 @@ def test_an_annotation_says_how_long_browsers_come_by_https_only(
     )
 
 
+DAY = 24
+
+
+@pytest.mark.parametrize(
+    ("left_h", "reasons"),
+    [
+        (15 * DAY, []),
+        (14 * DAY - 1, ["certificate_expires_soon"]),
+        (3 * DAY, ["certificate_expires_soon"]),
+        (3 * DAY - 1, ["certificate_expires_now"]),
+        (1, ["certificate_expires_now"]),
+    ],
+)
+def test_a_certificate_that_ends_soon_is_said_by_the_time_of_the_host(
+    pair: KeyPair, left_h: int, reasons: list[str]
+) -> None:
+    objects = [*WEB, secret("one", pair), ingress(rules=hosts(A), tls=[tls("one", A)])]
+    end = end_of(pair) // 3600
+    memo = Memo()
+    read(*objects, options=OPTIONS, memo=memo)
+    context = translate(replace(snapshot(*objects), host=HostFacts(hour=end - left_h)), PRESETS, OPTIONS, memo)
+    assert [each.reason.value for each in context.refused] == reasons
+    assert left_out(context.refused) == ()
+    assert lines(context) == {"demo/one": (A, (A,))}
+
+
+def test_one_that_expires_in_use_stays_and_is_said_each_time(pair: KeyPair) -> None:
+    made = snapshot(*WEB, secret("one", pair), ingress(rules=hosts(A, B), tls=[tls("one")]))
+    late = replace(made, host=HostFacts(hour=10_000_000), former_secrets=made.secrets)
+    context = translate(late, PRESETS, OPTIONS)
+    expired = [each for each in context.refused if each.reason is RefusalReason.CERTIFICATE_EXPIRED]
+    assert [(str(each.ref), each.value) for each in expired] == [("Ingress demo/web", "one")]
+    assert lines(context) == {"demo/one": (f"{A} {B}", (A, B))}
+
+
+def test_a_certificate_for_another_host_is_said_and_nobody_is_sent_to_it(pair: KeyPair) -> None:
+    made = ingress(rules=hosts(A, "a.example.org"), tls=[tls("one")])
+    context = read(*WEB, secret("one", pair), made, options=OPTIONS)
+    assert lines(context) == {"demo/one": (f"{A} a.example.org", (A,))}
+    assert refusals(context) == [("demo/web", HOSTS, "certificate_mismatch")]
+    assert "is for *.example.com" in context.refused[0].detail
+
+
+def test_who_relies_on_https_alone_is_redirected_without_a_certificate_too() -> None:
+    annotations = {"nginx.ingress.kubernetes.io/force-ssl-redirect": "true"}
+    context = read(*WEB, ingress(rules=hosts(A), tls=[tls("none", A)], annotations=annotations), options=OPTIONS)
+    assert lines(context) == {"demo/none": ("", (A,))}
+
+
+def test_what_is_presented_follows_secrets_and_hosts(pair: KeyPair) -> None:
+    memo = Memo()
+    first, both = ingress(rules=hosts(A), tls=[tls("one")]), ingress(rules=hosts(A, B), tls=[tls("one")])
+    for made, names, expected in [
+        (first, ["one"], [A]),
+        (both, ["one"], [A, B]),
+        (both, [], []),
+        (first, ["one"], [A]),
+    ]:
+        objects = [*WEB, made, *(secret(name, pair) for name in names)]
+        for context in (read(*objects, options=OPTIONS, memo=memo), read(*objects, options=OPTIONS)):
+            found = [each for part in context.certificates for each in part.values()]
+            assert sorted(each.host for each in found) == expected
+            assert {(each.namespace, each.secret, each.not_after) for each in found} <= {("demo", "one", end_of(pair))}
+
+
+def test_the_default_certificate_is_presented_and_judged_without_a_host(pair: KeyPair) -> None:
+    options = replace(OPTIONS, tls=TlsOptions("/tls", ("demo",), Key("demo", "one")))
+    made = replace(snapshot(*WEB, secret("one", pair)), host=HostFacts(hour=end_of(pair) // 3600 - 24))
+    context = translate(made, PRESETS, options)
+    assert [each.host for part in context.certificates for each in part.values()] == [""]
+    assert [(str(each.ref), each.reason.value) for each in context.refused] == [
+        ("Secret demo/one", "certificate_expires_now")
+    ]
+
+
+def end_of(pair: KeyPair) -> int:
+    return int(x509.load_pem_x509_certificate(pair.cert.read_bytes()).not_valid_after_utc.timestamp())
+
+
 def test_keys_are_nowhere_but_in_files(pair: KeyPair) -> None:
     context = read(*WEB, secret("one", pair), ingress(rules=hosts(A), tls=[tls("one", A)]), options=OPTIONS)
     key = Path(pair.key).read_text().splitlines()[1]
     assert key in context.files[0].content
     assert key not in repr(context)
     assert key not in repr(context.names["ingress"]["certificates"])
+
+
+def test_a_redirect_follows_the_default_certificate(pair: KeyPair) -> None:
+    options, memo = replace(OPTIONS, tls=TlsOptions("/tls", ("demo",), Key("demo", "edge"))), Memo()
+    made = ingress(rules=hosts(A), tls=[tls("none", A)])
+    for secrets, expected in [((), ()), ((secret("edge", pair),), (A,)), ((), ())]:
+        [line] = read(*WEB, made, *secrets, options=options, memo=memo).names["ingress"]["certificates"].values()
+        assert line.redirects == expected
