@@ -64,9 +64,13 @@ def test_only_processes_that_load_the_file_are_found(tmp_path: Path) -> None:
         (str(tmp_path / "a.cfg"), True),
         (str(tmp_path / "b.cfg"), False),
         (str(tmp_path), True),
+        (f"{tmp_path}/", True),
+        ("a.cfg", True),
+        ("./b.cfg", False),
+        (".", True),
     ):
         argv = [str(tmp_path / "haproxy"), "-c", script, "-f", argument]
-        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path) as process:
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdout.readline()

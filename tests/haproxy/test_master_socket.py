@@ -1,12 +1,19 @@
+import os
 import socket
+import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
+from pyconfd.haproxy.history.generations import GenerationStore
+from pyconfd.haproxy.process.haproxy_process import HaproxyProcess as Process
 from pyconfd.haproxy.process.observation import OldWorker, Running
+from pyconfd.haproxy.process.transaction import Known, Transaction
+from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.haproxy.runtime.sockets import NoAnswer, ask, processes, running_by_master
-from tests.world.haproxy import HaproxyProcess, configuration, free_port, wait_until
+from pyconfd.model.rendering import Piece, Rendering
+from tests.world.haproxy import BINARY, HaproxyProcess, configuration, free_port, wait_until
 
 SHOW_PROC = """#<PID>          <type>          <reloads>       <uptime>        <version>      
 29653           master          2 [failed: 1]   1d02h03m04s     {version}
@@ -34,6 +41,32 @@ def test_the_oldest_of_the_old_workers(version: str, tmp_path: Path) -> None:
     old = (OldWorker(29656, 25 * 3600.0, 424.0), OldWorker(29655, 424.0, 2.0))
     assert found == Running(None, 29665, version, 29653, old, 2, 1)
     assert [(each.age_s, each.replaced_s) for each in found.old_workers] == [(90000.0, 424.0), (424.0, 2.0)]
+
+
+@pytest.mark.haproxy
+def test_a_haproxy_with_a_relative_path_in_a_chroot_is_known_with_all_its_workers(tmp_path: Path) -> None:
+    """Else a port that it has is taken by another program, and every Gateway on it is refused."""
+    port, empty = free_port(), tmp_path / "empty"
+    empty.mkdir()
+    with HaproxyProcess(tmp_path / "etc") as haproxy:
+        text = configuration(port, global_lines=f"chroot {empty}" if os.geteuid() == 0 else "")
+        haproxy.conf.write_text(text)
+        argv = [BINARY, "-W", "-S", haproxy.master_socket, "-f", haproxy.conf.name]
+        with subprocess.Popen(argv, cwd=haproxy.conf.parent, stdin=subprocess.DEVNULL) as started:
+            try:
+                wait_until(lambda: haproxy.running() is not None, "it answers")
+                first = haproxy.worker()
+                with socket.create_connection(("127.0.0.1", port)) as held:
+                    held.sendall(b"GET / HTTP/1.1\r\n")
+                    wait_until(lambda: _has_connection(haproxy), "the worker has taken the connection")
+                    haproxy.reload()
+                    process = Process(haproxy.settings(pid_file=""), UnitFacts())
+                    assert process.pids() == {started.pid, first, haproxy.worker()}
+                    binds = Rendering((Piece("01.tmpl", text.replace("bind 127.0.0.1:", "bind *:")),))
+                    transaction = Transaction(haproxy.settings(), UnitFacts(), process, GenerationStore(str(empty), 1))
+                    assert transaction.listener_conflicts(binds, Known()) == {}
+            finally:
+                started.terminate()
 
 
 def _answer(server: socket.socket, text: str) -> None:

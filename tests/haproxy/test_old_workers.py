@@ -28,7 +28,7 @@ def old(*replaced_s: float) -> list[OldWorker]:
         (old(100.0, 300.0, 200.0), {}, 2),
         # Who replaced most of them ends his own first, however old those of others are.
         (old(300.0, 200.0, 100.0), {1: SHOP, 2: EVIL, 3: EVIL}, 2),
-        (old(300.0, 200.0, 100.0), {1: SHOP, 2: EVIL, 3: frozenset()}, 1),
+        (old(300.0, 200.0, 100.0), {1: EVIL, 2: SHOP, 3: frozenset()}, 1),
         (old(300.0, 200.0, 100.0), {2: EVIL | SHOP, 3: EVIL}, 2),
         # All have their time, and his that are not ripe yet save nobody's: the oldest goes.
         (old(300.0, LEFT_ALONE_S - 1, 1.0), {1: SHOP, 2: EVIL, 3: EVIL}, 1),

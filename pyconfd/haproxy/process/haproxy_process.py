@@ -39,6 +39,8 @@ SETTLE_S = 1.0
 """How long to look on when a reload command has failed, or when no socket can tell what became of it."""
 _LONGEST_COMMAND = 200
 """Characters of a reload command in a message."""
+_PIDS_LIMIT_S = 1.0
+"""How long a master is waited for that may know more processes than the command lines tell."""
 _JOURNAL_LIMIT_S = 2.0
 REOPEN_S = 5.0
 """How long a master may keep its socket closed after a reload that failed. Measured on 2.6: 2.1 s."""
@@ -111,8 +113,10 @@ class HaproxyProcess:
         return (Problem("haproxy", message, remedy),)
 
     def pids(self) -> frozenset[int]:
-        """Return the processes of this HAProxy, by their command line and by the pid file."""
+        """Return the processes of this HAProxy, by their command line, the master socket and the pid file."""
         found = host.haproxy_pids(self._settings.conf, self._settings.binary)
+        with suppress(NoAnswer):
+            found |= processes(self.master_socket, timeout_s=_PIDS_LIMIT_S).pids
         master = self._master_by_pid_file()
         return found | {master.pid} if master is not None else found
 

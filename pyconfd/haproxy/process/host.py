@@ -97,17 +97,18 @@ def may_bind_low_ports(pid: int) -> bool | None:
 
 
 def haproxy_pids(conf: str, binary: str) -> frozenset[int]:
-    """Return the masters and workers whose command line loads ``conf``, or the directory that holds it."""
-    wanted = {conf, os.path.realpath(conf), str(Path(conf).parent), str(Path(os.path.realpath(conf)).parent)}
+    """Return the masters and workers whose command line loads ``conf``, or the directory that holds it.
+
+    A relative path counts from the directory of the process, which only root and its own user may see, and which is
+    another one in a chroot: the master socket knows all of these.
+    """
     names = {Path(binary).name[:_COMM], "haproxy"}
     found = set()
     for pid in psutil.pids():
         # Names first: to ask psutil for the command line of every process takes 0.2 ms each.
         with suppress(OSError, psutil.Error):
-            if Path(f"/proc/{pid}/comm").read_text().rstrip("\n") in names:
-                argv = [argument.rstrip("/") for argument in psutil.Process(pid).cmdline()]
-                if wanted & {value for flag, value in _pairs(argv) if flag == "-f"}:
-                    found.add(pid)
+            if Path(f"/proc/{pid}/comm").read_text().rstrip("\n") in names and loads(configuration_files(pid), conf):
+                found.add(pid)
     return frozenset(found)
 
 
@@ -126,7 +127,8 @@ def configuration_files(pid: int) -> tuple[str, ...]:
 
 def loads(paths: Iterable[str], conf: str) -> bool:
     """Return whether one of these arguments of ``-f`` is ``conf``, or the directory that holds it."""
-    wanted = {os.path.realpath(conf), str(Path(os.path.realpath(conf)).parent), str(Path(conf).parent)}
+    real, beside = os.path.realpath(conf), os.path.realpath(Path(conf).parent)
+    wanted = {real, str(Path(real).parent), beside}
     return any(os.path.realpath(path) in wanted for path in paths)
 
 

@@ -53,6 +53,11 @@ class Running:
     reloads: int = 0
     failed_reloads: int = 0
 
+    @property
+    def pids(self) -> frozenset[int]:
+        """The master and all workers, as far as they are known."""
+        return frozenset((self.master_pid, self.worker_pid, *(each.pid for each in self.old_workers))) - {0}
+
 
 RunningState = NotRunning | UnknownProcess | Running
 

@@ -67,13 +67,13 @@ def ask(path: str, command: str, *, timeout_s: float | None = None) -> str:
     return answer.decode(errors="replace")
 
 
-def processes(path: str) -> Running:
+def processes(path: str, *, timeout_s: float | None = None) -> Running:
     """Ask the master which processes it has; ``worker_pid`` is 0 while none is up, ``digest`` is not known.
 
     Raises:
         NoAnswer: it could not be asked, or what answered is no master.
     """
-    rows = [line.split() for line in ask(path, "show proc").splitlines()]
+    rows = [line.split() for line in ask(path, "show proc", timeout_s=timeout_s).splitlines()]
     block = ""
     master: list[str] = []
     current: list[list[str]] = []
