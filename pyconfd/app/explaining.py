@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
+from ipaddress import ip_address
 from types import MappingProxyType
 from urllib.parse import parse_qs, urlencode
 
@@ -48,6 +49,7 @@ class ShownServers:
         self.why = ""
         self._runtime: Runtime | None = None
         self._known: dict[str, Mapping[str, ServerNow]] = {}
+        self._checks: dict[str, Mapping[tuple[str, str], str]] = {}
         if not served:
             return
         runtime = Runtime()
@@ -71,6 +73,18 @@ class ShownServers:
                 return None
             self._known[backend] = {each.name: each for each in found}
         return self._known[backend]
+
+    def check(self, backend: str, server: str) -> str:
+        """Return what the last health check of a server said, "" where that is not known."""
+        if self._runtime is None:
+            return ""
+        if backend not in self._checks:
+            try:
+                self._checks[backend] = self._runtime.checks(backend)
+            except NotConfirmed as error:
+                self.why, self._runtime = str(error), None
+                return ""
+        return self._checks[backend].get((backend, server), "")
 
     def close(self) -> None:
         """Close the connection."""
@@ -208,6 +222,8 @@ def _explained(
         ages=ages,
         instance=instance,
         live=shown,
+        check=shown.check,
+        route=no_route if asks_haproxy else lambda _: "",
         fragments=_fragments(settings, seen.context),
         haproxy=wiring.serves_haproxy(settings),
         kept=kept,
@@ -219,6 +235,22 @@ def _explained(
         return found
     notes = (*instance.notes, f"HAProxy could not be asked: {shown.why}")
     return msgspec.structs.replace(found, instance=msgspec.structs.replace(instance, notes=notes))
+
+
+def no_route(address: str) -> str:
+    """Return what is wrong with the way from this machine to an address of a pod; "" for nothing, or a name."""
+    from pyconfd.vip.netlink import route_to  # noqa: PLC0415 - a sixth of the start of commands that ask no kernel
+
+    try:
+        route = route_to(str(ip_address(address)))
+    except (OSError, ValueError):
+        return ""
+    if route is None:
+        return f"this machine has no route to {address}"
+    if not route.prefix:
+        by = f", by {route.gateway}" if route.gateway else ""
+        return f"this machine has no route to {address} but the default one{by}"
+    return ""
 
 
 def _fragments(settings: Settings, context: Context) -> Mapping[str, str]:

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 
-from pyconfd.explain.configuration import RenderedConfig, ServerLine
+from pyconfd.explain.configuration import RenderedConfig, ServerLine, host_and_port
 from pyconfd.haproxy.runtime.servers_now import ServerNow, condition_of
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.condition import Age, Condition, ConditionStatus, ConditionType, condition_of_refusal
-from pyconfd.model.context import Context, Refusal
+from pyconfd.model.context import Context, PresetName, Refusal
 from pyconfd.model.explanation import ClaimReport, EndpointReport, InstanceState, ServerReport
 from pyconfd.model.hold import command_of
-from pyconfd.model.kubernetes import ObjectRef, Service
+from pyconfd.model.kubernetes import AnyObject, ObjectRef
 from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Named, Resource, Snapshot
 from pyconfd.model.status import Phase
@@ -54,6 +54,8 @@ _REMEDIES: Mapping[str, str] = MappingProxyType(
         "Unexplained": "this is a bug: please report it, with the output of pyconfd record",
     }
 )
+_MOST_REMEDIES = 2
+"""The likeliest come first; more of them are read by nobody."""
 _CORRECT = "correct this field; it is read again as soon as the object changes"
 
 
@@ -63,7 +65,8 @@ class Evidence:
 
     ``desired`` is what the newest Snapshot gave (None where nothing could be rendered), ``running`` the running
     configuration. ``refused`` are all refusals, also those of objects that cannot be read. ``live`` returns the servers
-    of a backend by name as HAProxy shows them, None where it could not be asked. ``haproxy`` is False where only other
+    of a backend by name as HAProxy shows them, None where it could not be asked; ``check`` what its health check said
+    of one, ``route`` why this machine may not reach an address, "" for nothing. ``haproxy`` is False where only other
     load balancers are served, whose configurations cannot be read here. ``kept`` are addresses that are served only
     because their removal is held, by preset and key. ``fragments`` are texts by name, ``secret_namespaces`` those whose
     TLS Secrets are read.
@@ -80,6 +83,8 @@ class Evidence:
     ages: Mapping[Refusal, Age] = field(default_factory=lambda: MappingProxyType({}))
     instance: InstanceState = field(default_factory=InstanceState)
     live: Callable[[str], Mapping[str, ServerNow] | None] = lambda _: None
+    check: Callable[[str, str], str] = lambda _backend, _server: ""
+    route: Callable[[str], str] = lambda _: ""
     fragments: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     haproxy: bool = True
     kept: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
@@ -266,16 +271,23 @@ def _not_applied(instance: InstanceState) -> Condition:
 
 def _served_by(servers: Sequence[ServerReport]) -> str:
     """Return how many servers there are; one that drains gets nothing new, so it is counted apart."""
-    held, draining = sum(server.held for server in servers), sum(server.draining for server in servers)
-    staying = [server for server in servers if not server.draining] or servers
-    count = f"served by {len(staying)} server{'s' if len(staying) != 1 else ''}"
-    if draining == len(servers):
-        count += ", all of them draining: no ready pod is left"
-    elif draining:
-        count += f", {draining} more draining"
+    held, by_hand = sum(server.held for server in servers), sum(server.by_hand for server in servers)
+    draining = sum(server.draining and not server.by_hand for server in servers)
+    staying = [server for server in servers if not (server.draining or server.by_hand)]
+    number = len(staying) or len(servers)
+    count = f"served by {number} server{'s' if number != 1 else ''}"
+    leaving = {f"{draining} more draining": draining, f"{by_hand} more taken out by hand": by_hand}
+    if staying:
+        count += "".join(f", {words}" for words, some in leaving.items() if some)
+    elif draining and by_hand:
+        count += f", {by_hand} of them taken out by hand, the others draining"
+    else:
+        count += ", all of them " + ("taken out by hand" if by_hand else "draining: no ready pod is left")
     count += f", {'all' if held == len(servers) else held} of them held by removal protection" if held else ""
-    up = any(server.state in {"", "up"} for server in staying)
-    return count if up or draining == len(servers) else f"{count}, none of them up"
+    if not staying or any(server.state in {"", "up"} for server in staying):
+        return count
+    why = next((f": {server.why}" for server in staying if server.why), "")
+    return f"{count}, none of them up{why}"
 
 
 def _why_not_ready(claim: Claim) -> str:
@@ -310,8 +322,11 @@ def not_claimed(key: Key, evidence: Evidence, resource: Resource = Resource.SERV
     presets = {name: registry.PRESETS[name] for name in evidence.presets}
     if resource is not Resource.SERVICES:
         presets = {name: preset for name, preset in presets.items() if resource in preset.resources}
+    if service is not None and service.spec.type == "LoadBalancer":
+        presets = dict(sorted(presets.items(), key=lambda each: each[0] != PresetName.LOADBALANCER))
     ways = (f"{preset.how_to_claim(evidence.options)} (preset {name})" for name, preset in presets.items())
-    hints = [*filter(None, [never]), *_mistakes(service, evidence), *ways]
+    record = getattr(evidence.snapshot, resource.field).get(key)
+    hints = [*filter(None, [never]), *_mistakes(record, evidence), *ways][:_MOST_REMEDIES]
     conditions = _in_order((), Condition(ConditionType.ACCEPTED, _FALSE, "NotClaimed", "it claims nothing"))
     return ClaimReport(str(ref), conditions, remedy="; or ".join(hints))
 
@@ -364,12 +379,14 @@ def server_report(line: ServerLine, evidence: Evidence, claim: Claim | None = No
     """Return a server with what HAProxy says of it, and whose it is."""
     claim = claim or evidence.owner_of(line)
     behind = next((each for each in claim.endpoints if each.address == line.address), None) if claim else None
-    state, weight, seconds = "", -1, -1
+    state, weight, seconds, why = "", -1, -1, ""
     shown = evidence.live(line.backend)
     if shown is not None:
         now = shown.get(line.name)
         state = condition_of(now) if now is not None else "absent"
         weight, seconds = (now.weight, now.changed_s) if now is not None else (-1, -1)
+    if state == "down":
+        why = "; ".join(filter(None, (evidence.check(line.backend, line.name), evidence.route(line.address))))
     kept = (evidence.kept.get((claim.preset, each.key), ()) for each in claim.backends) if claim is not None else ()
     return ServerReport(
         backend=line.backend,
@@ -384,6 +401,9 @@ def server_report(line: ServerLine, evidence: Evidence, claim: Claim | None = No
         pod=behind.pod if behind is not None else "",
         draining=state == "drain" or (behind is not None and behind.terminating),
         held=any(line.address in addresses for addresses in kept),
+        by_hand=state in {"drain", "maint"}
+        and (behind is None or (behind.state == "ready" and not behind.terminating)),
+        why=why,
     )
 
 
@@ -397,9 +417,14 @@ def _remedy_of_servers(servers: Sequence[ServerReport], evidence: Evidence) -> s
     if any(server.held for server in servers):
         allow = f"pyconfd allow {evidence.instance.hold_id}"
         return f"look at the cluster; if the loss is meant, {allow} lets it through"
-    if servers and not any(server.state in {"", "up", "starting"} for server in servers):
-        return "no server takes traffic: look at the pods, and at the checks in the log of HAProxy"
-    return ""
+    if not servers or any(server.state in {"", "up", "starting"} for server in servers):
+        return ""
+    if by_hand := [server for server in servers if server.by_hand]:
+        return f"pyconfd server ready {by_hand[0].backend}/{by_hand[0].name} ends what was set by hand"
+    hosts = (host_and_port(server.address)[0] for server in servers if server.state == "down")
+    if host := next((each for each in hosts if evidence.route(each)), ""):
+        return f'route the pods\' network to the nodes (ip route get {host}), or set kubernetes.backend_target = "node"'
+    return "no server takes traffic: look at the pods, and at the checks in the log of HAProxy"
 
 
 def remedy_of(  # noqa: PLR0911 - one for each reason
@@ -413,7 +438,7 @@ def remedy_of(  # noqa: PLR0911 - one for each reason
         case "Incomplete":
             # What is missing is often there under a misspelled name.
             service = evidence.snapshot.services.get(Key(ref.namespace, ref.name))
-            return "; ".join((*_mistakes(service, evidence), _REMEDIES["Incomplete"]))
+            return "; ".join([*_mistakes(service, evidence), _REMEDIES["Incomplete"]][:_MOST_REMEDIES])
         case "NoReadyEndpoints" if ref.kind == "Service":
             selected = f"-n {ref.namespace} -l kubernetes.io/service-name={ref.name}"
             return f"look at its pods: kubectl get endpointslices {selected} -o wide, and kubectl describe pod"
@@ -437,8 +462,8 @@ def _created(ref: ObjectRef, evidence: Evidence) -> str:
     return (found.metadata.creation_timestamp or "") if found is not None else ""
 
 
-def _mistakes(service: Service | None, evidence: Evidence) -> Iterator[str]:
-    """Return what of a Service has no effect, though a claim was probably meant by it."""
-    if service is not None:
+def _mistakes(record: AnyObject | None, evidence: Evidence) -> Iterator[str]:
+    """Return what of an object has no effect, though a claim was probably meant by it."""
+    if record is not None:
         for name in evidence.presets:
-            yield from registry.PRESETS[name].mistakes(service)
+            yield from registry.PRESETS[name].mistakes(record, evidence.snapshot)

@@ -23,8 +23,11 @@ from pyconfd.model.claim import Claim
 from pyconfd.model.condition import ConditionStatus
 from pyconfd.model.context import ALL_NAMESPACES, Refusal
 from pyconfd.model.explanation import ClaimReport, Explanation, LineOrigin
+from pyconfd.model.gateway_api import Gateway, GRPCRoute, HTTPRoute, TLSRoute
+from pyconfd.model.ingress import Ingress
+from pyconfd.model.kubernetes import AnyObject
 from pyconfd.model.snapshot import KIND_OF, ROUTING_RESOURCES, Key, Resource
-from pyconfd.presets import conflicts, values
+from pyconfd.presets import addresses, conflicts, values
 from pyconfd.presets.views import EndpointView
 from pyconfd.status.redaction import HIDDEN, redacted
 
@@ -70,7 +73,7 @@ def _answer(query: str, evidence: Evidence) -> Explanation:
     for kinds in ([kind.lower()],) if kind else (_WITHOUT_KIND, ["secret"]):
         subjects = dict.fromkeys((each, subject) for each in kinds for subject in _KINDS[each].find(name, evidence))
         if len(subjects) > 1:
-            candidates = tuple(f"{each} {subject}" for each, subject in subjects)
+            candidates = tuple(dict.fromkeys(_candidate(each, subject, evidence) for each, subject in subjects))
             return _explanation(evidence, candidates=candidates)
         for each, subject in subjects:
             return _KINDS[each].answer(subject, evidence)
@@ -123,13 +126,63 @@ def _find_objects(query: str, evidence: Evidence) -> Iterator[str]:
     return (_path(key) for key in _keys(evidence) if _is_named(query, key))
 
 
+def _candidate(kind: str, subject: str, evidence: Evidence) -> str:
+    """Return a query that means just this: an object of any kind is called by a kind that it has."""
+    if kind != _OBJECT:
+        return f"{kind} {subject}"
+    key = _key_of(subject)
+    kinds = [resource for resource in _CLAIMING if key in getattr(evidence.snapshot, resource.field)]
+    if kinds and key not in evidence.snapshot.services:
+        return f"{KIND_OF[kinds[0]].lower()} {subject}"
+    return f"service {subject}" if key in _service_keys(evidence) else subject
+
+
+def _service_keys(evidence: Evidence) -> set[Key]:
+    refs = (*(each.ref for each in evidence.claims), *(each.ref for each in evidence.refused))
+    named = {Key(ref.namespace, ref.name) for ref in refs if ref.kind in _OF_SERVICES}
+    return {*evidence.snapshot.services, *evidence.snapshot.endpoints, *named}
+
+
+def _find_services(query: str, evidence: Evidence) -> Iterator[str]:
+    return (_path(key) for key in sorted(_service_keys(evidence)) if _is_named(query, key))
+
+
+def _of_service(subject: str, evidence: Evidence) -> Explanation:
+    """Answer about a Service, or hand-made Endpoints, whatever else has its name."""
+    key = _key_of(subject)
+    claims = [each for each in evidence.claims if each.ref.kind in _OF_SERVICES and each.ref[1:3] == key]
+    mine = [each for each in evidence.refused if each.ref.kind in _OF_SERVICES and each.ref[1:3] == key]
+    leading = _leading_to(key, evidence)
+    reports = _reports(claims, evidence) or _unclaimed(mine, evidence, is_used=bool(leading))
+    reports = reports or _reports(leading, evidence) or (not_claimed(key, evidence),)
+    return _explanation(evidence, subject.lstrip("/"), claims=reports)
+
+
+def _unclaimed(refused: Sequence[Refusal], evidence: Evidence, *, is_used: bool = False) -> tuple[ClaimReport, ...]:
+    """Return objects that claim nothing by what is refused of them; notes alone are beside why they claim nothing."""
+    found: list[ClaimReport] = []
+    for report, ref in zip(
+        _refused_objects(refused, evidence), dict.fromkeys(each.ref for each in refused), strict=True
+    ):
+        resource = next((each for each, kind in KIND_OF.items() if kind == ref.kind), None)
+        if resource is None or not all(each.reason.is_note for each in refused if each.ref == ref):
+            found.append(report)
+        elif not is_used:
+            why = not_claimed(Key(ref.namespace, ref.name), evidence, resource)
+            found.append(msgspec.structs.replace(why, conditions=(*why.conditions, *report.conditions)))
+    return tuple(found)
+
+
 def _of_object(subject: str, evidence: Evidence) -> Explanation:
     key = _key_of(subject)
     claims = [each for each in evidence.claims if each.ref[1:3] == key and each.ref.kind != "Pod"]
+    if claims and key in evidence.snapshot.services and not any(each.ref.kind in _OF_SERVICES for each in claims):
+        claims += [each for each in _leading_to(key, evidence) if each not in claims]
     reports = _reports(claims, evidence)
     if not reports:
         mine = [each for each in evidence.refused if each.ref[1:3] == key and each.ref.kind != "Secret"]
-        reports = tuple(_refused_objects(mine, evidence)) or _reports(_leading_to(key, evidence), evidence)
+        leading = _leading_to(key, evidence)
+        reports = _unclaimed(mine, evidence, is_used=bool(leading)) or _reports(leading, evidence)
     if not reports:
         there = [resource for resource in _CLAIMING if key in getattr(evidence.snapshot, resource.field)]
         if key in evidence.snapshot.services or not there:
@@ -158,12 +211,16 @@ def _find_of(resource: Resource, query: str, evidence: Evidence) -> Iterator[str
 
 
 def _of_kind(resource: Resource, subject: str, evidence: Evidence) -> Explanation:
-    key, kind = _key_of(subject), KIND_OF[resource]
-    claims = [each for each in evidence.claims if each.ref[:3] == (kind, *key)]
-    refused = [each for each in evidence.refused if each.ref[:3] == (kind, *key)]
-    reports = _reports(claims, evidence) or tuple(_refused_objects(refused, evidence))
-    reports = reports or (not_claimed(key, evidence, resource),)
-    return _explanation(evidence, f"{kind} {subject.lstrip('/')}", claims=reports)
+    reports = _reports_of(resource, _key_of(subject), evidence)
+    return _explanation(evidence, f"{KIND_OF[resource]} {subject.lstrip('/')}", claims=reports)
+
+
+def _reports_of(resource: Resource, key: Key, evidence: Evidence) -> tuple[ClaimReport, ...]:
+    ref = (KIND_OF[resource], *key)
+    claims = [each for each in evidence.claims if each.ref[:3] == ref]
+    refused = [each for each in evidence.refused if each.ref[:3] == ref]
+    reports = _reports(claims, evidence) or _unclaimed(refused, evidence)
+    return reports or (not_claimed(key, evidence, resource),)
 
 
 def _find_secrets(query: str, evidence: Evidence) -> Iterator[str]:
@@ -201,13 +258,38 @@ def _find_domains(query: str, evidence: Evidence) -> Iterator[str]:
         wanted = values.host_name(query)
     except ValueError:
         return
-    if _claiming(wanted, evidence)[1]:
+    if values.address(wanted) is None and (_claiming(wanted, evidence)[1] or _naming(wanted, evidence)):
         yield wanted
 
 
 def _of_domain(subject: str, evidence: Evidence) -> Explanation:
+    """Answer about a host: who claims it, then who names it and is refused, or of another class."""
     host, claims = _claiming(subject, evidence)
-    return _explanation(evidence, subject, claims=_reports(claims, evidence, host))
+    known = {each.ref[:3] for each in claims}
+    others = [each for each in _naming(subject, evidence) if (KIND_OF[each[0]], *each[1]) not in known]
+    reports = [report for each in others for report in _reports_of(*each, evidence)]
+    return _explanation(evidence, subject, claims=(*_reports(claims, evidence, host), *reports))
+
+
+def _naming(host: str, evidence: Evidence) -> list[tuple[Resource, Key]]:
+    """Return the objects whose spec names a host, whether they claim it or not."""
+    return [
+        (resource, key)
+        for resource in _CLAIMING
+        for key, record in sorted(getattr(evidence.snapshot, resource.field).items())
+        if any(values.comparable_name(each) == host for each in _hosts_of(record))
+    ]
+
+
+def _hosts_of(record: AnyObject) -> Iterator[str]:
+    match record:
+        case Ingress(spec=spec):
+            yield from (each.host for each in spec.rules or ())
+            yield from (host for each in spec.tls or () for host in each.hosts or ())
+        case Gateway(spec=spec):
+            yield from (each.hostname for each in spec.listeners or () if each.hostname)
+        case HTTPRoute(spec=spec) | GRPCRoute(spec=spec) | TLSRoute(spec=spec):
+            yield from spec.hostnames or ()
 
 
 # Pods and addresses
@@ -295,14 +377,41 @@ def _endpoints_at(address: str, port: int, evidence: Evidence) -> list[tuple[Cla
 
 def _find_addresses(query: str, evidence: Evidence) -> Iterator[str]:
     address, port = _place(query)
-    if address and (evidence.configuration.at(address, port) or _endpoints_at(address, port, evidence)):
+    found = address and (
+        evidence.configuration.at(address, port)
+        or _endpoints_at(address, port, evidence)
+        or _given(address, port, evidence)
+    )
+    if found:
         yield query
 
 
 def _of_address(subject: str, evidence: Evidence) -> Explanation:
+    """Answer about an address: the servers and endpoints at it, or the objects that clients reach by it."""
     address, port = _place(subject)
     lines, meant = evidence.configuration.at(address, port), _endpoints_at(address, port, evidence)
-    return _of_endpoints(f"{address} port {port}" if port else address, meant, lines, evidence)
+    title = f"{address} port {port}" if port else address
+    if lines or meant:
+        return _of_endpoints(title, meant, lines, evidence)
+    return _explanation(evidence, title, claims=_reports(_given(address, port, evidence), evidence))
+
+
+def _given(address: str, port: int, evidence: Evidence) -> list[Claim]:
+    """Return the claims of the objects that have an address of the pool, of a Service with ports just these."""
+    owners = {
+        (owner.kind, owner.namespace, owner.name)
+        for name, owner in evidence.context.owners.get(addresses.RESERVED, {}).items()
+        if _is_at(name.place, address, port)
+    }
+    return [each for each in evidence.claims if each.ref[:3] in owners]
+
+
+def _is_at(place: str, address: str, port: int) -> bool:
+    whole = values.address(place)
+    if whole is not None:
+        return str(whole) == address
+    host, number = host_and_port(place)
+    return host == address and (not port or port == number)
 
 
 # Backends, servers and lines of haproxy.cfg
@@ -441,9 +550,13 @@ _ONLY_USED = {Resource.INGRESSCLASSES, Resource.GATEWAYCLASSES, Resource.REFEREN
 _CLAIMING = [each for each in ROUTING_RESOURCES if each not in _ONLY_USED]
 """Those that ask for traffic; the others are explained where something of them is refused."""
 
+_OF_SERVICES = frozenset({"Service", "Endpoints"})
+_OBJECT = "object"
+
 _KINDS: Mapping[str, _Kind] = MappingProxyType(
     {
-        "service": _Kind(_find_objects, _of_object),
+        _OBJECT: _Kind(_find_objects, _of_object),
+        "service": _Kind(_find_services, _of_service),
         "domain": _Kind(_find_domains, _of_domain),
         "pod": _Kind(_find_pods, _of_pod),
         "address": _Kind(_find_addresses, _of_address),
@@ -455,5 +568,7 @@ _KINDS: Mapping[str, _Kind] = MappingProxyType(
 )
 """By the word that may stand before a query."""
 
-_WITHOUT_KIND = [word for word in _KINDS if word not in {"secret", *(KIND_OF[each].lower() for each in _CLAIMING)}]
-"""What a query without such a word may mean; ``service`` finds all objects of a name, whatever their kinds."""
+_WITHOUT_KIND = [
+    word for word in _KINDS if word not in {"secret", "service", *(KIND_OF[each].lower() for each in _CLAIMING)}
+]
+"""What a query without such a word may mean; ``object`` finds all objects of a name, whatever their kinds."""

@@ -129,6 +129,8 @@ def _servers(servers: Sequence[ServerReport], pen: Pen) -> list[str]:
         # What has no weight gets nothing new: it drains, whatever the health checks say.
         state += " weight 0" if each.weight == 0 else ""
         state += ", its pod terminates" if each.draining and each.state != "drain" else ""
+        state += pen(_WARNING, ", set by hand") if each.by_hand else ""
+        state += f": {clean(each.why)}" if each.why else ""
         state += pen(_WARNING, ", held: not ready in the cluster any more") if each.held else ""
         pod = f"  pod {clean(each.pod)}" if each.pod else ""
         where = f"(line {each.line}, {each.place})"

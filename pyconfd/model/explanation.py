@@ -15,7 +15,9 @@ class ServerReport(msgspec.Struct, frozen=True, gc=False):
     where it has no such server; ``state_s`` is for how many seconds that is so, -1 where it is not known. ``place``
     and ``line`` say where the server line stands: fragment, and line of haproxy.cfg. ``object`` and ``pod`` are whose
     address it is, "" where nothing in the cluster has it. ``draining``: its pod terminates, or HAProxy sends it nothing
-    new. ``held``: the cluster does not call it ready any more, and removal protection keeps it.
+    new. ``held``: the cluster does not call it ready any more, and removal protection keeps it. ``by_hand``: somebody
+    set it to ``drain`` or ``maint`` though its pod is ready. ``why`` is what the health check said of one that is down,
+    and what is wrong with the way there.
     """
 
     backend: str
@@ -30,6 +32,8 @@ class ServerReport(msgspec.Struct, frozen=True, gc=False):
     pod: str = ""
     held: bool = False
     draining: bool = False
+    by_hand: bool = False
+    why: str = ""
 
 
 class EndpointReport(msgspec.Struct, frozen=True, gc=False):

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
-from pyconfd.model.kubernetes import Endpoints, ObjectRef, Service
+from pyconfd.model.kubernetes import AnyObject, Endpoints, ObjectRef, Service
 from pyconfd.model.listener import Listener
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import NEVER, NO_OWNERS, Name, Owner, Owners
-from pyconfd.model.snapshot import Key
+from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.versioned import GivenDict, GivenList, VersionedDict, differing, with_values
 from pyconfd.presets import values
 from pyconfd.presets.annotations import read_foreign
@@ -544,14 +544,17 @@ class DomainsPreset(Preset):
         del options
         return "annotate the Service with domain and proto"
 
-    def mistakes(self, service: Service) -> Iterator[str]:
+    def mistakes(self, record: AnyObject, snapshot: Snapshot) -> Iterator[str]:
         """Return misspelled annotations, and labels that should be annotations."""
-        for name in sorted(service.metadata.annotations or {}):
+        del snapshot
+        if not isinstance(record, Service):
+            return
+        for name in sorted(record.metadata.annotations or {}):
             known = PREFIX + name if name in _PREFIXED else name.lower()
             close = difflib.get_close_matches(known, _ANNOTATIONS, n=1, cutoff=0.75)
             if close and name not in _ANNOTATIONS:
                 yield f"its annotation {values.shown(name)} has no effect: did you mean {close[0]}?"
-        if any(name in (service.metadata.labels or {}) for name in ("domain", "proto")):
+        if any(name in (record.metadata.labels or {}) for name in ("domain", "proto")):
             yield "domain and proto are labels of it: they have to be annotations"
 
 

@@ -18,11 +18,11 @@ import msgspec
 
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
-from pyconfd.model.kubernetes import ObjectRef, Service
+from pyconfd.model.kubernetes import AnyObject, ObjectRef, Service
 from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import ObjectStatus, Statuses, StatusOf
 from pyconfd.model.reservation import NEVER, Owner
-from pyconfd.model.snapshot import Key, Resource
+from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.model.versioned import VersionedDict, differing, with_values
 from pyconfd.presets import values
 from pyconfd.presets.addresses import (
@@ -400,14 +400,17 @@ class LoadbalancerPreset(Preset):
         del options
         return f"give the Service the type LoadBalancer and the loadBalancerClass {LOAD_BALANCER_CLASS}"
 
-    def mistakes(self, service: Service) -> Iterator[str]:
+    def mistakes(self, record: AnyObject, snapshot: Snapshot) -> Iterator[str]:
         """Return misspelled classes and annotations."""
-        class_ = service.spec.load_balancer_class or ""
+        del snapshot
+        if not isinstance(record, Service):
+            return
+        class_ = record.spec.load_balancer_class or ""
         if class_ != LOAD_BALANCER_CLASS:
             if difflib.get_close_matches(class_.lower(), [LOAD_BALANCER_CLASS], cutoff=0.75):
                 yield f"its loadBalancerClass {values.shown(class_)} is foreign: did you mean {LOAD_BALANCER_CLASS}?"
             return
-        for name in sorted(service.metadata.annotations or {}):
+        for name in sorted(record.metadata.annotations or {}):
             close = difflib.get_close_matches(name.lower(), _ANNOTATIONS, n=1, cutoff=0.85)
             if close and name not in _ANNOTATIONS:
                 yield f"its annotation {values.shown(name)} has no effect: did you mean {close[0]}?"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim
 from pyconfd.model.context import SHARING_NAMES, ClusterTemplate, PresetName, Refusal
-from pyconfd.model.kubernetes import ObjectRef, Service
+from pyconfd.model.kubernetes import AnyObject, ObjectRef
 from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.object_status import Statuses
 from pyconfd.model.rendering import OutputFile
@@ -222,7 +222,7 @@ class Preset(ABC):
         del options
         return ()
 
-    def mistakes(self, service: Service) -> Iterator[str]:
-        """Return what of a Service has no effect though a claim was probably meant by it."""
-        del service
+    def mistakes(self, record: AnyObject, snapshot: Snapshot) -> Iterator[str]:
+        """Return what of an object has no effect though a claim was probably meant by it, and what to do."""
+        del record, snapshot
         return iter(())

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyroute2 import netlink
 from pyroute2.netlink import diag, rtnl
@@ -166,13 +166,31 @@ class DefaultRoute:
     learned: bool
 
 
+class Route(NamedTuple):
+    """The entry of the table by which an address is reached: 0 is the ``prefix`` of the default route."""
+
+    prefix: int
+    gateway: str
+    learned: bool
+
+
 def default_route(family: int) -> DefaultRoute | None:
     """Return the route to addresses outside of the network; None where there is none.
 
     Raises:
         OSError: the kernel does not answer.
     """
-    target = ip_address(_ELSEWHERE[family])
+    found = route_to(_ELSEWHERE[family])
+    return DefaultRoute(family, found.gateway, found.learned) if found is not None else None
+
+
+def route_to(address: str) -> Route | None:
+    """Return the route to an address; None where there is none.
+
+    Raises:
+        OSError: the kernel does not answer.
+    """
+    target = ip_address(address)
     request = _encode(
         rtmsg, rtnl.RTM_GETROUTE,
         family=_family(str(target)), dst_len=target.max_prefixlen, flags=_FIB_MATCH, attrs=[("RTA_DST", str(target))],
@@ -183,7 +201,7 @@ def default_route(family: int) -> DefaultRoute | None:
         if error.errno in {errno.ENETUNREACH, errno.EHOSTUNREACH}:
             return None
         raise
-    return DefaultRoute(family, route.get_attr("RTA_GATEWAY") or "", route["proto"] not in _CONFIGURED)
+    return Route(route["dst_len"], route.get_attr("RTA_GATEWAY") or "", route["proto"] not in _CONFIGURED)
 
 
 def listeners() -> Mapping[int, Collection[int]]:

@@ -180,6 +180,22 @@ def test_what_is_not_served_says_why_since_when_and_what_to_do(world: Appliance)
     assert "did you mean pyconfd.io/domain" in explained(world, "plain")
 
 
+def test_servers_that_are_down_or_taken_out_by_hand(world: Appliance) -> None:
+    world.serve("deaf")
+    world.until(lambda: world.ask("deaf").startswith("deaf-"), "it is served")
+    (member,) = world.members("deaf")
+    world.pods.stop(member.pod)
+    world.until(lambda: answer(world, "deaf")["claims"][0]["servers"][0]["state"] == "down", "its check fails")
+    assert "none of them up: L4CON Connection refused" in explained(world, "deaf")
+
+    assert world.run("server", "drain", "--config", str(world.config), "shop-1").returncode == 0
+    world.until(lambda: "1 more taken out by hand" in explained(world, "shop"), "one of two drains")
+    assert world.run("server", "maint", "--config", str(world.config), "shop-2").returncode == 0
+    world.until(lambda: "all of them taken out by hand" in explained(world, "shop"), "so do both")
+    text = explained(world, "shop")
+    assert "to do         pyconfd server ready be-shop.example.com/shop-1" in text
+
+
 def test_a_change_that_is_held_or_cannot_be_applied(world: Appliance) -> None:
     templates = world.folder / "templates"
     (templates / "99-broken.conf").write_text("frontend x\n    nonsense\n")

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from pyconfd.admission.removal_protection import kept_back
 from pyconfd.explain.conditions import Evidence, report_of
 from pyconfd.explain.queries import explain
+from pyconfd.explain.text import render
+from pyconfd.haproxy.runtime.servers_now import ServerNow
 from pyconfd.model.condition import Age, Condition, ConditionStatus, ConditionType, condition_of_refusal, type_of
-from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason
+from pyconfd.model.context import AUTOMATIC_PRESETS, Context, PresetName, Refusal, RefusalReason
 from pyconfd.model.explanation import ClaimReport, InstanceState
 from pyconfd.model.kubernetes import (
     ConfigMap,
@@ -451,6 +453,21 @@ def test_what_claims_nothing_is_told_what_is_missing(service: Service, hint: str
     assert hint in report.remedy
 
 
+@pytest.mark.parametrize(
+    ("service", "first"),
+    [
+        (objects.service("a"), "annotate the Service"),
+        (objects.service("a", type_="LoadBalancer"), "give the Service the type LoadBalancer"),
+        (objects.service("a", {"domian": "a", "protoo": "http", "domaim": "b"}), "its annotation domaim"),
+    ],
+)
+def test_two_remedies_are_enough_and_the_likeliest_is_first(service: Service, first: str) -> None:
+    evidence = evidence_of(objects.snapshot(service), AUTOMATIC_PRESETS, templates={})
+    (report,) = explain("demo/a", evidence).claims
+    assert report.remedy.startswith(first)
+    assert report.remedy.count("; or ") == 1
+
+
 def test_draining_pods_are_counted_apart() -> None:
     leaving = [
         objects.endpoint(address, ready=False, serving=True, terminating=True) for address in ("10.0.0.2", "10.0.0.3")
@@ -463,6 +480,64 @@ def test_draining_pods_are_counted_apart() -> None:
         report = reports_of(evidence_of(snapshot))["a"]
         assert report.conditions[-1].message == expected
         assert sum(server.draining for server in report.servers) == 2
+
+
+@pytest.mark.parametrize(
+    ("states", "message", "remedy"),
+    [
+        ({"1": "drain", "2": ""}, "served by 1 server, 1 more taken out by hand", ""),
+        (
+            {"1": "drain", "2": "maint"},
+            "served by 2 servers, all of them taken out by hand",
+            "pyconfd server ready be-",
+        ),
+        (
+            {"1": "drain", "9": "drain"},
+            "served by 2 servers, 1 of them taken out by hand, the others draining",
+            "ready",
+        ),
+        ({"9": "drain"}, "served by 1 server, all of them draining: no ready pod is left", "look at the pods"),
+    ],
+)
+def test_servers_taken_out_by_hand_are_no_leaving_pods(states: dict[str, str], message: str, remedy: str) -> None:
+    """Pod 9 terminates."""
+    pods_ = [
+        objects.endpoint(f"10.0.0.{each}", ready=each != "9", serving=True, terminating=each == "9") for each in states
+    ]
+    snapshot = objects.snapshot(domain("a", "a.example.com"), objects.slice_("a", *pods_))
+    live = {
+        (line.backend, line.name): ServerNow(
+            line.backend, line.name, line.address, line.port, 1, maint=state == "maint", drain=state == "drain"
+        )
+        for number, state in states.items()
+        for line in evidence_of(snapshot).configuration.at(f"10.0.0.{number}")
+    }
+    report = reports_of(evidence_of(snapshot, live=live))["a"]
+    assert report.conditions[-1].message == message
+    assert remedy in report.remedy
+    assert bool(remedy) == bool(report.remedy)
+
+
+@pytest.mark.parametrize(
+    ("route", "remedy"), [("", "look at the pods"), ("this machine has no route to 10.0.0.1", "ip route get 10.0.0.1")]
+)
+def test_a_pod_that_is_not_reached_has_haproxys_reason(route: str, remedy: str) -> None:
+    snapshot = objects.snapshot(domain("a", "a.example.com"), objects.slice_("a", objects.endpoint("10.0.0.1")))
+    (line,) = evidence_of(snapshot).configuration.servers
+    down = ServerNow(line.backend, line.name, "10.0.0.1", 8080, 1, maint=False, drain=False, operating=0)
+    checks = {(line.backend, line.name): "L4TOUT Layer4 timeout"}
+    evidence = evidence_of(
+        snapshot,
+        live={(line.backend, line.name): down},
+        check=lambda *server: checks[server],
+        route={"10.0.0.1": route}.get,
+    )
+    report = reports_of(evidence)["a"]
+    why = "; ".join(filter(None, ("L4TOUT Layer4 timeout", route)))
+    assert report.servers[0].why == why
+    assert report.conditions[-1].message == f"served by 1 server, none of them up: {why}"
+    assert remedy in report.remedy
+    assert why in render(explain("demo/a", evidence))
 
 
 # Servers whose removal is held

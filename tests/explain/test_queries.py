@@ -11,7 +11,7 @@ from pyconfd.explain.queries import explain
 from pyconfd.explain.text import render
 from pyconfd.haproxy.runtime.servers_now import ServerNow
 from pyconfd.model.condition import Age
-from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.explanation import Explanation, InstanceState
 from pyconfd.model.gateway_api import HTTPRoute
 from pyconfd.model.ingress import Ingress
@@ -22,6 +22,8 @@ from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.system import secrecy
 from tests.explain.test_conditions import WEB, annotated, slice_of
 from tests.explain.world import evidence_of, reasons_of
+from tests.presets.gateway import objects as gateway
+from tests.presets.gateway.test_preset import GATEWAY, OPTIONS
 
 
 def world(**more: Any) -> Evidence:
@@ -228,6 +230,137 @@ def test_the_output_of_the_command() -> None:
         kept={("domains", "a.example.com"): frozenset({"10.0.0.1"})},
     )
     assert render(found) == OUTPUT
+
+
+ROUTED = """
+kind: IngressClass
+metadata: {name: pyconfd, namespace: ""}
+spec: {controller: pyconfd.io/ingress}
+---
+kind: Ingress
+metadata: {name: refused}
+spec:
+  ingressClassName: pyconfd
+  rules: [{host: refused.example.com, http: {paths: [{path: relative, pathType: Exact}]}}]
+---
+kind: Ingress
+metadata: {name: misspelled}
+spec:
+  ingressClassName: pyconf
+  rules: [{host: Misspelled.example.com}]
+  tls: [{hosts: [shared.example.com]}]
+---
+kind: Ingress
+metadata: {name: foreign}
+spec: {ingressClassName: nginx, rules: [{host: foreign.example.com}]}
+---
+kind: IngressClass
+metadata: {name: nginx, namespace: ""}
+spec: {controller: k8s.io/ingress-nginx}
+---
+kind: Ingress
+metadata: {name: without}
+spec: {rules: [{host: without.example.com}]}
+---
+kind: Gateway
+metadata: {name: other}
+spec: {gatewayClassName: pyconfdd, listeners: [{name: http, port: 80, protocol: HTTP, hostname: gateway.example.com}]}
+---
+kind: HTTPRoute
+metadata: {name: astray}
+spec: {parentRefs: [{name: wep}], hostnames: [astray.example.com]}
+---
+kind: HTTPRoute
+metadata: {name: elsewhere, namespace: blog}
+spec: {parentRefs: [{name: web}], hostnames: [elsewhere.example.com]}
+---
+kind: HTTPRoute
+metadata: {name: stranger}
+spec: {parentRefs: [{name: other}], hostnames: [stranger.example.com]}
+---
+kind: Service
+metadata: {name: web}
+spec:
+  type: LoadBalancer
+  loadBalancerClass: pyconfd.io/lb
+  ports: [{name: tcp, port: 5000}]
+"""
+"""Beside a Gateway shop/web at the first address of the pool."""
+
+
+def routed() -> Evidence:
+    presets = (PresetName.INGRESS, PresetName.GATEWAY, PresetName.LOADBALANCER)
+    return evidence_of(gateway.snapshot(gateway.CLASS, GATEWAY, ROUTED), presets, OPTIONS, templates={})
+
+
+@pytest.mark.parametrize(
+    ("query", "objects", "remedy"),
+    [
+        ("service shop/web", ["Service shop/web"], "kubectl get endpointslices -n shop"),
+        ("service/shop/web", ["Service shop/web"], "kubectl get endpointslices -n shop"),
+        ("gateway shop/web", ["Gateway shop/web"], ""),
+        ("shop/web", ["Gateway shop/web", "Service shop/web"], ""),
+        ("192.0.2.1", ["Gateway shop/web"], ""),
+        ("192.0.2.1:80", ["Gateway shop/web"], ""),
+        ("192.0.2.2", ["Service shop/web"], ""),
+        ("192.0.2.2:5000", ["Service shop/web"], ""),
+        ("192.0.2.2:5001", [], ""),
+        ("192.0.2.3", [], ""),
+        ("refused.example.com", ["Ingress shop/refused"], "correct this field"),
+        (
+            "misspelled.example.com",
+            ["Ingress shop/misspelled"],
+            "there is no IngressClass pyconf: did you mean ingressClassName: pyconfd?",
+        ),
+        ("shared.example.com", ["Ingress shop/misspelled"], "did you mean"),
+        ("foreign.example.com", ["Ingress shop/foreign"], "its IngressClass nginx is that of k8s.io/ingress-nginx"),
+        ("without.example.com", ["Ingress shop/without"], "it has no ingressClassName: set ingressClassName: pyconfd"),
+        ("gateway.example.com", ["Gateway shop/other"], "there is no GatewayClass pyconfdd: did you mean"),
+        ("astray.example.com", ["HTTPRoute shop/astray"], "there is no Gateway shop/wep: did you mean shop/web?"),
+        ("httproute astray", ["HTTPRoute shop/astray"], "there is no Gateway shop/wep: did you mean shop/web?"),
+        ("elsewhere.example.com", ["HTTPRoute blog/elsewhere"], "there is no Gateway blog/web: did you mean shop/web?"),
+        ("stranger.example.com", ["HTTPRoute shop/stranger"], "Gateway shop/other is not pyconfd's: there is no"),
+        ("nobody.example.com", [], ""),
+    ],
+)
+def test_who_asks_for_it_is_found_though_it_is_not_served(query: str, objects: list[str], remedy: str) -> None:
+    found = explain(query, routed())
+    assert sorted(each.object for each in found.claims) == objects
+    assert found.found is bool(objects)
+    assert not objects or remedy in found.claims[0].remedy
+
+
+@pytest.mark.parametrize(("route", "objects", "reasons"), [
+    ("", ["Service shop/noted"], ["NotClaimed", "IgnoredAnnotation"]),
+    (("{kind: Ingress, metadata: {name: used}, spec: {ingressClassName: pyconfd, defaultBackend: "
+     "{service: {name: noted, port: {number: 80}}}}}"), ["Ingress shop/used"], []),
+])  # fmt: skip
+def test_a_note_hides_neither_that_nothing_is_claimed_nor_who_uses_it(
+    route: str, objects: list[str], reasons: list[str]
+) -> None:
+    noted = """
+{kind: Service, metadata: {name: noted, annotations: {pyconfd.io/domian: a}}, spec: {ports: [{name: web, port: 80}]}}
+---
+kind: EndpointSlice
+metadata: {name: noted-1, labels: {kubernetes.io/service-name: noted}}
+ports: [{name: web, port: 8080}]
+endpoints: [{addresses: [10.0.0.9], conditions: {ready: true}}]
+---
+{kind: IngressClass, metadata: {name: pyconfd, namespace: ""}, spec: {controller: pyconfd.io/ingress}}
+"""
+    evidence = evidence_of(gateway.snapshot(noted, route), (PresetName.DOMAINS, PresetName.INGRESS), templates={})
+    for query in ("shop/noted", "service noted"):
+        found = explain(query, evidence).claims
+        assert [each.object for each in found] == objects
+        said = [each.reason for each in found[0].conditions if each.reason in {"NotClaimed", "IgnoredAnnotation"}]
+        assert sorted(said) == sorted(reasons)
+
+
+def test_no_class_of_pyconfds_at_all() -> None:
+    for query, wanted in (("ingress misspelled", "no IngressClass has"), ("gateway other", "no GatewayClass has")):
+        evidence = routed()
+        evidence = replace(evidence, snapshot=replace(evidence.snapshot, ingressclasses={}, gatewayclasses={}))
+        assert explain(query, evidence).claims[0].remedy.startswith(wanted)
 
 
 def with_ingress(**more: Any) -> Evidence:

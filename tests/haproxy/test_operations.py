@@ -6,7 +6,7 @@ import pytest
 
 from pyconfd.errors import RejectedInput
 from pyconfd.haproxy.runtime.operations import described, lines_of, transcript
-from pyconfd.haproxy.runtime.servers_now import ServerNow, find_servers
+from pyconfd.haproxy.runtime.servers_now import ServerNow, checks_now, find_servers
 from pyconfd.model.plan import (
     AddBackend,
     AddCertificate,
@@ -122,6 +122,19 @@ def test_what_stands_for_several_is_refused_with_the_candidates(name: str) -> No
         find_servers(name, SERVERS)
     assert "--all" in caught.value.problems[0].remedy
     assert len(find_servers(name, SERVERS, several=True)) == 2
+
+
+def test_what_health_checks_said() -> None:
+    answer = """# pxname,svname,status,check_status,check_code,check_desc,last_chk,
+b,a,DOWN,L4CON,,Layer4 connection problem,Connection refused,
+b,"t,1",DOWN,L4TOUT,,Layer4 timeout,,
+b,n,no check,,,,,
+
+"""
+    assert dict(checks_now(answer)) == {("b", "a"): "L4CON Connection refused", ("b", "t,1"): "L4TOUT Layer4 timeout"}
+    assert dict(checks_now("No such proxy.\n\n")) == {}
+    with pytest.raises(ValueError, match="Unknown command"):
+        dict(checks_now("Unknown command: ..."))
 
 
 def test_many_candidates_are_cut_short() -> None:

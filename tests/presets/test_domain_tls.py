@@ -128,7 +128,8 @@ def test_a_renewed_secret_leaves_the_entry_as_it_is() -> None:
 )
 def test_a_misspelled_annotation_is_named(written: str, meant: str) -> None:
     (preset,) = (each for each in registry.PRESETS.values() if isinstance(each, DomainsPreset))
-    found = list(preset.mistakes(service("shop", {"domain": HOST, "proto": "http", written: "x"})))
+    written_so = service("shop", {"domain": HOST, "proto": "http", written: "x"})
+    found = list(preset.mistakes(written_so, Snapshot()))
     assert [line for line in found if meant in line] == found
     assert len(found) == bool(meant)
 

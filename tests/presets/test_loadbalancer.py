@@ -20,7 +20,7 @@ from pyconfd.model.listener import Listener, Listeners
 from pyconfd.model.object_status import StatusOf
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import NameRegister
-from pyconfd.model.snapshot import HostFacts, Key, Resource
+from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import ADDRESSES_ANNOTATION, LOAD_BALANCER_CLASS, AddressOptions
 from pyconfd.presets.loadbalancer import PROXY_PROTOCOL, BalancedPort, LoadbalancerPreset
@@ -320,7 +320,7 @@ def test_claims_say_what_asks_and_where_it_is_served() -> None:
     ],
 )
 def test_mistakes(service: Service, hint: str) -> None:
-    found = list(LoadbalancerPreset().mistakes(service))
+    found = list(LoadbalancerPreset().mistakes(service, Snapshot()))
     assert [hint in each for each in found] == ([True] if hint else [])
 
 

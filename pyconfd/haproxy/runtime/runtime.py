@@ -30,7 +30,7 @@ from pyconfd.haproxy.runtime.operations import (
     revived,
     unfulfilled,
 )
-from pyconfd.haproxy.runtime.servers_now import ServerNow, connections_now, servers_now
+from pyconfd.haproxy.runtime.servers_now import ServerNow, checks_now, connections_now, servers_now
 from pyconfd.haproxy.runtime.sockets import NoAnswer, ReplacedError, RuntimeSocket
 from pyconfd.model.plan import (
     AddBackend,
@@ -329,6 +329,18 @@ class Runtime:
         """
         answers = self._asked([f"show servers conn {name}" for name in backends])
         return {key: count for answer in answers for key, count in connections_now(answer)}
+
+    def checks(self, backend: str) -> dict[tuple[str, str], str]:
+        """Return what the last health check of each server of a backend said.
+
+        Raises:
+            NotConfirmed: the process cannot be asked.
+        """
+        (answer,) = self._asked([f"show stat {backend} 4 -1"])
+        try:
+            return dict(checks_now(answer))
+        except ValueError as error:
+            raise NotConfirmed(str(error)) from error
 
     def _asked(self, questions: Sequence[str]) -> list[str]:
         try:

@@ -1,6 +1,8 @@
 """The servers of the running process as its socket shows them. Pure."""
 
+import csv
 import difflib
+import io
 import ipaddress
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -136,6 +138,22 @@ def connections_now(answer: str) -> Iterator[tuple[tuple[str, str], int]]:
         if len(fields) > used_at:
             backend, _, server = fields[name_at].partition("/")
             yield (backend, server), int(fields[used_at])
+
+
+def checks_now(answer: str) -> Iterator[tuple[tuple[str, str], str]]:
+    """Read ``show stat``: backend and server, and what the last health check said; nothing of one without checks.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if "No such proxy" in answer:
+        return
+    rows = csv.DictReader(io.StringIO(answer.lstrip("# ")))
+    if not {"pxname", "svname", "check_status", "last_chk", "check_desc"} <= set(rows.fieldnames or ()):
+        raise ValueError(answer.strip()[:200] or "an empty answer")
+    for row in rows:
+        if status := row["check_status"]:
+            yield (row["pxname"], row["svname"]), f"{status} {row['last_chk'] or row['check_desc']}".strip()
 
 
 def state_of(now: ServerNow) -> ServerState:

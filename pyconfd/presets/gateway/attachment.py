@@ -109,6 +109,11 @@ def parent_key(route: Key, parent: ParentReference) -> Key:
     return Key(route.namespace if parent.namespace is None else parent.namespace, parent.name)
 
 
+def names_gateway(parent: ParentReference) -> bool:
+    """Return whether a parentRef is for a Gateway."""
+    return (parent.group, parent.kind) == (GROUP, "Gateway")
+
+
 def attach(
     route: RouteHead,
     gateways: Mapping[Key, Sequence[ListenerDecision]],
@@ -118,7 +123,7 @@ def attach(
     found = []
     for parent in route.parents:
         key = parent_key(Key(route.namespace, ""), parent)
-        if (parent.group, parent.kind) == (GROUP, "Gateway") and key in gateways:
+        if names_gateway(parent) and key in gateways:
             found.append(_attach_to(route, parent, key, gateways[key], labels_of))
     return tuple(found)
 

@@ -1,12 +1,14 @@
 """GatewayClasses and Gateways: which are served, at which addresses, and what their status says."""
 
+import difflib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pyconfd.model.gateway_api import GROUP, Gateway, GatewayClass
 from pyconfd.model.object_status import ObjectStatus
 from pyconfd.model.reservation import NEVER, Owner
-from pyconfd.model.snapshot import HostFacts, Key
+from pyconfd.model.snapshot import HostFacts, Key, Snapshot
+from pyconfd.presets import values
 from pyconfd.presets.addresses import AddressProblem, Assigned, absent
 from pyconfd.presets.gateway.grants import ReferenceTarget, Referrer
 from pyconfd.presets.gateway.listeners import Found, ListenerDecision, Lookup
@@ -104,6 +106,41 @@ class GatewayDecision(NamedTuple):
 def is_mine(gateway_class: GatewayClass | None) -> bool:
     """Return whether a class is for this controller."""
     return gateway_class is not None and gateway_class.spec.controller_name == CONTROLLER
+
+
+def mistaken_class(gateway: Gateway, classes: Mapping[Key, GatewayClass]) -> str:
+    """Return why the class of a Gateway is not pyconfd's, and what it may have to be; "" where it is."""
+    name = gateway.spec.gateway_class_name
+    found = classes.get(Key("", name))
+    own = sorted(each.metadata.name for each in classes.values() if is_mine(each))
+    if is_mine(found):
+        return ""
+    if not own:
+        return f"no GatewayClass has the controllerName {CONTROLLER}: create one"
+    meant = (difflib.get_close_matches(name, own, n=1, cutoff=0.6) or own)[0]
+    if found is None:
+        return f"there is no GatewayClass {values.shown(name)}: did you mean gatewayClassName: {meant}?"
+    controller = values.shown(found.spec.controller_name)
+    return f"its GatewayClass {values.shown(name)} is that of {controller}: set gatewayClassName: {meant}"
+
+
+def mistaken_parent(parent: Key, snapshot: Snapshot) -> str:
+    """Return why the Gateway that a route names is not there or not pyconfd's, and which one may be meant."""
+    shown = values.shown(f"{parent.namespace}/{parent.name}")
+    found = snapshot.gateways.get(parent)
+    if found is not None:
+        wrong = mistaken_class(found, snapshot.gatewayclasses)
+        return f"Gateway {shown} is not pyconfd's: {wrong}" if wrong else ""
+    classes = snapshot.gatewayclasses
+    mine = {
+        f"{key.namespace}/{key.name}"
+        for key, each in snapshot.gateways.items()
+        if is_mine(classes.get(Key("", each.spec.gateway_class_name)))
+    }
+    same_name = sorted(each for each in mine if each.endswith(f"/{parent.name}"))
+    close = same_name or difflib.get_close_matches(f"{parent.namespace}/{parent.name}", sorted(mine), n=1, cutoff=0.6)
+    hint = f": did you mean {close[0]}?" if close else ""
+    return f"there is no Gateway {shown}{hint}"
 
 
 def class_fault(gateway_class: GatewayClass) -> Fault | None:

@@ -15,19 +15,19 @@ import msgspec
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal
-from pyconfd.model.gateway_api import ParentReference, TCPRoute
-from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.gateway_api import Gateway, GRPCRoute, HTTPRoute, ParentReference, TCPRoute, TLSRoute
+from pyconfd.model.kubernetes import AnyObject, ObjectRef
 from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.reservation import Owner
-from pyconfd.model.snapshot import KIND_OF, Key, Resource
+from pyconfd.model.snapshot import KIND_OF, Key, Resource, Snapshot
 from pyconfd.model.versioned import GivenDict, VersionedDict, differing, with_values
 from pyconfd.presets import values
 from pyconfd.presets.certificates import certificate_for, is_named, notes_on, presented
 from pyconfd.presets.cluster import Cluster, nothing_read
 from pyconfd.presets.conflicts import NO_REFUSALS, SortedRefusals
-from pyconfd.presets.gateway.attachment import parent_key, valid_hosts
+from pyconfd.presets.gateway.attachment import names_gateway, parent_key, valid_hosts
 from pyconfd.presets.gateway.authorities import ca_bundle
 from pyconfd.presets.gateway.frontends import GatewayFrontend
 from pyconfd.presets.gateway.gateways import (
@@ -37,6 +37,8 @@ from pyconfd.presets.gateway.gateways import (
     decide_gateway,
     gateway_status,
     is_mine,
+    mistaken_class,
+    mistaken_parent,
 )
 from pyconfd.presets.gateway.grants import Grants, grants_of
 from pyconfd.presets.gateway.http_rules import RuleBackend
@@ -593,6 +595,16 @@ class GatewayPreset(Preset):
             f"have a GatewayClass with the controllerName {CONTROLLER}, a Gateway whose gatewayClassName is its name,"
             " and routes whose parentRefs name that Gateway, with its namespace where it is another one"
         )
+
+    def mistakes(self, record: AnyObject, snapshot: Snapshot) -> Iterator[str]:
+        """Return what is wrong with the class of a Gateway, or with the Gateways that a route names."""
+        if isinstance(record, Gateway):
+            yield from filter(None, (mistaken_class(record, snapshot.gatewayclasses),))
+        elif isinstance(record, HTTPRoute | GRPCRoute | TLSRoute | TCPRoute):
+            key = Key(record.metadata.namespace, record.metadata.name)
+            named = filter(names_gateway, record.spec.parent_refs or ())
+            parents = dict.fromkeys(parent_key(key, each) for each in named)
+            yield from filter(None, (mistaken_parent(each, snapshot) for each in parents))
 
 
 def _listeners(ports: Iterable[Port]) -> Mapping[Listener, Owner]:

@@ -1,10 +1,12 @@
 """Which Ingresses are pyconfd's: by their class, by the annotation of former times, or as the default class."""
 
+import difflib
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyconfd.model.ingress import Ingress, IngressClass
 from pyconfd.model.snapshot import Key
+from pyconfd.presets import values
 
 CONTROLLER = "pyconfd.io/ingress"
 """``spec.controller`` of the IngressClasses that pyconfd serves."""
@@ -21,10 +23,32 @@ class OwnClasses(NamedTuple):
 
     def serve(self, ingress: Ingress) -> bool:
         """Return whether an Ingress is for pyconfd."""
-        name = ingress.spec.ingress_class_name
-        if name is None:
-            name = (ingress.metadata.annotations or {}).get(FORMER_CLASS)
+        name = class_of(ingress)
         return self.is_default if name is None else name in self.names
+
+
+def class_of(ingress: Ingress) -> str | None:
+    """Return the class that an Ingress names; None where it names none."""
+    name = ingress.spec.ingress_class_name
+    return (ingress.metadata.annotations or {}).get(FORMER_CLASS) if name is None else name
+
+
+def mistaken_class(ingress: Ingress, classes: Mapping[Key, IngressClass]) -> str:
+    """Return why the class of an Ingress is not pyconfd's, and what it may have to be; "" where it is."""
+    own = own_classes(classes)
+    if own.serve(ingress):
+        return ""
+    name = class_of(ingress)
+    if not own.names:
+        return f"no IngressClass has the controller {CONTROLLER}: create one"
+    meant = (difflib.get_close_matches(name or "", sorted(own.names), n=1, cutoff=0.6) or sorted(own.names))[0]
+    if name is None:
+        return f"it has no ingressClassName: set ingressClassName: {meant}"
+    found = classes.get(Key("", name))
+    if found is None:
+        return f"there is no IngressClass {values.shown(name)}: did you mean ingressClassName: {meant}?"
+    controller = values.shown(found.spec.controller)
+    return f"its IngressClass {values.shown(name)} is that of {controller}: set ingressClassName: {meant}"
 
 
 def own_classes(classes: Mapping[Key, IngressClass]) -> OwnClasses:

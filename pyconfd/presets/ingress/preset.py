@@ -13,11 +13,12 @@ from typing import Any
 
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
-from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.ingress import Ingress
+from pyconfd.model.kubernetes import AnyObject, ObjectRef
 from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import Name, Owner
-from pyconfd.model.snapshot import Key, Resource
+from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.model.versioned import GivenDict, VersionedDict, differing
 from pyconfd.presets import values
 from pyconfd.presets.certificates import notes_on
@@ -27,7 +28,7 @@ from pyconfd.presets.ingress.backends import Backends
 from pyconfd.presets.ingress.certificates import Certificates
 from pyconfd.presets.ingress.changes import ChangedClaims, replaced
 from pyconfd.presets.ingress.claims import ANY_HOST, IngressClaim, name_of, place_named, read_ingress
-from pyconfd.presets.ingress.classes import OwnClasses, own_classes
+from pyconfd.presets.ingress.classes import OwnClasses, mistaken_class, own_classes
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
 from pyconfd.presets.routing.references import Missing, Unresolved
 from pyconfd.presets.routing.table import RoutingTable, SitePath, path_of
@@ -313,6 +314,11 @@ class IngressPreset(Preset):
             "have an IngressClass with the controller pyconfd.io/ingress, and in the Ingress an ingressClassName that"
             " is its name"
         )
+
+    def mistakes(self, record: AnyObject, snapshot: Snapshot) -> Iterator[str]:
+        """Return what is wrong with the class of an Ingress."""
+        if isinstance(record, Ingress) and (wrong := mistaken_class(record, snapshot.ingressclasses)):
+            yield wrong
 
 
 def _claimed(name: str, claim: IngressClaim, backend: RouteBackend) -> ClaimedBackend:

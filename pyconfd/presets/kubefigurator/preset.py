@@ -16,10 +16,10 @@ import msgspec
 
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
-from pyconfd.model.kubernetes import Service
+from pyconfd.model.kubernetes import AnyObject, Service
 from pyconfd.model.listener import ANY_IPV6, Listener
 from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners, Reservations
-from pyconfd.model.snapshot import Key
+from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Cluster, nothing_read
@@ -469,8 +469,11 @@ class KubefiguratorPreset(Preset):
         del options
         return f"label the Service {LABEL}=yes"
 
-    def mistakes(self, service: Service) -> Iterator[str]:
+    def mistakes(self, record: AnyObject, snapshot: Snapshot) -> Iterator[str]:
         """Return the label with another value."""
-        value = (service.metadata.labels or {}).get(LABEL)
+        del snapshot
+        if not isinstance(record, Service):
+            return
+        value = (record.metadata.labels or {}).get(LABEL)
         if value is not None:
             yield f"its label {LABEL} is {values.shown(value)!r}: only 'yes' counts"
