@@ -6,7 +6,7 @@ faulty node takes it back when no peer advertises it or answers for it.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pyconfd.settings.vip import VipSettings
@@ -132,7 +132,8 @@ class RouterFacts:
     """What is true for one virtual router. Ages in seconds, infinite for never; ``rivals`` answered lately.
 
     ``own_advert_age_s`` counts from when the address came, or the hook started, if there was none since.
-    ``held_s`` is how long an address has been here (0 if none is), ``missing_s`` how long they are not all here.
+    ``held_s`` is how long an address has been here (0 if none is), ``missing_s`` how long they are not all here, and
+    ``without_s`` how long none has been here while this process looked.
     ``silent_peer_s`` is how long that peer was silent which was seen longest ago. ``own_address``: the address that
     adverts leave from is on the interface. ``place`` is this node's in the order of priorities, 0 for the highest.
     """
@@ -151,6 +152,7 @@ class RouterFacts:
     drained: bool = False
     handing_over: bool = False
     own_address: bool = True
+    without_s: float = 0.0
     silent_peer_s: float = 0.0
     place: int = 0
 
@@ -160,7 +162,8 @@ class Decision:
     """Whether the node may hold the addresses and since when (the clock of ``now``), and the actions that follow.
 
     ``fence`` is why the addresses are to be taken off; ``farewell``: then send keepalived's last advert in its stead;
-    ``kill``: keepalived hangs, and would wake up as a master; ``announce``: send gratuitous ARP.
+    ``kill``: keepalived hangs, and would wake up as a master; ``announce``: send gratuitous ARP. ``faulty_at`` is when
+    there was a fault last.
     """
 
     hold: HoldState = HoldState.ABLE
@@ -171,6 +174,7 @@ class Decision:
     kill: bool = False
     announce: bool = False
     alarms: frozenset[Alarm] = frozenset()
+    faulty_at: float = field(default=-math.inf, compare=False)
 
 
 def decide(node: NodeFacts, router: RouterFacts, before: Decision, now: float, vip: VipSettings) -> Decision:
@@ -189,6 +193,7 @@ def decide(node: NodeFacts, router: RouterFacts, before: Decision, now: float, v
         kill=fences and why is Alarm.KEEPALIVED_HANGS,
         announce=router.holds and why is None and (not router.announced or (bool(router.rivals) and not loses)),
         alarms=_alarms(faults, hold, why, node, router, vip=vip),
+        faulty_at=now if faults else before.faulty_at,
     )
 
 
@@ -246,14 +251,20 @@ def _hold(
     # No advert reaches a node without its own address, so who answers for the floating one has it, known or not.
     deaf = NodeFault.OWN_ADDRESS_GONE in faults
     answered = any(rival.peer or deaf for rival in router.rivals)
-    if before.hold is HoldState.FAULT:
-        # Without a carrier no advert could be heard: that silence says nothing about the peers.
-        listening_s = min(now - before.since, node.carrier_s)
+    if before.hold is HoldState.FAULT or (before.hold is HoldState.ABLE and not router.holds):
+        # Without a carrier no advert could be heard: that silence says nothing about the peers. An able time in between
+        # changes nothing about it: a haproxy that crashes again and again would keep the address from all for ever.
+        listening_s = min(now - before.since if deaf else router.without_s, node.carrier_s)
         # A stranger that answers for the address must not keep the last node from it.
         taken = answered or router.peer_advert_age_s < vip.retake_s
         # Nodes that cannot hear each other take it one after the other, or all of them would.
         patience_s = vip.retake_s * (1 + router.place if deaf else 1)
         return HoldState.LAST if not hopeless and not taken and listening_s >= patience_s else HoldState.FAULT
+    if before.hold is HoldState.ABLE:
+        # Faulty again so soon, and it has the address all the same: a healthy peer would have taken and kept it. haproxy
+        # crashes here and there, faster than the nodes can hand over; to offer it each time would be an outage each time.
+        again = now - before.faulty_at < vip.retake_s and router.held_s < vip.offer_s
+        return HoldState.LAST if again and not hopeless and not answered else HoldState.FAULT
     if before.hold is HoldState.LAST and not hopeless:
         if deaf and answered:
             return HoldState.FAULT

@@ -190,6 +190,7 @@ class VirtualRouter:
             missing_s=0.0 if self.complete else now - max(self.missing_since, self.role_since),
             own_advert_age_s=self._own_advert_age_s(now),
             peer_advert_age_s=now - max((at for at, _ in self.heard.values()), default=-math.inf),
+            without_s=0.0 if self.held else now - max(self.left_at, self.watching_since),
             silent_peer_s=self._silent_peer_s(now),
             own_address=own_address,
             place=self.router.place,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,8 @@ class Node:
     due: float = 0.0
     heard: float = 0.0
     sent: float = 0.0
+    left: float = 0.0
+    taken: float = 0.0
     outbox: list[int] = field(default_factory=list)
 
     @property
@@ -37,9 +40,12 @@ class Node:
     def hook(self, now: float) -> None:
         master = self.role is Role.MASTER
         router = RouterFacts(
-            "vip", self.priority, self.role, holds=master, held_s=1.0 if master else 0.0,
+            "vip", self.priority, self.role, holds=master, held_s=now - self.taken if master else 0.0,
             own_advert_age_s=now - self.sent, peer_advert_age_s=now - self.heard,
+            without_s=0.0 if master else now - self.left,
         )  # fmt: skip
+        if master:
+            self.left = now
         node = NodeFacts(haproxy_alive=self.healthy)
         self.decision = decide(node, router, self.decision, now, LIMITS)
         if self.decision.hold is HoldState.FAULT and self.role is not Role.FAULT:
@@ -51,7 +57,7 @@ class Node:
 
     def keepalived(self, now: float) -> None:
         if self.role is Role.BACKUP and now >= self.due:
-            self.role, self.sent = Role.MASTER, now - ADVERT
+            self.role, self.sent, self.taken = Role.MASTER, now - ADVERT, now
         if self.role is Role.MASTER and now - self.sent >= ADVERT - TICK / 2:
             self.sent = now
             self.outbox.append(self.priority)
@@ -75,6 +81,22 @@ def turn(nodes: list[Node], now: float) -> None:
                 if other is not node:
                     other.hear(priority, now)
         node.outbox.clear()
+
+
+@pytest.mark.parametrize(("up_s", "down_s"), [(0.2, 0.1), (0.2, 0.3), (0.5, 0.3), (1.0, 0.3)])
+@pytest.mark.parametrize("phase_s", [0.0, 0.1, 0.25])
+def test_haproxies_that_crash_again_and_again_keep_the_address_alive(
+    up_s: float, down_s: float, phase_s: float
+) -> None:
+    """At least for half of the time for which one node with such a haproxy would serve."""
+    nodes = [Node(250 - 5 * place, due=3 * ADVERT) for place in range(2)]
+    served, ticks = 0, int(60.0 / TICK)
+    for tick in range(1, ticks):
+        for place, node in enumerate(nodes):
+            node.healthy = (tick * TICK + phase_s * place) % (up_s + down_s) < up_s
+        turn(nodes, tick * TICK)
+        served += any(node.healthy for node in nodes if node.role is Role.MASTER)
+    assert served / ticks > 0.5 * up_s / (up_s + down_s)
 
 
 _SCHEDULES = st.lists(st.tuples(st.integers(1, 200), st.integers(0, 2), st.booleans()), max_size=8)

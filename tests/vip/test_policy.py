@@ -24,7 +24,7 @@ from pyconfd.vip.policy import (
 LIMITS = VipSettings(profile=Profile.FAST)
 MASTER = RouterFacts("vip-51", 245, Role.MASTER, holds=True, held_s=9.0, missing_s=0.0, own_advert_age_s=0.05)
 BACKUP = RouterFacts("vip-51", 245, Role.BACKUP, peer_advert_age_s=0.05)
-SILENCE = replace(BACKUP, peer_advert_age_s=60.0)
+SILENCE = replace(BACKUP, peer_advert_age_s=60.0, without_s=60.0)
 ABLE = Decision()
 DEAD = NodeFacts(haproxy_alive=False)
 NOW = 100.0
@@ -184,7 +184,16 @@ LAST = Decision(HoldState.LAST, NOW - 29.0, frozenset({NodeFault.HAPROXY_DEAD}))
     [
         # A faulty node takes the address back only after silence on all sides.
         (DEAD, SILENCE, fault(NOW - 0.7), HoldState.LAST),
-        (DEAD, SILENCE, fault(NOW - 0.5), HoldState.FAULT),
+        (DEAD, replace(SILENCE, without_s=0.5), fault(NOW - 0.5), HoldState.FAULT),
+        # Since the address left: a haproxy that was well for a moment changes nothing about it.
+        (DEAD, SILENCE, fault(NOW - 0.1), HoldState.LAST),
+        (DEAD, SILENCE, replace(ABLE, since=NOW - 0.1), HoldState.LAST),
+        (DEAD, BACKUP, replace(ABLE, since=NOW - 0.1), HoldState.FAULT),
+        # Faulty again so soon after it was faulty: no healthy peer is there, or it would have the address.
+        (DEAD, replace(MASTER, held_s=0.2), replace(ABLE, faulty_at=NOW - 0.5), HoldState.LAST),
+        (DEAD, replace(MASTER, held_s=0.2), replace(ABLE, faulty_at=NOW - 0.7), HoldState.FAULT),
+        (DEAD, replace(MASTER, held_s=30.0), replace(ABLE, faulty_at=NOW - 0.5), HoldState.FAULT),
+        (ALONE, replace(MASTER, held_s=0.2), replace(ABLE, faulty_at=NOW - 0.5), HoldState.FAULT),
         (DEAD, replace(SILENCE, peer_advert_age_s=0.5), fault(NOW - 0.7), HoldState.FAULT),
         (DEAD, replace(SILENCE, rivals=rivals(240)), fault(NOW - 0.7), HoldState.FAULT),
         (DEAD, replace(SILENCE, rivals=rivals(0, peer="")), fault(NOW - 0.7), HoldState.LAST),
