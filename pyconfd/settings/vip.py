@@ -163,7 +163,7 @@ class VipSettings:
         30.0, "how often a faulty node that holds the address, for want of a healthy one, offers it to the others"
     )
     grace_s: Annotated[float, Meta(ge=2, le=YEAR_S)] = setting(
-        10.0, "silence of the hook after which keepalived's own slow check judges instead"
+        2.0, "silence of the hook after which keepalived's own check judges instead, whether haproxy lives"
     )
     haproxy_pid_file: FilePath = setting("/run/haproxy/haproxy.pid", "file with the number of haproxy's process")
     haproxy_socket: FilePath = setting("/run/haproxy/pyconfd.sock", "socket on which haproxy is asked whether it lives")

@@ -50,11 +50,17 @@ class ProcessMonitor:
         self.died = False
         """Whether the process ended, even if its successor runs already; reset by the caller that acted on it."""
         self._due = 0.0
+        self._ever = self._lacks_file = False
 
     @property
     def alive(self) -> bool:
         """Return whether it lives."""
         return self._descriptor >= 0
+
+    @property
+    def unknown(self) -> bool:
+        """Return whether it may live: there is no pid file, and this process has never seen it."""
+        return self._lacks_file and not self._ever
 
     def look(self, now: float) -> None:
         """Read the pid file if it is due."""
@@ -66,13 +72,15 @@ class ProcessMonitor:
             if pid == self.pid and self.alive:
                 return
             descriptor = os.pidfd_open(pid)
-        except (OSError, ValueError, IndexError, OverflowError):
+        except (OSError, ValueError, IndexError, OverflowError) as error:
+            self._lacks_file = isinstance(error, FileNotFoundError)
             return
+        self._lacks_file = False
         with suppress(psutil.Error):
             process = psutil.Process(pid)
             if process.name() == self._name and process.status() != psutil.STATUS_ZOMBIE:
                 self._forget()
-                self._descriptor, self.pid = descriptor, pid
+                self._descriptor, self.pid, self._ever = descriptor, pid, True
                 self._selector.register(descriptor, selectors.EVENT_READ, self._ended)
                 return
         os.close(descriptor)

@@ -110,6 +110,7 @@ class NodeMonitor:
             route_lost=self.uplink.lost is not None and not self.uplink.lost.learned,
             # Its parent may have started another one already, which does not know of the addresses that are left.
             keepalived_alive=self.keepalived.alive and not self.keepalived.died,
+            keepalived_unknown=self.keepalived.unknown,
             shared=self._shared,
         )
 

@@ -92,7 +92,8 @@ class NodeFacts:
 
     ``gateway_age_s`` is since a gateway answered (0 where none is configured), ``peers_age_s`` since a peer was seen,
     ``heard_age_s`` since anything came in. ``carrier_s`` is how long the carrier has been back, infinite if it was
-    never lost. ``shared`` are alarms that are found by other means.
+    never lost. ``keepalived_unknown``: its pid file is missing, so it may live. ``shared`` are alarms that are found by
+    other means.
     """
 
     haproxy_alive: bool = True
@@ -109,6 +110,7 @@ class NodeFacts:
     heard_age_s: float = 0.0
     route_lost: bool = False
     keepalived_alive: bool = True
+    keepalived_unknown: bool = False
     shared: frozenset[Alarm] = frozenset()
 
 
@@ -247,38 +249,41 @@ def _hold(
     """Return FAULT for a node with faults at first, LAST when no other node took the address."""
     if not faults:
         return HoldState.ABLE
-    hopeless = bool(faults & _HOPELESS)
-    # No advert reaches a node without its own address, so who answers for the floating one has it, known or not.
+    if faults & _HOPELESS:
+        return HoldState.FAULT
+    # No advert reaches a node without its own address, so who answers for the floating one has it, known or not. A
+    # stranger that answers for it must not keep the last node from it.
     deaf = NodeFault.OWN_ADDRESS_GONE in faults
     answered = any(rival.peer or deaf for rival in router.rivals)
-    if before.hold is HoldState.FAULT or (before.hold is HoldState.ABLE and not router.holds):
+    if before.hold is HoldState.LAST:
+        # Offered now and then to a node that may have healed; not by a drained one, which serves as well as any.
+        offers = faults != {NodeFault.DRAINED} and now - before.since >= vip.offer_s
+        keeps = not offers if router.holds else router.peer_advert_age_s >= vip.down_s
+        keeps = keeps and not (deaf and answered)
+    elif before.hold is HoldState.ABLE and router.holds:
+        # Faulty again so soon, and it has the address all the same: a healthy peer would have taken and kept it.
+        # haproxy crashes on all nodes, faster than they can hand over; each offer would be an outage.
+        again = now - before.faulty_at < vip.retake_s and router.held_s < vip.offer_s
+        keeps = again and not answered
+    else:
         # Without a carrier no advert could be heard: that silence says nothing about the peers. An able time in between
         # changes nothing about it: a haproxy that crashes again and again would keep the address from all for ever.
         listening_s = min(now - before.since if deaf else router.without_s, node.carrier_s)
-        # A stranger that answers for the address must not keep the last node from it.
-        taken = answered or router.peer_advert_age_s < vip.retake_s
         # Nodes that cannot hear each other take it one after the other, or all of them would.
         patience_s = vip.retake_s * (1 + router.place if deaf else 1)
-        return HoldState.LAST if not hopeless and not taken and listening_s >= patience_s else HoldState.FAULT
-    if before.hold is HoldState.ABLE:
-        # Faulty again so soon, and it has the address all the same: a healthy peer would have taken and kept it. haproxy
-        # crashes here and there, faster than the nodes can hand over; to offer it each time would be an outage each time.
-        again = now - before.faulty_at < vip.retake_s and router.held_s < vip.offer_s
-        return HoldState.LAST if again and not hopeless and not answered else HoldState.FAULT
-    if before.hold is HoldState.LAST and not hopeless:
-        if deaf and answered:
-            return HoldState.FAULT
-        if not router.holds:
-            return HoldState.FAULT if router.peer_advert_age_s < vip.down_s else HoldState.LAST
-        # Offered now and then to a node that may have healed; not by a drained one, which serves as well as any.
-        offers = faults != {NodeFault.DRAINED} and now - before.since >= vip.offer_s
-        return HoldState.FAULT if offers else HoldState.LAST
-    return HoldState.FAULT
+        silent = listening_s >= patience_s and router.peer_advert_age_s >= vip.retake_s
+        keeps = silent and not answered
+    return HoldState.LAST if keeps else HoldState.FAULT
+
+
+def _keepalived_is_dead(node: NodeFacts, router: RouterFacts, vip: VipSettings) -> bool:
+    """Return whether keepalived is dead; where its pid file is missing, its adverts show that it lives."""
+    return not node.keepalived_alive and not (node.keepalived_unknown and router.own_advert_age_s < vip.hang_s)
 
 
 def _why_fenced(node: NodeFacts, router: RouterFacts, vip: VipSettings) -> Alarm | None:
     """Return why an address that is here must not be; None if it may."""
-    if not node.keepalived_alive:
+    if _keepalived_is_dead(node, router, vip):
         return Alarm.KEEPALIVED_DEAD
     if router.role in {Role.BACKUP, Role.FAULT}:
         return Alarm.STALE_ADDRESS if router.held_s >= vip.hang_s else None
@@ -298,9 +303,10 @@ def _alarms(
 ) -> frozenset[Alarm]:
     serves = router.holds and why is None
     gateway_silent = node.carrier and node.gateway_age_s >= vip.gateway_s and NodeFault.UPLINK_DEAD not in faults
-    missing = router.role is Role.MASTER and node.keepalived_alive and router.missing_s >= vip.hang_s
+    dead = _keepalived_is_dead(node, router, vip)
+    missing = router.role is Role.MASTER and not dead and router.missing_s >= vip.hang_s
     found = {
-        Alarm.KEEPALIVED_DEAD: not node.keepalived_alive,
+        Alarm.KEEPALIVED_DEAD: dead,
         Alarm.IMPOSTOR: router.impostor,
         Alarm.ADDRESS_MISSING: missing,
         Alarm.PEER_SILENT: node.carrier and router.silent_peer_s >= PEER_SILENT_S,

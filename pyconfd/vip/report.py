@@ -42,6 +42,7 @@ def _checks(hook: Hook) -> dict[str, Any]:
     full = ", as many connections as it may" if monitor.full else ""
     ports = [f"{port} closed" for port in sorted(monitor.closed_ports)]
     ports += [f"{port} is not haproxy's" for port in sorted(monitor.foreign_ports)]
+    without_file = f"there is no {vip.vrrp_pid_file}" if keepalived.unknown else vip.vrrp_pid_file
     own = {router.router.source for router in hook.routers}
     gone = sorted(own - link.addresses.keys())
     carrier = "is back, and not trusted yet" if link.carrier else f"{hook.vip.interface} has none"
@@ -63,7 +64,7 @@ def _checks(hook: Hook) -> dict[str, Any]:
         ("carrier", link.carrier and monitor.carrier_trusted, hook.vip.interface, carrier),
         ("own address", not gone, " ".join(sorted(own)), f"{' '.join(gone)} is not on {hook.vip.interface}"),
         ("gateways", not gateways, (" ".join(vip.gateways) or "not looked at") + ways, ", ".join(gateways)),
-        ("keepalived alive", keepalived.alive, f"process {keepalived.pid}", vip.vrrp_pid_file),
+        ("keepalived alive", keepalived.alive, f"process {keepalived.pid}", without_file),
     )  # fmt: skip
     return {name: {"ok": fine, "detail": good if fine else bad} for name, fine, good, bad in checks}
 

@@ -77,6 +77,17 @@ def _haproxy_again(_bed: Bed, node: Node) -> None:
     node.start_haproxy()
 
 
+def _kill_haproxy_and_hook(_bed: Bed, node: Node) -> None:
+    node.send("hook", signal.SIGSTOP)  # it must not see the death
+    node.kill(signal.SIGKILL, "haproxy")
+    node.end("hook")
+
+
+def _haproxy_and_hook_again(bed: Bed, node: Node) -> None:
+    _haproxy_again(bed, node)
+    node.start_hook()
+
+
 def _again(name: str) -> Callable[[Bed, Node], None]:
     """Return what starts a process again on each node where it has ended."""
 
@@ -291,6 +302,8 @@ def faults(long_s: float) -> Mapping[str, Fault]:
             event=("address.fenced", "keepalived_dead"),
             goal_ms=50,
         ),
+        # keepalived's own script is all that looks then.
+        "haproxy_and_hook_killed": Fault(_kill_haproxy_and_hook, _haproxy_and_hook_again),
         # Its parent starts another one, which may remove the address before the hook can.
         "keepalived_child_killed": Fault(
             lambda _, node: node.kill(signal.SIGKILL, "vrrp"), event=("alarm.raised", "keepalived_dead"), goal_ms=50

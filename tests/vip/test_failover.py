@@ -69,6 +69,23 @@ def test_hook_killed_changes_nothing_and_the_next_one_remembers() -> None:
         exactly_one(bed, *bed.others(holder))
 
 
+def test_a_hook_that_finds_no_pid_file_of_keepalived_believes_its_adverts() -> None:
+    with Bed() as bed:
+        holder = bed.holder
+        holder.end("hook")
+        for name in ("vrrp", "keepalived"):
+            (holder.folder / f"{name}.pid").rename(holder.folder / f"{name}.gone")
+        holder.start_hook()
+        exactly_one(bed, holder)
+        assert not holder.did("address.fenced")
+        assert not holder.status()["checks"]["keepalived alive"]["ok"]
+        # One that is dead sends none, and is replaced as before.
+        for name in ("vrrp", "keepalived"):
+            os.kill(int((holder.folder / f"{name}.gone").read_text()), signal.SIGKILL)
+        exactly_one(bed, *bed.others(holder))
+        assert holder.did("address.fenced", "keepalived_dead")
+
+
 def test_both_hooks_dead_and_the_backstop_judges() -> None:
     with Bed(grace_s=2) as bed:
         holder = bed.holder

@@ -81,6 +81,7 @@ def test_what_the_peers_are_likely_to_share_is_no_fault(node: NodeFacts, alarms:
 
 
 KEEPALIVED_DEAD = NodeFacts(keepalived_alive=False)
+UNKNOWN = NodeFacts(keepalived_alive=False, keepalived_unknown=True)
 HANGS = replace(MASTER, own_advert_age_s=0.25)
 NO_FENCING = replace(LIMITS, fencing=False)
 
@@ -91,6 +92,10 @@ NO_FENCING = replace(LIMITS, fencing=False)
         (KEEPALIVED_DEAD, MASTER, LIMITS, {"farewell"}, Alarm.KEEPALIVED_DEAD),
         (KEEPALIVED_DEAD, MASTER, NO_FENCING, None, Alarm.KEEPALIVED_DEAD),
         (KEEPALIVED_DEAD, BACKUP, LIMITS, None, Alarm.KEEPALIVED_DEAD),
+        # Its pid file is missing: its adverts show whether it lives.
+        (UNKNOWN, MASTER, LIMITS, None, None),
+        (UNKNOWN, HANGS, LIMITS, {"farewell"}, Alarm.KEEPALIVED_DEAD),
+        (UNKNOWN, BACKUP, LIMITS, None, Alarm.KEEPALIVED_DEAD),
         (NodeFacts(), HANGS, LIMITS, {"farewell", "kill"}, Alarm.KEEPALIVED_HANGS),
         (NodeFacts(), replace(HANGS, role=Role.UNKNOWN), LIMITS, {"farewell", "kill"}, Alarm.KEEPALIVED_HANGS),
         (NodeFacts(), replace(HANGS, own_advert_age_s=0.24), LIMITS, None, None),
