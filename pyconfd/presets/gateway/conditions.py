@@ -16,8 +16,11 @@ from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.routing.table import place_of
 from pyconfd.presets.routing.types import EXACT_PATHS, PathKind, RouteGroup, RouteMatch, RouteRule, ValueCondition
 
-MOST_CONDITIONS = 7
-"""HAProxy reads at most 64 words in a line."""
+_MOST_WORDS = 52
+"""Of the conditions in a line: HAProxy reads at most 64 words, and ten stand before them."""
+_WORDS_OF_METHOD, _WORDS_OF_PATH, _WORDS_OF_VALUE, _WORDS_OF_PATTERN = 4, 8, 7, 13
+SHORT_PATH = "txn.short_path"
+"""The variable of the path, for regular expressions: it is not there where the path is too long for one."""
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}", re.ASCII)
@@ -49,13 +52,13 @@ def path(value: str, field: str) -> str:
     return value
 
 
-def pattern(value: str, field: str) -> str:
+def pattern(value: str, field: str, *, lines: bool = False) -> str:
     """Return a regular expression that HAProxy takes, and that takes no long time whatever it is compared with.
 
     Raises:
         InvalidRule: it is none.
     """
-    if fault := patterns.fault_of(value):
+    if fault := patterns.fault_of(value, lines=lines):
         refuse(field, value, fault)
     return value
 
@@ -71,7 +74,7 @@ def http_match(match: HttpMatch, field: str) -> RouteMatch:
     if method and method not in _METHODS:
         refuse(f"{field}.method", method, f"not a method: expected one of {', '.join(sorted(_METHODS))}")
     headers = _conditions(match.headers, f"{field}.headers", str.lower)
-    query = _conditions(match.query_params, f"{field}.queryParams", str)
+    query = _conditions(match.query_params, f"{field}.queryParams", str, lines=True)
     return _limited(RouteMatch(kind, text, method, headers, query), field)
 
 
@@ -113,14 +116,14 @@ def _path_match(match: HttpPathMatch, field: str) -> tuple[PathKind, str]:
 
 
 def _conditions(
-    matches: Iterable[ValueMatch] | None, field: str, spelling: Callable[[str], str]
+    matches: Iterable[ValueMatch] | None, field: str, spelling: Callable[[str], str], *, lines: bool = False
 ) -> tuple[ValueCondition, ...]:
     """Return the conditions by name; the first of several for one name counts, as the specification says."""
     found: dict[str, ValueCondition] = {}
     for place, match in enumerate(matches or ()):
         name = spelling(header_name(match.name, f"{field}[{place}].name"))
         if match.type == "RegularExpression":
-            condition = ValueCondition(name, pattern(match.value, f"{field}[{place}].value"), True)
+            condition = ValueCondition(name, pattern(match.value, f"{field}[{place}].value", lines=lines), True)
         elif match.type == "Exact":
             condition = ValueCondition(name, _exact(match.value, f"{field}[{place}].value"))
         else:
@@ -136,9 +139,11 @@ def _exact(value: str, field: str) -> str:
 
 
 def _limited(match: RouteMatch, field: str) -> RouteMatch:
-    number = len(match.headers) + len(match.query) + bool(match.method) + (match.kind is PathKind.REGEX)
-    if number > MOST_CONDITIONS:
-        refuse(field, number, f"more conditions than HAProxy takes in a line: at most {MOST_CONDITIONS}")
+    values_of = (*match.headers, *match.query)
+    words = sum(_WORDS_OF_PATTERN if each.regex else _WORDS_OF_VALUE for each in values_of)
+    words += _WORDS_OF_METHOD * bool(match.method) + _WORDS_OF_PATH * (match.kind is PathKind.REGEX)
+    if words > _MOST_WORDS:
+        refuse(field, len(values_of), "more conditions than HAProxy takes in a line: 7 values, or 4 expressions")
     return match
 
 
@@ -174,12 +179,12 @@ def condition_of(match: RouteMatch) -> str:
     """Return what of a match the maps do not decide, as HAProxy reads it; "" for nothing."""
     found = []
     if match.kind is PathKind.REGEX:
-        found.append(_compared("path", match.path, regex=True))
+        found.append(_matched(f"var({SHORT_PATH})", match.path))
     if match.method:
         found.append(f"{{ method {match.method} }}")
     # The whole header: one with a comma is one value here.
-    found += [_compared(f"req.fhdr({each.name})", each.value, regex=each.regex) for each in match.headers]
-    found += [_compared(f"url_param({each.name}),url_dec(1)", each.value, regex=each.regex) for each in match.query]
+    found += [_value(f"req.fhdr({each.name})", each) for each in match.headers]
+    found += [_value(f"url_param({each.name}),url_dec(1)", each) for each in match.query]
     return " ".join(found)
 
 
@@ -198,12 +203,18 @@ def shares(route: str, sections: Sequence[tuple[str, int]]) -> tuple[Choice, ...
     return (*found, *(Choice(route, "", name) for name, _ in left[:1]))
 
 
-def _compared(sample: str, value: str, *, regex: bool) -> str:
-    if not regex and "'" not in value and value not in _CONDITION_WORDS:
-        return f"{{ {sample} -m str -- '{value}' }}"
+def _value(sample: str, wanted: ValueCondition) -> str:
+    if wanted.regex:
+        return f"{{ {sample},length le {patterns.LONGEST_VALUE} }} {_matched(sample, wanted.value)}"
+    if "'" not in wanted.value and wanted.value not in _CONDITION_WORDS:
+        return f"{{ {sample} -m str -- '{wanted.value}' }}"
     # These words and this quote keep their meaning in single quotes: as a pattern they have another spelling.
-    text = value if regex else re.sub(r"[^A-Za-z0-9 ]", lambda found: _escaped(found[0]), value)
-    return f"{{ {sample} -m reg -- '^({text})$' }}"
+    return _matched(sample, re.sub(r"[^A-Za-z0-9 ]", lambda found: _escaped(found[0]), wanted.value))
+
+
+def _matched(sample: str, pattern_text: str) -> str:
+    case = "-i " if pattern_text.startswith(patterns.ANY_CASE) else ""
+    return f"{{ {sample} {case}-m reg -- '^({pattern_text.removeprefix(patterns.ANY_CASE)})$' }}"
 
 
 def _escaped(character: str) -> str:

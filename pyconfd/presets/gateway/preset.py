@@ -57,6 +57,7 @@ from pyconfd.presets.gateway.routes import (
     same_request,
 )
 from pyconfd.presets.gateway.status import CONTROLLER, ancestor_status, object_status
+from pyconfd.presets.gateway.work import RouteWork, beyond_budget
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
 from pyconfd.presets.routing.table import RoutingTable
 
@@ -205,12 +206,31 @@ class _Reading:
                         self.changed[id_] = None
                         del self.routes[id_]
                 elif key in again or known is None or not same_request(known.route, objects[key]):
-                    self._decide(id_, objects[key], same_inputs=id_ not in by_inputs)
+                    over: frozenset[int] = known.over if known is not None else frozenset()
+                    self._decide(id_, objects[key], known, same_inputs=id_ not in by_inputs, over=over)
+        self._limit_work()
 
-    def _decide(self, id_: StatusOf, route: Route, *, same_inputs: bool) -> None:
+    def _decide(
+        self, id_: StatusOf, route: Route, known: RouteDecision | None, *, same_inputs: bool, over: frozenset[int]
+    ) -> None:
         self.routes[id_] = self.changed[id_] = decide(
-            id_, route, self.inputs, self.former.routes.get(id_), same_inputs=same_inputs
+            id_, route, self.inputs, known, same_inputs=same_inputs, over=over
         )
+
+    def _limit_work(self) -> None:
+        """Leave out the rules whose conditions would take too long, and take up those that do not any more."""
+        both = (each for id_, now in self.changed.items() for each in (self.former.routes.get(id_), now))
+        touched = {each.ref.namespace for each in both if each is not None and any(each.work)}
+        routes = {
+            id_: RouteWork(each.ref.namespace, each.rank, frozenset(at[:2] for at in each.sites), each.work)
+            for id_, each in (self.routes.items() if touched else ())
+            if each.ref.namespace in touched and any(each.work)
+        }
+        over = beyond_budget(routes)
+        for id_ in routes:
+            numbers, known = over.get(id_, frozenset()), self.routes[id_]
+            if known.over != numbers:
+                self._decide(id_, known.route, known, same_inputs=True, over=numbers)
 
     def users(self) -> Mapping[Key, frozenset[StatusOf]]:
         """Return the routes by the Services that they refer to."""

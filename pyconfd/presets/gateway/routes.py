@@ -52,6 +52,7 @@ from pyconfd.presets.gateway.status import (
     of_faults,
     parent_status,
 )
+from pyconfd.presets.gateway.work import OVER_BUDGET, work_of
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.routing.references import H2C, Missing, ServiceReference, app_protocol, resolve
 from pyconfd.presets.routing.types import RouteRule, section_name
@@ -115,8 +116,9 @@ class SiteAt(NamedTuple):
 class RouteDecision(NamedTuple):
     """One route. ``rules`` are for the table of paths; ``sites`` are where it is served.
 
-    ``services`` are those that it refers to. ``sections`` has what serves each rule, None for one that is left out: by
-    the certificate that Gateways show to servers, nearly always none.
+    ``work`` is what the conditions of each rule may take, and ``over`` are the rules that are beyond the budget for
+    that. ``services`` are those that it refers to. ``sections`` has what serves each rule, None for one that is left
+    out: by the certificate that Gateways show to servers, nearly always none.
     """
 
     id: StatusOf
@@ -125,6 +127,8 @@ class RouteDecision(NamedTuple):
     route: Route
     parents: tuple[ParentDecision, ...]
     parsed: tuple[ParsedRule | RuleFault, ...]
+    work: tuple[int, ...]
+    over: frozenset[int]
     sites: tuple[SiteAt, ...]
     sections: Mapping[str, _Sections]
     rules: tuple[RouteRule, ...]
@@ -176,18 +180,29 @@ def same_request(old: Route, new: Route) -> bool:
 
 
 def decide(
-    id_: StatusOf, route: Route, inputs: RouteInputs, former: RouteDecision | None, *, same_inputs: bool
+    id_: StatusOf,
+    route: Route,
+    inputs: RouteInputs,
+    former: RouteDecision | None,
+    *,
+    same_inputs: bool,
+    over: frozenset[int],
 ) -> RouteDecision:
-    """Return what becomes of a route; ``same_inputs``: nothing but Services is another one than for ``former``."""
+    """Return what becomes of a route; ``same_inputs``: nothing but Services is another one than for ``former``.
+
+    ``over`` are the rules to leave out since their conditions would take too long.
+    """
     same = former is not None and same_request(former.route, route)
     meta = route.metadata
     kind = KIND_OF[id_.resource]
-    if former is not None and same:
-        ref, owner, parsed = former.ref, former.owner, former.parsed
+    if former is not None and same and former.over == over:
+        ref, owner, parsed, work = former.ref, former.owner, former.parsed, former.work
     else:
         ref = ObjectRef(kind, meta.namespace, meta.name, inputs.cluster.snapshot.cluster)
         owner = Owner(kind, meta.namespace, meta.name, meta.creation_timestamp or NEVER)
         parsed = _parse(route)
+        work = tuple(work_of(each.matches) if isinstance(each, ParsedRule) else 0 for each in parsed)
+        parsed = tuple(OVER_BUDGET if number in over else each for number, each in enumerate(parsed))
     if former is not None and same and same_inputs:
         parents, sites = former.parents, former.sites
     else:
@@ -211,7 +226,7 @@ def decide(
         if parents
     )
     return RouteDecision(
-        id_, ref, owner, route, parents, parsed, sites, sections, rules, frozenset(found.services), refused,
+        id_, ref, owner, route, parents, parsed, work, over, sites, sections, rules, frozenset(found.services), refused,
         _status(route, _conditions_of(parents, invalid, found.faults, len(parsed)), former),
     )  # fmt: skip
 

@@ -73,6 +73,11 @@ RULES = [
             "/by-method": {**MATCH, "method": "DELETE"},
             "/by-path": {"path": {"type": "RegularExpression", "value": "/match/[a-z]+/end"}},
             "/by-exact": {"path": {"type": "Exact", "value": "/exact"}},
+            "/by-case": {"path": {"type": "RegularExpression", "value": "(?i)/Any/Case[0-9](/|$)(.*)"}},
+            "/by-parameter": {
+                **MATCH,
+                "queryParams": [{"name": "letters", "value": "(?i)[A-Z]+", "type": "RegularExpression"}],
+            },
         }.items()
     ),
 ]
@@ -137,6 +142,15 @@ CASES = [
     Case("/match/deep", method="DELETE", seen="/by-method"),
     Case("/match/abc/end", seen="/by-path"),
     Case("/match/abc1/end", seen="/match/abc1/end"),
+    Case("/match/" + "a" * 1013 + "/end", seen="/by-path"),
+    Case("/match/" + "a" * 1014 + "/end", seen="/match/" + "a" * 1014 + "/end"),
+    Case("/match", headers=[("version", "2" * 1024)], seen="/by-pattern"),
+    Case("/match", headers=[("version", "2" * 1025)], seen="/match"),
+    Case("/match?letters=" + "a" * 1024, seen="/by-parameter?letters=" + "a" * 1024),
+    Case("/match?letters=" + "a" * 1025, seen="/match?letters=" + "a" * 1025),
+    Case("/ANY/case7", seen="/by-case"),
+    Case("/any/CASE7/x/y", seen="/by-case"),
+    Case("/any/cases", seen="/any/cases"),
     Case("/exact", seen="/by-exact"),
     Case("/exact/", seen="/exact/"),
 ]
