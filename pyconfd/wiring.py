@@ -378,7 +378,7 @@ def _address_options(settings: Settings) -> AddressOptions:
     shared = tuple(str(ip_address(each)) for each in own.shared) or tuple(
         each for each in settings.vip.listed if each not in pool
     )
-    return AddressOptions(pool, shared, own.default_class)
+    return AddressOptions(pool, shared, own.default_class, own.per_namespace)
 
 
 def _rule(rule: RuleSettings) -> Rule:

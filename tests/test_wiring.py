@@ -83,6 +83,22 @@ def test_settings_reach_the_presets() -> None:
     assert not _options(SHIPPED).node_ports
 
 
+@pytest.mark.parametrize(
+    ("text", "first", "last", "count"),
+    [
+        ("192.0.2.16/28", "192.0.2.17", "192.0.2.30", 14),
+        ("192.0.2.16/30", "192.0.2.17", "192.0.2.18", 2),
+        ("192.0.2.16/31", "192.0.2.16", "192.0.2.17", 2),
+        ("192.0.2.16/32", "192.0.2.16", "192.0.2.16", 1),
+        ("192.0.2.16-192.0.2.31", "192.0.2.16", "192.0.2.31", 16),
+        ("2001:db8::10/124", "2001:db8::10", "2001:db8::1f", 16),
+    ],
+)
+def test_the_ends_of_a_network_are_given_to_nobody(text: str, first: str, last: str, count: int) -> None:
+    pool = _options(replace(SHIPPED, addresses=AddressSettings((text,), per_namespace=3))).addresses
+    assert (pool.pool[0], pool.pool[-1], len(pool.pool), pool.per_namespace) == (first, last, count, 3)
+
+
 def test_addresses_are_given_away_or_shared() -> None:
     own = AddressSettings(("192.0.2.8/31", "2001:DB8::1-2001:DB8::2", "192.0.2.9"))
     vip = VipSettings(addresses=("192.0.2.1/24", "192.0.2.8/24", "2001:DB8:0::9/64"))

@@ -9,9 +9,9 @@ from pyconfd.model.claim import Claim
 from pyconfd.model.context import Context, RefusalReason, left_out
 from pyconfd.model.listener import Listener, asked_for
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.reservation import NEVER, NameRegister, Owner, Reservations
+from pyconfd.model.reservation import NEVER, NO_OWNERS, NameRegister, Owner, Reservations
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
-from pyconfd.presets import conflicts, registry
+from pyconfd.presets import addresses, conflicts, registry
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from pyconfd.render.engine import Rendered
@@ -78,7 +78,8 @@ class Translator:
         options = self.options
         if taken or reservations:
             options = replace(options, taken_listeners=taken, reservations=reservations)
-        context = registry.translate(snapshot, self.presets, options, self.memo)
+        had = before.owners.get(addresses.RESERVED, NO_OWNERS)
+        context = registry.translate(snapshot, self.presets, options, self.memo, had=had)
         is_released = partial(_is_released, snapshot, context)
         now, keep_s = self.names.now, self.names.keep_s
         after = conflicts.register_after(before, context.owners, is_released=is_released, now=now, keep_s=keep_s)

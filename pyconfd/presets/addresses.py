@@ -1,13 +1,14 @@
 """The pool of addresses: which one each Gateway and each Service of type LoadBalancer gets.
 
 Both ask one pool, so it is shared out in one place, before the presets read: :func:`read` turns the objects of a
-Snapshot into requests, :func:`allocate` answers them. The answer depends on the objects alone: on all load balancers of
-a cluster it is the same one, and what an object has in its status it keeps.
+Snapshot into requests, :func:`allocate` answers them. The answer depends on the objects, and on what the register of
+names says of them: what an object was given it keeps. Its status counts for nothing: others may write it.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
@@ -16,7 +17,6 @@ from typing import Any, NamedTuple
 from pyconfd.model.context import PresetName
 from pyconfd.model.kubernetes import Service
 from pyconfd.model.listener import Listener
-from pyconfd.model.records import Status
 from pyconfd.model.reservation import (
     NEVER,
     NO_OWNERS,
@@ -39,6 +39,9 @@ LOAD_BALANCER_CLASS = "pyconfd.io/lb"
 """``spec.loadBalancerClass`` of the Services that pyconfd serves."""
 ADDRESSES_ANNOTATION = "pyconfd.io/addresses"
 """The annotation of a Service that asks for certain addresses of the pool, separated by commas."""
+SHARING_ANNOTATION = "pyconfd.io/sharing-key"
+"""The annotation of Services of several namespaces that share an address: an equal one on all of them."""
+_SHARING_KEY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 _ASKING = MappingProxyType({Resource.GATEWAYS: "gateway", Resource.SERVICES: PresetName.LOADBALANCER})
 """The resources whose objects are given addresses, each with the preset that serves them."""
@@ -55,12 +58,14 @@ class AddressOptions:
     """``[addresses]`` of the settings: single addresses in their usual spelling.
 
     ``pool`` is shared out in this order, ``members`` are the same; ``shared`` are those that names of the shared
-    frontends are reached at. ``default_class``: Services without a class are served too.
+    frontends are reached at. ``default_class``: Services without a class are served too. ``per_namespace`` is how many
+    addresses of the pool one namespace is given, 0 for as many as there are.
     """
 
     pool: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
     default_class: bool = False
+    per_namespace: int = 0
     members: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -77,7 +82,9 @@ class AddressReason(StrEnum):
     NO_POOL = "no_pool"
     NO_FAMILY = "no_family"
     EXHAUSTED = "exhausted"
+    TOO_MANY = "too_many"
     INVALID = "invalid"
+    INVALID_KEY = "invalid_key"
     NOT_ALLOWED = "not_allowed"
     NOT_IN_POOL = "not_in_pool"
     RESERVED = "reserved"
@@ -86,7 +93,12 @@ class AddressReason(StrEnum):
     @property
     def is_about_one_address(self) -> bool:
         """Whether the object asks for an address that it cannot have, where another one may be free."""
-        return self not in {AddressReason.NO_POOL, AddressReason.NO_FAMILY, AddressReason.EXHAUSTED}
+        return self not in {
+            AddressReason.NO_POOL,
+            AddressReason.NO_FAMILY,
+            AddressReason.EXHAUSTED,
+            AddressReason.TOO_MANY,
+        }
 
 
 class AddressProblem(NamedTuple):
@@ -105,8 +117,8 @@ class AddressRequest:
     """What one object asks for.
 
     ``wanted`` has an entry for each address: that address, or "IPv4", "IPv6" or "" for any of a family or at all.
-    ``ports`` are the TCP ports that it needs there, and others may have the rest; () is all ports. ``current`` are the
-    addresses in its status. ``problems`` were found in what it asks for.
+    ``ports`` are the TCP ports that it needs there, and others may have the rest; () is all ports. ``sharing_key`` is
+    for others of another namespace, "" shares with none. ``problems`` were found in what it asks for.
     """
 
     resource: Resource
@@ -114,13 +126,23 @@ class AddressRequest:
     created: str
     wanted: tuple[str, ...] = (_ANY,)
     ports: tuple[int, ...] = ()
-    current: tuple[str, ...] = ()
+    sharing_key: str = ""
     problems: tuple[AddressProblem, ...] = ()
 
     @property
     def rank(self) -> tuple[str, Key, Resource]:
         """The older object comes first; the name decides between twins."""
         return self.created, self.key, self.resource
+
+    @property
+    def owner(self) -> Owner:
+        """The object."""
+        return Owner(KIND_OF[self.resource], *self.key, self.created)
+
+    def places(self, address: str) -> Iterator[Name]:
+        """Return what it has where it has an address: its ports there, or all of it."""
+        places = [str(Listener(address, port)) for port in self.ports] or [address]
+        return (Name(place, self.sharing_key) for place in places)
 
     def __str__(self) -> str:
         return f"{KIND_OF[self.resource]} {'/'.join(self.key)}"
@@ -138,56 +160,102 @@ Requests = Mapping[Key, AddressRequest]
 
 
 def allocate(
-    requests: Iterable[AddressRequest], pool: Sequence[str], reservations: Reservations = NO_RESERVATIONS
+    requests: Iterable[AddressRequest],
+    pool: Sequence[str],
+    reservations: Reservations = NO_RESERVATIONS,
+    *,
+    owners: Owners = NO_OWNERS,
+    per_namespace: int = 0,
 ) -> dict[tuple[Resource, Key], Assigned]:
     """Return what each request is given.
 
-    First each object keeps the addresses in its status, as far as it still asks for them; then the others are served by
-    age. A request for any address gets one that no request names, if there is one. An address that is reserved for
-    another namespace is not given.
+    First each object keeps what it has by ``owners``, as far as it still asks for it; who asks for more there, or with
+    another sharing key, comes after the others. Then what is reserved for an object that is created again, then the
+    others by age. A request for any address gets one that no request names, if there is one.
     """
     ranked = sorted(requests, key=lambda request: request.rank)
-    free = _Free(pool, {each for request in ranked for each in request.wanted}, reservations)
-    found: dict[tuple[Resource, Key], dict[str, str]] = defaultdict(dict)
-    for request in ranked:
-        for wanted in request.wanted if request.current else ():
-            address = next((each for each in request.current if free.suits(each, wanted, request)), "")
-            if address:
-                free.take(address, request)
-                found[request.resource, request.key][wanted] = address
-    result = {}
-    for request in ranked:
-        had = found[request.resource, request.key]
-        problems = list(request.problems)
-        for wanted in request.wanted:
-            if wanted in had:
-                continue
-            address = free.first(wanted, request)
-            if address:
-                free.take(address, request)
-                had[wanted] = address
-            else:
-                problems.append(free.problem(wanted, request))
-        addresses = tuple(had[wanted] for wanted in request.wanted if wanted in had)
-        if addresses:
-            # Of two families the pool may have one: the object is served there.
-            problems = [each for each in problems if each.reason is not AddressReason.NO_FAMILY]
-        result[request.resource, request.key] = Assigned(addresses, tuple(problems))
-    return result
+    free = _Free(pool, {each for request in ranked for each in request.wanted}, reservations, per_namespace)
+    owned = _by_object(owners)
+    for asks_for_more in (False, True):
+        for request in ranked if owned else ():
+            mine = owned.get(request.owner[:3], {})
+            alike = (each for each, names in mine.items() if names.issuperset(request.places(each)) != asks_for_more)
+            free.keep(request, list(alike))
+    for request in ranked if reservations else ():
+        free.keep(request, free.kept_for(request))
+    return {(request.resource, request.key): free.answer(request) for request in ranked}
+
+
+def _by_object(owners: Owners) -> Mapping[tuple[str, str, str], Mapping[str, set[Name]]]:
+    """Return what each object (kind, namespace, name) has, by address."""
+    found: defaultdict[tuple[str, str, str], defaultdict[str, set[Name]]] = defaultdict(lambda: defaultdict(set))
+    for name, owner in owners.items():
+        found[owner[:3]][_address_and_port(name.place)[0]].add(name)
+    return found
+
+
+def _address_and_port(place: str) -> tuple[str, int]:
+    """Return the address of a place of the register, and the port or ``_WHOLE``."""
+    if values.address(place) is not None:
+        return place, _WHOLE
+    address, _, port = place.rpartition(":")
+    return address.strip("[]"), int(port) if port.isdecimal() else _WHOLE
+
+
+class _ReservedPlace(NamedTuple):
+    port: int
+    sharing_key: str
+    reservation: Reservation
+
+
+class _Addresses:
+    """Addresses that are partly in use, the first one first."""
+
+    def __init__(self) -> None:
+        self._listed: list[str] = []
+        self._members: set[str] = set()
+        self._starts: defaultdict[tuple[str, tuple[int, ...]], int] = defaultdict(int)
+
+    def add(self, address: str) -> None:
+        """Add one that is not known yet."""
+        if address not in self._members:
+            self._members.add(address)
+            self._listed.append(address)
+
+    def after(self, wanted: str, ports: tuple[int, ...], is_taken: Callable[[str], bool]) -> Iterator[str]:
+        """Return those from the first one on of which these ports are not taken; what is taken stays so."""
+        start = self._starts[wanted, ports]
+        while start < len(self._listed) and is_taken(self._listed[start]):
+            start += 1
+        self._starts[wanted, ports] = start
+        return (self._listed[number] for number in range(start, len(self._listed)))
+
+    def __contains__(self, address: str) -> bool:
+        return address in self._members
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+
+_NO_PART = _Addresses()
 
 
 class _Free:
     """What is left of the pool.
 
-    Within one allocation nothing becomes free again, so a search for a port starts where the former one ended.
+    Within one allocation nothing becomes free again, so a search starts where the former one ended.
     """
 
-    def __init__(self, pool: Sequence[str], named: Collection[str], reservations: Reservations) -> None:
-        self._pool = frozenset(pool)
-        self._reserved: defaultdict[str, list[tuple[int, Reservation]]] = defaultdict(list)
-        for (place, _), reservation in reservations.items():
-            address, _, port = (place, "", "") if place in self._pool else place.rpartition(":")
-            self._reserved[address.strip("[]")].append((int(port) if port.isdecimal() else _WHOLE, reservation))
+    def __init__(
+        self, pool: Sequence[str], named: Collection[str], reservations: Reservations, per_namespace: int
+    ) -> None:
+        self._pool, self._named, self._per_namespace = frozenset(pool), named, per_namespace
+        self._reserved: defaultdict[str, list[_ReservedPlace]] = defaultdict(list)
+        self._kept: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+        for (place, key), reservation in reservations.items():
+            address, port = _address_and_port(place)
+            self._reserved[address].append(_ReservedPlace(port, key, reservation))
+            self._kept[reservation.namespace, reservation.owner][address] = None
         order = sorted(pool, key=named.__contains__)
         self._order = {
             _ANY: order,
@@ -195,35 +263,86 @@ class _Free:
             "IPv6": [each for each in order if ":" in each],
         }
         self._owners: dict[tuple[str, int], AddressRequest] = {}
-        self._in_use: dict[str, AddressRequest] = {}
-        self._starts: defaultdict[tuple[str, int], int] = defaultdict(int)
+        self._users: defaultdict[str, dict[tuple[str, str], AddressRequest]] = defaultdict(dict)
+        """By address: one of those with the same namespace and sharing key."""
+        self._of_namespace: defaultdict[str, _Addresses] = defaultdict(_Addresses)
+        self._of_key: defaultdict[str, _Addresses] = defaultdict(_Addresses)
+        self._starts: defaultdict[str, int] = defaultdict(int)
+        self._nothing_unused: set[tuple[str, str]] = set()
+        self._given: defaultdict[tuple[Resource, Key], dict[str, str]] = defaultdict(dict)
+        """By request: the address for each of what it wants."""
 
-    def suits(self, address: str, wanted: str, request: AddressRequest) -> bool:
+    def keep(self, request: AddressRequest, addresses: Collection[str]) -> None:
+        """Give those of ``addresses`` that a request wants and can have."""
+        for wanted in request.wanted if addresses else ():
+            suiting = (each for each in addresses if self._suits(each, wanted, request))
+            if wanted not in self._given[request.resource, request.key] and (address := next(suiting, "")):
+                self._take(address, wanted, request)
+
+    def answer(self, request: AddressRequest) -> Assigned:
+        """Give what is still wanted, and return all that a request has."""
+        problems = list(request.problems)
+        given = self._given[request.resource, request.key]
+        for wanted in request.wanted:
+            if wanted in given:
+                continue
+            if address := self._first(wanted, request):
+                self._take(address, wanted, request)
+            else:
+                problems.append(self._problem(wanted, request))
+        addresses = tuple(given[wanted] for wanted in request.wanted if wanted in given)
+        if addresses:
+            # Of two families the pool may have one: the object is served there.
+            problems = [each for each in problems if each.reason is not AddressReason.NO_FAMILY]
+        return Assigned(addresses, tuple(problems))
+
+    def _suits(self, address: str, wanted: str, request: AddressRequest) -> bool:
         """Return whether an address is in the pool, is what is wanted, and can be had."""
         right = wanted == address or (wanted in _FAMILIES and wanted in {_ANY, _family(address)})
         return right and address in self._pool and self._is_free(address, request)
 
-    def take(self, address: str, request: AddressRequest) -> None:
-        """Record that a request has an address."""
-        self._in_use.setdefault(address, request)
+    def _take(self, address: str, wanted: str, request: AddressRequest) -> None:
+        self._given[request.resource, request.key][wanted] = address
+        namespace, key = request.key.namespace, request.sharing_key
+        self._users[address].setdefault((namespace, key), request)
+        self._of_namespace[namespace].add(address)
+        if key:
+            self._of_key[key].add(address)
         for port in request.ports or (_WHOLE,):
             self._owners[address, port] = request
 
-    def first(self, wanted: str, request: AddressRequest) -> str:
-        """Return the address to give, "" where there is none."""
-        if wanted not in _FAMILIES:
-            return wanted if self.suits(wanted, wanted, request) else ""
-        order = self._order[wanted]
-        ports = request.ports or (_WHOLE,)
-        for port in ports:
-            start = self._starts[wanted, port]
-            while start < len(order) and self._owner_of(order[start], (port,) if port else ()) is not None:
-                start += 1
-            self._starts[wanted, port] = start
-        start = max(self._starts[wanted, port] for port in ports)
-        return next((each for each in order[start:] if self._is_free(each, request)), "")
+    def kept_for(self, request: AddressRequest) -> Collection[str]:
+        """Return the addresses that are reserved for an object of this name."""
+        return self._kept.get(request.key, ())
 
-    def problem(self, wanted: str, request: AddressRequest) -> AddressProblem:
+    def _first(self, wanted: str, request: AddressRequest) -> str:
+        """Return the address to give, "" where there is none: rather one that is shared than one that is unused."""
+        if wanted not in _FAMILIES:
+            right = self._has_room(wanted, request) and self._suits(wanted, wanted, request)
+            return wanted if right else ""
+        named = ""
+        for each in self._shared(wanted, request):
+            if self._has_room(each, request) and self._suits(each, wanted, request):
+                if each not in self._named:
+                    return each
+                named = named or each
+        unused = self._unused(wanted, request)
+        # What another one names comes last.
+        return named if named and (not unused or unused in self._named) else unused
+
+    def _shared(self, wanted: str, request: AddressRequest) -> Iterator[str]:
+        """Return the addresses of which this namespace, or one with the same sharing key, has a part."""
+        if not request.ports:
+            return
+
+        def is_taken(address: str) -> bool:
+            return wanted not in {_ANY, _family(address)} or self._owner_of(address, request.ports) is not None
+
+        for found in (self._of_namespace.get(request.key.namespace), self._of_key.get(request.sharing_key)):
+            if found is not None:
+                yield from found.after(wanted, request.ports, is_taken)
+
+    def _problem(self, wanted: str, request: AddressRequest) -> AddressProblem:
         """Return why an address cannot be had."""
         problem = partial(AddressProblem, wanted)
         if not self._pool:
@@ -231,34 +350,81 @@ class _Free:
         if wanted not in _FAMILIES:
             if wanted not in self._pool:
                 return problem(AddressReason.NOT_IN_POOL, "this address is not in the setting addresses.pool")
-            if owner := self._owner_of(wanted, request.ports):
-                detail = f"{owner} has this address already; ask for another one, or for none"
-                return problem(AddressReason.TAKEN, detail)
-            reserved = next(self._reserved_for_others(wanted, request))
-            why = conflicts.reserved_until(reserved) if reserved.until else f"namespace {reserved.namespace} has it"
-            return problem(AddressReason.RESERVED, why)
-        if not self._order[wanted]:
+            if found := self._why_not(wanted, request):
+                return problem(*found)
+        elif not self._order[wanted]:
             return problem(AddressReason.NO_FAMILY, f"the setting addresses.pool has no {wanted} address")
+        return problem(*self._why_none(wanted, request))
+
+    def _why_not(self, address: str, request: AddressRequest) -> tuple[AddressReason, str] | None:
+        if owner := self._owner_of(address, request.ports):
+            return AddressReason.TAKEN, f"{owner} has this address already; ask for another one, or for none"
+        if other := self._not_shared_by(address, request):
+            detail = (
+                f"{other} has this address, and shares it with Services of an equal annotation {SHARING_ANNOTATION}"
+            )
+            return AddressReason.TAKEN, detail
+        if reserved := next(self._reserved_for_others(address, request), None):
+            why = conflicts.reserved_until(reserved) if reserved.until else f"namespace {reserved.namespace} has it"
+            return AddressReason.RESERVED, why
+        return None
+
+    def _why_none(self, wanted: str, request: AddressRequest) -> tuple[AddressReason, str]:
+        namespace = request.key.namespace
+        if not self._has_room("", request):
+            count = len(self._of_namespace[namespace])
+            detail = f"namespace {namespace} has {count} addresses, all that addresses.per_namespace allows: share one"
+            return AddressReason.TOO_MANY, detail
         what = f"with the ports {', '.join(map(str, request.ports))} free" if request.ports else "that is free"
         family = f"{wanted} address" if wanted else "address"
-        return problem(AddressReason.EXHAUSTED, f"the setting addresses.pool has no {family} {what}: add addresses")
+        return AddressReason.EXHAUSTED, f"the setting addresses.pool has no {family} {what}: add addresses"
+
+    def _unused(self, wanted: str, request: AddressRequest) -> str:
+        namespace, order = request.key.namespace, self._order[wanted]
+        if (wanted, namespace) in self._nothing_unused or not self._has_room("", request):
+            return ""
+        start = self._starts[wanted]
+        while start < len(order) and order[start] in self._users:
+            start += 1
+        self._starts[wanted] = start
+        free = (each for each in order[start:] if each not in self._users and self._is_free(each, request))
+        found = next(free, "")
+        if not (found or request.sharing_key):
+            self._nothing_unused.add((wanted, namespace))
+        return found
 
     def _is_free(self, address: str, request: AddressRequest) -> bool:
-        return self._owner_of(address, request.ports) is None and not any(self._reserved_for_others(address, request))
+        if address in self._users and (
+            self._owner_of(address, request.ports) is not None or self._not_shared_by(address, request) is not None
+        ):
+            return False
+        return not any(self._reserved_for_others(address, request))
+
+    def _has_room(self, address: str, request: AddressRequest) -> bool:
+        """Return whether a namespace may have this address beside what it has."""
+        mine = self._of_namespace.get(request.key.namespace, _NO_PART)
+        return not self._per_namespace or address in mine or len(mine) < self._per_namespace
+
+    def _not_shared_by(self, address: str, request: AddressRequest) -> AddressRequest | None:
+        """Return who has a part of an address and does not share it with this namespace."""
+        for (namespace, key), other in self._users.get(address, {}).items():
+            if namespace != request.key.namespace and not (key and key == request.sharing_key):
+                return other
+        return None
 
     def _reserved_for_others(self, address: str, request: AddressRequest) -> Iterator[Reservation]:
-        for port, reservation in self._reserved.get(address, ()):
-            concerned = not (port and request.ports) or port in request.ports
+        for port, key, reservation in self._reserved.get(address, ()):
+            is_shared = key and key == request.sharing_key and port and request.ports and port not in request.ports
             # The namespace may have it again by an object that is younger than this one.
             counts = reservation.until or request.created >= reservation.since
-            if concerned and counts and reservation.namespace != request.key.namespace:
+            if counts and not is_shared and reservation.namespace != request.key.namespace:
                 yield reservation
 
     def _owner_of(self, address: str, ports: tuple[int, ...]) -> AddressRequest | None:
         """Return the owner of an address, or of one of these ports of it; None where it is free."""
-        user = self._in_use.get(address)
-        if user is None or not ports:
-            return user
+        users = self._users.get(address)
+        if not users or not ports:
+            return next(iter(users.values())) if users else None
         return next((self._owners[address, each] for each in (_WHOLE, *ports) if (address, each) in self._owners), None)
 
 
@@ -273,8 +439,8 @@ def _family(address: str) -> str:
 class AddressBook:
     """The requests for addresses and what was assigned; what did not change is the same object as in the former one.
 
-    ``terms`` are all beside the objects that requests are read and answered with. ``owners`` says who has which
-    address, or which port of one.
+    ``terms`` are all beside the objects that requests are read and answered with, ``former_owners`` what they had
+    before. ``owners`` says who has which address, or which port of one.
     """
 
     snapshot: Snapshot
@@ -282,6 +448,7 @@ class AddressBook:
     requests: Mapping[Resource, Requests]
     assigned: Mapping[Resource, Mapping[Key, Assigned]]
     owners: Owners = field(default_factory=lambda: NO_OWNERS)
+    former_owners: Owners = field(default_factory=lambda: NO_OWNERS)
 
     def of(self, resource: Resource, key: Key) -> Assigned:
         """Return what an object has."""
@@ -304,54 +471,38 @@ def read(
     former: AddressBook = NO_ADDRESSES,
     *,
     reservations: Reservations = NO_RESERVATIONS,
+    owners: Owners = NO_OWNERS,
 ) -> AddressBook:
-    """Return which addresses the objects of these presets have. Never raises.
+    """Return which addresses the objects of these presets have; ``owners`` says what they had. Never raises.
 
     With ``former`` only changed objects are read, and nothing is shared out again unless one asks for something else.
     """
     asking = tuple(resource for resource, preset in _ASKING.items() if preset in presets)
-    terms = (asking, options.pool, options.default_class, claims, reservations)
-    if snapshot is former.snapshot and terms == former.terms:
+    terms = (asking, options.pool, options.default_class, options.per_namespace, claims, reservations)
+    # With what was given as what they had before, all keep it.
+    same_terms = terms == former.terms and (owners is former.owners or owners == former.former_owners)
+    if snapshot is former.snapshot and same_terms:
         return former
-    same_terms = terms == former.terms
     if terms[:-1] != former.terms[:-1]:
         former = NO_ADDRESSES
     requests = {resource: _requests(resource, snapshot, options, claims, former) for resource in asking}
-    changed = [
-        (requests[resource].get(key), former.requests.get(resource, {}).get(key))
-        for resource in asking
-        for key in differing(former.requests.get(resource, {}), requests[resource])
-    ]
-    assigned, owners = former.assigned, former.owners
-    if not (same_terms and all(_asks_alike(new, old, former) for new, old in changed)):
-        found = allocate((each for mine in requests.values() for each in mine.values()), options.pool, reservations)
+    changed = any(differing(former.requests.get(each, {}), requests[each]) for each in asking)
+    assigned, given = former.assigned, former.owners
+    if not same_terms or changed:
+        asked = [each for mine in requests.values() for each in mine.values()]
+        found = allocate(asked, options.pool, reservations, owners=owners, per_namespace=options.per_namespace)
         assigned = {
             resource: _kept(former.assigned.get(resource, {}), {key: found[resource, key] for key in mine})
             for resource, mine in requests.items()
         }
-        owners = _owners(requests, assigned)
-    return AddressBook(snapshot, terms, requests, assigned, owners)
-
-
-def _owners(requests: Mapping[Resource, Requests], assigned: Mapping[Resource, Mapping[Key, Assigned]]) -> Owners:
-    found: dict[Name, Owner] = {}
-    for resource, mine in requests.items():
-        for key, request in mine.items():
-            owner = Owner(KIND_OF[resource], *key, request.created)
-            for address in assigned[resource][key].addresses:
-                places = [str(Listener(address, port)) for port in request.ports] or [address]
-                found |= {Name(place, ""): owner for place in places}
-    return found
-
-
-def _asks_alike(new: AddressRequest | None, old: AddressRequest | None, former: AddressBook) -> bool:
-    """Return whether a request changes nothing for anybody: all that is new is that the object's status has its answer.
-
-    The object then keeps what it was given before, so no other object gets anything else.
-    """
-    if new is None or old is None or replace(new, current=()) != replace(old, current=()):
-        return False
-    return len(new.wanted) == 1 and new.current == former.of(new.resource, new.key).addresses
+        given = {
+            name: each.owner
+            for each in asked
+            for address in assigned[each.resource][each.key].addresses
+            for name in each.places(address)
+        }
+        given = former.owners if given == former.owners else given
+    return AddressBook(snapshot, terms, requests, assigned, given, owners)
 
 
 def _kept(former: Mapping[Key, Assigned], now: dict[Key, Assigned]) -> Mapping[Key, Assigned]:
@@ -393,9 +544,13 @@ def _of_service(key: Key, snapshot: Snapshot, options: AddressOptions, claims: C
     asked = [text.strip() for text in texts.split(",") if text.strip()]
     families = [each for each in service.spec.ip_families or () if each in _FAMILIES]
     wanted, problems = _wanted(asked or families or [_ANY], key, claims)
-    current = _current(service.status, "loadBalancer", "ingress", name="ip")
+    sharing_key = (service.metadata.annotations or {}).get(SHARING_ANNOTATION, "").strip()
+    if sharing_key and not _SHARING_KEY.fullmatch(sharing_key):
+        detail = "expected up to 63 letters, digits, '-', '_' and '.': it is shared with no other namespace"
+        problems = (*problems, AddressProblem(values.shown(sharing_key), AddressReason.INVALID_KEY, detail))
+        sharing_key = ""
     created = service.metadata.creation_timestamp or NEVER
-    return AddressRequest(Resource.SERVICES, key, created, wanted, tuple(sorted(ports)), current, problems)
+    return AddressRequest(Resource.SERVICES, key, created, wanted, tuple(sorted(ports)), sharing_key, problems)
 
 
 def _of_gateway(key: Key, snapshot: Snapshot, claims: ClaimOptions) -> AddressRequest | None:
@@ -411,9 +566,8 @@ def _of_gateway(key: Key, snapshot: Snapshot, claims: ClaimOptions) -> AddressRe
     if all(claims.port(key.namespace, each.port) for each in gateway.spec.listeners):
         return None
     wanted, problems = _wanted([each.value for each in asked] or [_ANY], key, claims)
-    current = _current(gateway.status, "addresses", name="value")
     created = gateway.metadata.creation_timestamp or NEVER
-    return AddressRequest(Resource.GATEWAYS, key, created, wanted, (), current, problems)
+    return AddressRequest(Resource.GATEWAYS, key, created, wanted, problems=problems)
 
 
 def _wanted(asked: Iterable[str], key: Key, claims: ClaimOptions) -> tuple[tuple[str, ...], tuple[AddressProblem, ...]]:
@@ -431,16 +585,6 @@ def _wanted(asked: Iterable[str], key: Key, claims: ClaimOptions) -> tuple[tuple
         else:
             wanted[str(address)] = None
     return tuple(wanted), tuple(problems)
-
-
-def _current(status: Status | None, *path: str, name: str) -> tuple[str, ...]:
-    """Return the addresses in a status, which anybody may have written."""
-    found: Any = status
-    for part in path:
-        found = found.get(part) if isinstance(found, dict) else None
-    texts = [each.get(name) for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-    parsed = (values.canonical_address(text) for text in texts if isinstance(text, str))
-    return tuple(dict.fromkeys(each[0] for each in parsed if each is not None))
 
 
 def absent(address: str, host: HostFacts) -> str:

@@ -22,8 +22,8 @@ OWN_ANNOTATIONS: Mapping[str, frozenset[str]] = MappingProxyType(
         "Ingress": frozenset({"hsts", "ssl-redirect"}),
         "Service": frozenset(
             {
-                "addresses", "domain", "hsts", "listen-port", "port", "proto", "proxy-protocol", "ssl-redirect",
-                "tls-secret",
+                "addresses", "domain", "hsts", "listen-port", "port", "proto", "proxy-protocol", "sharing-key",
+                "ssl-redirect", "tls-secret",
             }
         ),
     }

@@ -28,6 +28,7 @@ from pyconfd.presets import values
 from pyconfd.presets.addresses import (
     ADDRESSES_ANNOTATION,
     LOAD_BALANCER_CLASS,
+    SHARING_ANNOTATION,
     AddressProblem,
     AddressReason,
     absent,
@@ -42,7 +43,7 @@ from pyconfd.presets.views import EndpointView, PortView, ServiceView
 
 PROXY_PROTOCOL = "pyconfd.io/proxy-protocol"
 VERSIONS = frozenset({"v1", "v2"})
-_ANNOTATIONS = (PROXY_PROTOCOL, ADDRESSES_ANNOTATION)
+_ANNOTATIONS = (PROXY_PROTOCOL, ADDRESSES_ANNOTATION, SHARING_ANNOTATION)
 
 DEFAULT_AFFINITY_S = 10_800
 """Source: core/v1 ``DefaultClientIPServiceAffinitySeconds``."""
@@ -226,6 +227,8 @@ class _Reader:
         asked = ADDRESSES_ANNOTATION in (self._service.metadata.annotations or {})
         wish = f"annotation {ADDRESSES_ANNOTATION}" if asked else "spec.loadBalancerIP"
         about = wish if problem.reason.is_about_one_address else "spec.loadBalancerClass"
+        if problem.reason is AddressReason.INVALID_KEY:
+            about = f"annotation {SHARING_ANNOTATION}"
         self._refuse(about, problem.wanted, _REASONS[problem.reason], problem.detail)
 
     def _is_free(self, address: str, port: PortView) -> bool:
@@ -294,7 +297,9 @@ _REASONS: Mapping[AddressReason, RefusalReason] = MappingProxyType(
         AddressReason.NO_POOL: RefusalReason.NO_FREE_ADDRESS,
         AddressReason.NO_FAMILY: RefusalReason.NO_FREE_ADDRESS,
         AddressReason.EXHAUSTED: RefusalReason.NO_FREE_ADDRESS,
+        AddressReason.TOO_MANY: RefusalReason.NO_FREE_ADDRESS,
         AddressReason.TAKEN: RefusalReason.NO_FREE_ADDRESS,
+        AddressReason.INVALID_KEY: RefusalReason.INVALID_VALUE,
         AddressReason.INVALID: RefusalReason.INVALID_VALUE,
         AddressReason.NOT_ALLOWED: RefusalReason.NOT_ALLOWED,
         AddressReason.RESERVED: RefusalReason.NAME_RESERVED,

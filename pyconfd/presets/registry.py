@@ -22,7 +22,7 @@ from pyconfd.model.context import (
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
 from pyconfd.model.rendering import OutputFile
-from pyconfd.model.reservation import Name, Owner, Owners
+from pyconfd.model.reservation import NO_OWNERS, Name, Owner, Owners
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.model.versioned import GivenDict
 from pyconfd.presets import addresses, cluster, values
@@ -97,13 +97,17 @@ class Memo:
         self.default: _Recent[_DefaultCertificate] = _Recent()
         self.names: _Recent[Mapping[str, object]] = _Recent()
 
-    def read_cluster(self, snapshot: Snapshot, names: Sequence[str], options: PresetOptions) -> Cluster:
+    def read_cluster(
+        self, snapshot: Snapshot, names: Sequence[str], options: PresetOptions, had: Owners = NO_OWNERS
+    ) -> Cluster:
         """Read a Snapshot; what was of no use for the one before is forgotten."""
         if snapshot is not self._snapshot:
             self._snapshot, self._former, self._current = snapshot, self._current, []
         former = self._cluster.addresses if self._cluster is not None else addresses.NO_ADDRESSES
         reserved = options.reservations_of(addresses.RESERVED)
-        book = addresses.read(snapshot, names, options.addresses, options.claims, former, reservations=reserved)
+        book = addresses.read(
+            snapshot, names, options.addresses, options.claims, former, reservations=reserved, owners=had
+        )
         self._cluster = cluster.read(snapshot, self._cluster, options.claims, book)
         return self._cluster
 
@@ -176,16 +180,23 @@ def clashes(given: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, memo: Memo | None = None) -> Context:
+def translate(
+    snapshot: Snapshot,
+    names: Sequence[str],
+    options: PresetOptions,
+    memo: Memo | None = None,
+    *,
+    had: Owners = NO_OWNERS,
+) -> Context:
     """Return the names for the templates, and all refusals sorted. Never raises.
 
     Every preset's names stand under its own name too (``kube2lb.services``); the plain names belong to the preset
     listed first. A preset that gives a name equal to its own (``domains``) gives just that. Where two presets listen
     at the same place the older claim has it. With ``memo`` (that of the former translations) only what changed is made
-    again, and what did not is the same object as before.
+    again, and what did not is the same object as before. ``had`` are the addresses of the pool that objects had before.
     """
     memo = memo or Memo()
-    read = memo.read_cluster(snapshot, names, options)
+    read = memo.read_cluster(snapshot, names, options, had)
     results = _results(names, read, options, memo)
     default = _default_certificate(read, options, memo)
     templates: list[ClusterTemplate] = []

@@ -285,14 +285,19 @@ class AddressSettings:
 
     pool: tuple[Addresses, ...] = setting(
         (),
-        "addresses that Gateways and Services of type LoadBalancer are given: addresses, networks or ranges"
-        " FIRST-LAST, in the order in which they are given away; with [vip] these are floating addresses",
+        "addresses that Gateways and Services of type LoadBalancer are given: addresses, networks (of IPv4 without"
+        " their first and last address) or ranges FIRST-LAST, in the order in which they are given away; with [vip]"
+        " these are floating addresses",
         empty="none: such objects are refused",
     )
     shared: tuple[Address, ...] = setting(
         (),
         "addresses that names of Ingresses and of the preset domains are reached at, as their status says",
         empty="the floating addresses that are not in the pool",
+    )
+    per_namespace: Annotated[int, Meta(ge=0, le=1024)] = setting(
+        16,
+        "how many addresses of the pool one namespace is given; what it has already stays; 0: as many as there are",
     )
     default_class: bool = setting(
         False, "serve Services of type LoadBalancer without a loadBalancerClass too; only where nothing else does"

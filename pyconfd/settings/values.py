@@ -171,22 +171,26 @@ MOST_ADDRESSES = 1024
 def addresses_of(text: str) -> tuple[str, ...]:
     """Return the addresses that ADDRESS, NETWORK or FIRST-LAST stands for, in order.
 
+    A network of IPv4 is without its own address and its broadcast address, unless it has no others.
+
     Raises:
         ValueError: it is none of these, or has addresses that no machine has.
         NotAcceptedError: these are too many.
     """
+    inner = 0
     if "-" in text:
         first, last = (ip_address(part.strip()) for part in text.split("-"))
     else:
         whole_network = ip_network(text)
         first, last = whole_network[0], whole_network[-1]
-    count = int(last) - int(first) + 1
+        inner = 1 if whole_network.version == 4 and whole_network.num_addresses > 2 else 0
+    count = int(last) - int(first) + 1 - 2 * inner
     nowhere = any(each.is_multicast or each.is_unspecified for each in (first, last))
     if first.version != last.version or count < 1 or nowhere:
         raise ValueError(text)
     if count > MOST_ADDRESSES:
         raise NotAcceptedError(f"at most {MOST_ADDRESSES} addresses", words=f"{count:,}")
-    return tuple(str(first + number) for number in range(count))
+    return tuple(str(first + inner + number) for number in range(count))
 
 
 def _addresses(text: str) -> str:

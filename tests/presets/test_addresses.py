@@ -19,7 +19,7 @@ from pyconfd.model.gateway_api import (
 )
 from pyconfd.model.kubernetes import Service, ServicePort, ServiceSpec
 from pyconfd.model.records import ObjectMeta
-from pyconfd.model.reservation import NO_RESERVATIONS, Name, Reservation, Reservations
+from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Name, Owner, Owners, Reservation, Reservations
 from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot
 from pyconfd.presets import addresses
 from pyconfd.presets.addresses import (
@@ -27,6 +27,7 @@ from pyconfd.presets.addresses import (
     GATEWAY_CONTROLLER,
     LOAD_BALANCER_CLASS,
     NO_ADDRESSES,
+    SHARING_ANNOTATION,
     AddressOptions,
     AddressReason,
     AddressRequest,
@@ -41,28 +42,45 @@ POOL = ("192.0.2.1", "192.0.2.2", "192.0.2.3")
 DUAL = ("192.0.2.1", "2001:db8::1", "192.0.2.2", "2001:db8::2")
 
 
-def gateway(name: str, *, age: int = 0, wanted: tuple[str, ...] = ("",), current: str = "") -> AddressRequest:
-    """Return a request for whole addresses; a greater ``age`` is an older object."""
+def gateway(name: str, *, age: int = 0, wanted: tuple[str, ...] = ("",)) -> AddressRequest:
+    """Return a request for whole addresses; a greater ``age`` is an older object, ``bank/a`` another namespace's."""
     created = f"2026-01-{28 - age:02}T00:00:00Z"
-    return AddressRequest(GATEWAYS, Key("shop", name), created, wanted, (), tuple(current.split()))
+    namespace, _, bare = name.rpartition("/")
+    return AddressRequest(GATEWAYS, Key(namespace or "shop", bare), created, wanted)
 
 
-def service(name: str, *ports: int, age: int = 0, wanted: tuple[str, ...] = ("",), current: str = "") -> AddressRequest:
+def service(name: str, *ports: int, age: int = 0, wanted: tuple[str, ...] = ("",), sharing: str = "") -> AddressRequest:
     """Return a request for ports."""
-    request = gateway(name, age=age, wanted=wanted, current=current)
-    return replace(request, resource=SERVICES, ports=ports or (443,))
+    request = gateway(name, age=age, wanted=wanted)
+    return replace(request, resource=SERVICES, ports=ports or (443,), sharing_key=sharing)
+
+
+def had(**places: str) -> Owners:
+    """Return what objects had: ``a="1"`` is all of an address by a Gateway, ``a="1:443=key"`` a port by a Service."""
+    owners = {}
+    for name, texts in places.items():
+        for text in texts.split():
+            place, _, key = text.partition("=")
+            namespace, _, bare = name.rpartition("_")
+            kind = "Service" if ":" in place else "Gateway"
+            owners[Name(f"192.0.2.{place}", key)] = Owner(kind, namespace or "shop", bare, "2026-01-05T00:00:00Z")
+    return owners
 
 
 def given_to(
     requests: list[AddressRequest],
     pool: tuple[str, ...] = POOL,
     reservations: Reservations = NO_RESERVATIONS,
+    owners: Owners = NO_OWNERS,
+    per_namespace: int = 0,
 ) -> dict[str, str]:
     """Return what each object has: the last part of each address, or why it has none."""
     found = {}
-    for (_, key), (got, problems) in allocate(requests, pool, reservations).items():
+    answers = allocate(requests, pool, reservations, owners=owners, per_namespace=per_namespace)
+    for (_, key), (got, problems) in answers.items():
         short = [each.rpartition(":" if ":" in each else ".")[2] + ("v6" if ":" in each else "") for each in got]
-        found[key.name] = " ".join([*short, *(problem.reason for problem in problems)])
+        name = key.name if key.namespace == "shop" else "/".join(key)
+        found[name] = " ".join([*short, *(problem.reason for problem in problems)])
     return found
 
 
@@ -80,20 +98,6 @@ ASKED: Mapping[str, tuple[list[AddressRequest], dict[str, str]]] = {
     "a Gateway shares with nobody": (
         [service("a", 80), gateway("b"), service("c", 443)],
         {"a": "1", "b": "2", "c": "1"},
-    ),
-    "who stands in the status keeps it, though younger": (
-        [gateway("a", age=9), gateway("b", current="192.0.2.1")],
-        {"a": "2", "b": "1"},
-    ),
-    "of two with one address in their status the older keeps it": (
-        [gateway("a", current="192.0.2.1"), gateway("b", age=1, current="192.0.2.1")],
-        {"b": "1", "a": "2"},
-    ),
-    "an address in the status that left the pool is replaced": ([gateway("a", current="192.0.2.9")], {"a": "1"}),
-    "an address in the status that is no address is nothing": ([gateway("a", current="none :: *")], {"a": "1"}),
-    "another wish counts more than the status": (
-        [gateway("a", wanted=("192.0.2.3",), current="192.0.2.1")],
-        {"a": "3"},
     ),
     "who asks for any leaves what somebody names": (
         [gateway("a", age=1), gateway("b", wanted=("192.0.2.1",))],
@@ -129,16 +133,147 @@ def test_allocation(name: str) -> None:
     assert given_to(requests[::-1]) == expected
 
 
+HAD: Mapping[str, tuple[list[AddressRequest], Owners, dict[str, str]]] = {
+    "who has it keeps it, though younger": ([gateway("a", age=9), gateway("b")], had(b="1"), {"a": "2", "b": "1"}),
+    "also where an older one names it": (
+        [gateway("a", age=9, wanted=("192.0.2.1",)), gateway("b")],
+        had(b="1"),
+        {"a": "taken", "b": "1"},
+    ),
+    "what left the pool is replaced": ([gateway("a")], had(a="9"), {"a": "1"}),
+    "another wish counts more": ([gateway("a", wanted=("192.0.2.3",))], had(a="1"), {"a": "3"}),
+    "more ports at the same place": ([service("a", 80, 443)], had(a="2:443"), {"a": "2"}),
+    "unless one is taken there, though it is younger": (
+        [service("a", 80, 443, age=9), service("b", 80)],
+        had(a="2:443", b="2:80"),
+        {"a": "1", "b": "2"},
+    ),
+    "fewer ports": ([service("a", 443)], had(a="2:80 2:443"), {"a": "2"}),
+    "an object of the same name and another kind had it": ([service("a")], had(a="2"), {"a": "1"}),
+    "an object of the same name in another namespace had it": ([gateway("a")], had(bank_a="2"), {"a": "1"}),
+}
+
+
+@pytest.mark.parametrize("name", HAD)
+def test_what_objects_had_they_keep(name: str) -> None:
+    requests, owners, expected = HAD[name]
+    assert given_to(requests, owners=owners) == expected
+    assert given_to(requests[::-1], owners=owners) == expected
+
+
+SHARED: Mapping[str, tuple[list[AddressRequest], Owners, dict[str, str]]] = {
+    "namespaces share nothing": (
+        [service("a", 443, age=1), service("bank/a", 80)],
+        NO_OWNERS,
+        {"a": "1", "bank/a": "2"},
+    ),
+    "nor what one of them names": (
+        [service("a", 443, age=1, wanted=("192.0.2.1",)), service("bank/a", 80, wanted=("192.0.2.1",))],
+        NO_OWNERS,
+        {"a": "1", "bank/a": "taken"},
+    ),
+    "with one key they do": (
+        [service("a", 443, age=1, sharing="k"), service("bank/a", 80, sharing="k")],
+        NO_OWNERS,
+        {"a": "1", "bank/a": "1"},
+    ),
+    "a key on one of them is no consent": (
+        [service("a", 443, age=1), service("bank/a", 80, sharing="k")],
+        NO_OWNERS,
+        {"a": "1", "bank/a": "2"},
+    ),
+    "nor are two keys": (
+        [service("a", 443, age=1, sharing="k"), service("bank/a", 80, sharing="j")],
+        NO_OWNERS,
+        {"a": "1", "bank/a": "2"},
+    ),
+    "all that are there have to consent": (
+        [service("a", 443, age=2, sharing="k"), service("b", 25, age=1), service("bank/a", 80, sharing="k")],
+        NO_OWNERS,
+        {"a": "1", "b": "1", "bank/a": "2"},
+    ),
+    "one port is one's own with a key too": (
+        [service("a", 443, age=1, sharing="k"), service("bank/a", 443, sharing="k")],
+        NO_OWNERS,
+        {"a": "1", "bank/a": "2"},
+    ),
+    "a Gateway shares with no key": (
+        [service("a", 443, age=1, sharing="k"), replace(gateway("bank/a"), sharing_key="k")],
+        NO_OWNERS,
+        {"a": "1", "bank/a": "2"},
+    ),
+    "who takes the key away goes, though older": (
+        [service("a", 443), service("bank/a", 80, age=9, wanted=("",), sharing="k")],
+        had(a="1:443=k", bank_a="1:80=k"),
+        {"a": "2", "bank/a": "1"},
+    ),
+    "who exchanges it goes too": (
+        [service("a", 443, sharing="k"), service("bank/a", 80, age=9, sharing="j")],
+        had(a="1:443=k", bank_a="1:80=k"),
+        {"a": "1", "bank/a": "2"},
+    ),
+    "who is alone keeps it with any key": ([service("a", 443, sharing="j")], had(a="2:443=k"), {"a": "2"}),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_sharing_with_another_namespace(name: str) -> None:
+    requests, owners, expected = SHARED[name]
+    assert given_to(requests, owners=owners) == expected
+    assert given_to(requests[::-1], owners=owners) == expected
+
+
+BOUND: Mapping[str, tuple[list[AddressRequest], Owners, dict[str, str]]] = {
+    "one namespace leaves others something": (
+        [gateway("a", age=3), gateway("b", age=2), gateway("c", age=1), gateway("bank/a")],
+        NO_OWNERS,
+        {"a": "1", "b": "2", "c": "too_many", "bank/a": "3"},
+    ),
+    "a wish is no way around it": (
+        [gateway("a", age=3), gateway("b", age=2), gateway("c", age=1, wanted=("192.0.2.3",))],
+        NO_OWNERS,
+        {"a": "1", "b": "2", "c": "too_many"},
+    ),
+    "nor is a key": (
+        [
+            gateway("a", age=3),
+            gateway("b", age=2),
+            service("bank/a", age=1, sharing="k"),
+            service("c", 80, sharing="k"),
+        ],
+        NO_OWNERS,
+        {"a": "1", "b": "2", "bank/a": "3", "c": "too_many"},
+    ),
+    "ports of an address that it has are free": (
+        [service("a", 80, age=3), gateway("b", age=2), service("c", 443)],
+        NO_OWNERS,
+        {"a": "1", "b": "2", "c": "1"},
+    ),
+    "what was given before stays": (
+        [gateway("a"), gateway("b"), gateway("c")],
+        had(a="1", b="2", c="3"),
+        {"a": "1", "b": "2", "c": "3"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_a_bound_for_each_namespace(name: str) -> None:
+    requests, owners, expected = BOUND[name]
+    assert given_to(requests, owners=owners, per_namespace=2) == expected
+
+
 RESERVED: Mapping[str, tuple[list[AddressRequest], dict[str, str]]] = {
-    "a port of another namespace": ([service("a", 443)], {"a": "2"}),
-    "another port there": ([service("a", 80)], {"a": "1"}),
-    "the whole address": ([gateway("a")], {"a": "2"}),
+    "a port of another namespace": ([service("a", 443)], {"a": "5"}),
+    "another port there": ([service("a", 80)], {"a": "5"}),
+    "the whole address": ([gateway("a")], {"a": "5"}),
+    "another port, with the key that it was shared by": ([service("a", 80, sharing="j")], {"a": "2"}),
+    "that port with the key": ([service("a", 26, sharing="j")], {"a": "5"}),
     "a wish": ([service("a", 443, wanted=("192.0.2.1",))], {"a": "reserved"}),
-    "in the status": ([service("a", 443, current="192.0.2.1")], {"a": "2"}),
-    "one's own": ([replace(service("a", 443), key=Key("bank", "a"))], {"a": "1"}),
+    "one's own": ([service("bank/a", 443)], {"bank/a": "1"}),
     "all of an address": ([service("a", 5432, wanted=("192.0.2.3",))], {"a": "reserved"}),
-    "who is older than what a namespace has again": ([service("a", 25, age=20)], {"a": "1"}),
-    "who is younger": ([service("a", 25)], {"a": "2"}),
+    "who is older than what a namespace has again": ([service("a", 25, age=20, wanted=("192.0.2.4",))], {"a": "4"}),
+    "who is younger": ([service("a", 25, wanted=("192.0.2.4",))], {"a": "reserved"}),
 }
 
 
@@ -146,8 +281,20 @@ RESERVED: Mapping[str, tuple[list[AddressRequest], dict[str, str]]] = {
 def test_reservations_of_another_namespace(name: str) -> None:
     requests, expected = RESERVED[name]
     gone, again = Reservation("bank", "2026-01-20", 99.0), Reservation("bank", "2026-01-20", 0.0)
-    reserved = {Name("192.0.2.1:443", ""): gone, Name("192.0.2.3", ""): gone, Name("192.0.2.1:25", ""): again}
-    assert given_to(requests, reservations=reserved) == expected
+    reserved = {
+        Name("192.0.2.1:443", ""): gone,
+        Name("192.0.2.1:25", "j"): gone,
+        Name("192.0.2.2:26", "j"): gone,
+        Name("192.0.2.3", ""): gone,
+        Name("192.0.2.4:25", ""): again,
+    }
+    assert given_to(requests, (*POOL, "192.0.2.4", "192.0.2.5"), reserved) == expected
+
+
+def test_an_object_that_is_created_again_has_what_it_had() -> None:
+    reserved = {Name("192.0.2.2:443", ""): Reservation("shop", "2026-01-20", 99.0, "b")}
+    assert given_to([service("a", 443, age=1), service("b", 443)], reservations=reserved) == {"a": "1", "b": "2"}
+    assert given_to([service("b", 443)], reservations=reserved) == {"b": "2"}
 
 
 FAMILIES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
@@ -237,18 +384,22 @@ class TestWhatObjectsAskFor:
             ("192.0.2.1",),
         )
 
-    @pytest.mark.parametrize(
-        "status", [None, {}, {"loadBalancer": []}, {"loadBalancer": {"ingress": [None, {"ip": 7}]}}]
-    )
-    def test_a_status_of_any_form_is_read(self, status: Any) -> None:
-        assert self.read(load_balancer("a", status=status))["a"].addresses == ("192.0.2.1",)
-
-    def test_the_status_keeps_an_address(self) -> None:
-        current = {"loadBalancer": {"ingress": [{"ip": "192.0.2.3"}]}}
+    def test_a_status_gives_no_right(self) -> None:
+        """Who may write it is not who was given the address."""
+        claimed = {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}
+        old, new = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
         found = self.read(
-            load_balancer("a", status=current), listening("b", status={"addresses": [{"value": "192.0.2.2"}]})
+            load_balancer("a", created=old),
+            load_balancer("b", created=new, status=claimed),
+            listening("c", created=new, status={"addresses": [{"value": "192.0.2.1"}]}),
         )
-        assert (found["a"].addresses, found["b"].addresses) == (("192.0.2.3",), ("192.0.2.2",))
+        assert [found[name].addresses for name in "abc"] == [("192.0.2.1",), ("192.0.2.2",), ("192.0.2.3",)]
+
+    @pytest.mark.parametrize("key", ["-k", "k" * 64, "k k", "k\n", "schlüssel"])
+    def test_a_sharing_key_that_is_none_is_told(self, key: str) -> None:
+        found = self.read(load_balancer("a", sharing=key))["a"]
+        assert [each.reason for each in found.problems] == ([] if key == "k\n" else [AddressReason.INVALID_KEY])
+        assert found.addresses == ("192.0.2.1",)
 
 
 @pytest.mark.parametrize(
@@ -287,8 +438,10 @@ def changes(draw: st.DrawFn) -> tuple[Key, Any]:
     return key, None if kind == "gone" else ""
 
 
-@given(st.lists(changes(), max_size=12))
-def test_an_allocation_that_builds_on_a_former_one_is_that_of_a_fresh_one(steps: list[tuple[Key, Any]]) -> None:
+@given(st.lists(changes(), max_size=12), st.booleans())
+def test_an_allocation_that_builds_on_a_former_one_is_that_of_a_fresh_one(
+    steps: list[tuple[Key, Any]], remembers: bool
+) -> None:
     objects: dict[tuple[type, Key], Any] = {}
     former = NO_ADDRESSES
     for key, made in steps:
@@ -302,16 +455,30 @@ def test_an_allocation_that_builds_on_a_former_one_is_that_of_a_fresh_one(steps:
         else:
             objects[type(made), key] = made
         now = snapshot(*objects.values())
-        built = addresses.read(now, BOTH, AddressOptions(POOL), ClaimOptions(), former)
-        assert built.assigned == addresses.read(now, BOTH, AddressOptions(POOL)).assigned
+        owners = former.owners if remembers else NO_OWNERS
+        built = addresses.read(now, BOTH, AddressOptions(POOL), ClaimOptions(), former, owners=owners)
+        fresh = addresses.read(now, BOTH, AddressOptions(POOL), owners=owners)
+        assert (built.assigned, built.owners) == (fresh.assigned, fresh.owners)
+        if remembers:
+            again = addresses.read(now, BOTH, AddressOptions(POOL), owners=built.owners)
+            assert (again.assigned, again.owners) == (built.assigned, built.owners)
         former = built
 
 
 def test_a_written_status_changes_no_object() -> None:
     before = addresses.read(snapshot(load_balancer("a"), load_balancer("b")), BOTH, AddressOptions(POOL))
     written = load_balancer("a", status={"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}})
-    after = addresses.read(snapshot(written, load_balancer("b")), BOTH, AddressOptions(POOL), ClaimOptions(), before)
-    assert after.assigned is before.assigned
+    now = snapshot(written, load_balancer("b"))
+    after = addresses.read(now, BOTH, AddressOptions(POOL), ClaimOptions(), before, owners=before.owners)
+    assert (after.assigned is before.assigned, after.owners is before.owners) == (True, True)
+
+
+def test_what_another_balancer_recorded_counts_without_a_change_of_objects() -> None:
+    now = snapshot(load_balancer("a"), load_balancer("b"))
+    before = addresses.read(now, BOTH, AddressOptions(POOL))
+    owners = had(a="3:443", b="1:443")
+    after = addresses.read(now, BOTH, AddressOptions(POOL), former=before, owners=owners)
+    assert [after.of(SERVICES, Key("shop", name)).addresses for name in "ab"] == [("192.0.2.3",), ("192.0.2.1",)]
 
 
 def load_balancer(
@@ -325,11 +492,11 @@ def load_balancer(
     ip: str | None = None,
     status: Any = None,
     created: str = "2026-01-01T00:00:00Z",
+    sharing: str = "",
 ) -> Service:
     """Return a Service that may ask for an address."""
-    meta = ObjectMeta(
-        name, "shop", creation_timestamp=created, annotations={ADDRESSES_ANNOTATION: wish} if wish else None
-    )
+    annotations = {ADDRESSES_ANNOTATION: wish} if wish else {}
+    meta = ObjectMeta(name, "shop", creation_timestamp=created, annotations=annotations | {SHARING_ANNOTATION: sharing})
     ports = (ServicePort("web", port, protocol=protocol),)
     return Service(meta, ServiceSpec(ports, type_, load_balancer_class=class_, load_balancer_ip=ip), status)
 

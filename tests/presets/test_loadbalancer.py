@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.translation import FormerNames, Translator
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import (
@@ -362,6 +365,25 @@ def test_an_address_stays_with_the_namespace_of_a_deleted_service_for_a_while() 
     assert names(3, waiting, again) == {"shop/web": "192.0.2.1"}
     assert names(4, waiting) == {}
     assert names(65, waiting) == {"bank/waiting": "192.0.2.1"}
+
+
+def test_an_address_stays_with_its_service_over_a_restart_whatever_others_write(tmp_path: Path) -> None:
+    def addresses_at(now: float, *services: Service) -> dict[str, str]:
+        """Translate as a process that has just started, with the register that is on the disk."""
+        register = NameRegisterFile(str(tmp_path), keep_s=60)
+        context = Translator(("loadbalancer",), OPTIONS, names=register.at(now)).translate(snapshot(*services))
+        register.keep(context.register)
+        register.flush()
+        return {f"{port.namespace}/{port.name}": port.addresses[0] for port in served(context)}
+
+    victim = in_namespace("bank", balanced(created="2026-02-01T00:00:00Z"))
+    asks = {ADDRESSES_ANNOTATION: "192.0.2.1"}
+    thief = balanced(created="2025-01-01T00:00:00Z", annotations=asks)
+    thief = msgspec.structs.replace(thief, status={"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}})
+    assert addresses_at(0, victim) == {"bank/web": "192.0.2.1"}
+    assert addresses_at(1, victim, thief) == {"bank/web": "192.0.2.1"}
+    moved = in_namespace("bank", balanced(ports=(ServicePort("web", 8443),)))
+    assert addresses_at(2, thief, moved) == {"bank/web": "192.0.2.1"}
 
 
 def in_namespace(namespace: str, service: Service) -> Service:

@@ -189,7 +189,7 @@ def test_a_file_that_is_there_must_be_readable(tmp_path: Path) -> None:
         ("[addresses]\npool = ['224.0.0.1']", "[addresses] pool", "expected an address, a network"),
         ("[addresses]\npool = ['fe80::1%eth0']", "[addresses] pool", "expected an address, a network"),
         ("[addresses]\npool = ['2001:db8::/64']", "[addresses] pool", "expected at most 1024 addresses"),
-        ("[addresses]\npool = ['192.0.0.0/22', '192.0.2.0', '198.51.100.0']", "[addresses] pool",
+        ("[addresses]\npool = ['192.0.0.0/22', '198.51.100.0-198.51.100.2']", "[addresses] pool",
          "1,025 addresses are more than 1,024"),
         ("[addresses]\npool = ['192.0.2.1', '2001:db8::1-2001:db8::2']\n[vip]\naddresses = ['2001:DB8:0::1/64']",
          "[addresses] pool",
