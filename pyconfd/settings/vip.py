@@ -202,6 +202,16 @@ class VipSettings:
         return self.advert_s
 
     @property
+    def missed_s(self) -> float:
+        """Return after how long without an advert of the holder a backup asks whether it hears anything."""
+        return 1.2 * self.advert_s
+
+    @property
+    def hurry_s(self) -> float:
+        """Return how often it asks: DEAF_QUESTIONS times before keepalived takes over, after three adverts."""
+        return 0.25 * self.advert_s
+
+    @property
     def down_s(self) -> float:
         """Return how long a master may be silent before a backup takes over."""
         return (LOST_ADVERTS + 1) * self.advert_s

@@ -306,15 +306,34 @@ class Uplink:
         self._traffic: socket.socket | None = None
         self._heard = -math.inf
         self.lost: DefaultRoute | None = None
+        self.unanswered = 0
+        """How often the gateways were asked in a hurry since anything came in."""
 
     def start(self, now: float) -> None:
         """Begin to count: silence before now says nothing."""
         self._since = self._heard = now
+        self.unanswered = 0
 
     def on_claim(self, address: str, now: float) -> None:
         """Record a claim of a gateway's address."""
         if address in self.gateways:
             self._answered[address] = now
+            self.unanswered = 0
+
+    def answered_since(self, at: float) -> bool:
+        """Return whether a gateway has answered since ``at``."""
+        return any(answered >= at for answered in self._answered.values())
+
+    def listen(self, now: float) -> None:
+        """Look for any traffic at once.
+
+        Raises:
+            OSError: the interface is gone.
+        """
+        if self._traffic is None:
+            self._traffic = open_host_traffic(self._interface)
+        if drain(self._traffic):
+            self._heard, self.unanswered = now, 0
 
     def age_s(self, now: float) -> float:
         """Return how long no gateway has answered; 0 where none is configured."""
@@ -345,13 +364,12 @@ class Uplink:
                     self.lost = None
             elif family in self._routes:
                 self.lost = self._routes[family]
-        if self.age_s(now) <= QUIET_S:
+        if self.age_s(now) <= QUIET_S and not self.unanswered:
             if self._traffic is not None:
                 self._traffic.close()
                 self._traffic = None
             self._heard = now
-        elif self._traffic is None:
-            self._traffic = open_host_traffic(self._interface)
+            return
+        if self._traffic is None:
             self._heard = now
-        elif drain(self._traffic):
-            self._heard = now
+        self.listen(now)

@@ -22,6 +22,7 @@ from pyconfd.errors import ConfigurationError, Problem, first_line
 from pyconfd.settings import Resolved, Settings, resolve, resolve_again
 from pyconfd.status.logging import configure
 from pyconfd.system.notify import SystemdNotifier
+from pyconfd.vip.checks import QUIET_S
 from pyconfd.vip.control import ControlSocket
 from pyconfd.vip.frames import AddressClaim, Advert, announcements, probe, say_farewell
 from pyconfd.vip.monitor import NodeMonitor, Timer
@@ -127,6 +128,7 @@ class Hook:
         self.monitor = NodeMonitor(vip, f"{settings.runtime_dir}/status.json", self._selector, self)
         self._heartbeat = InPlaceFile(vip.heartbeat)
         self._beating, self._reporting, self._learning = Timer(HEARTBEAT_S), Timer(REPORT_S), Timer(LEARN_S)
+        self._hurrying, self._hurries = Timer(vip.hurry_s), False
         self._systemd = SystemdNotifier()
         self._decide_at = -math.inf
         self._stopping = self._ready = self._reload_asked = False
@@ -150,7 +152,8 @@ class Hook:
         self._selector.register(waking, selectors.EVENT_READ, lambda: waking.recv(64))
         log.info("hook.started", node=self.topology.node, interface=self.vip.interface)
         while not self._stopping:
-            wait_s = min(_LONGEST_SLEEP_S, max(0.0, self.monitor.ping.due - time.monotonic()))
+            longest_s = min(_LONGEST_SLEEP_S, self.vip.hurry_s / 2) if self._hurries else _LONGEST_SLEEP_S
+            wait_s = min(longest_s, max(0.0, self.monitor.ping.due - time.monotonic()))
             self.turn(self._selector.select(wait_s))
             if self._reload_asked:
                 self._reload_asked = False
@@ -231,8 +234,15 @@ class Hook:
 
     def _learn(self) -> None:
         """Ask for the own addresses of peers and gateways: which are there, and at which hardware address."""
-        if self.monitor.packets is None or not self._learning.due(self.now):
+        uplink = self.monitor.uplink
+        missed = [router.heard_at for router in self.routers if router.misses_holder(self.now)]
+        # A gateway that was silent already, while the holder was heard, says nothing by its silence.
+        self._hurries = any(uplink.answered_since(at - QUIET_S) for at in missed)
+        if self._hurries:
+            self._listen()
+        if self.monitor.packets is None or not (self._hurrying if self._hurries else self._learning).due(self.now):
             return
+        uplink.unanswered += self._hurries
         own = self.monitor.packets.hardware
         routers = [router.router for router in self.routers]
         # Never in the name of an address that is not here: it may be another machine's by now.
@@ -240,6 +250,15 @@ class Hook:
         peers = {(peer.address, sources.get(router.family, "")) for router in routers for peer in router.peers}
         gateways = {(address, sources.get(6 if ":" in address else 4, "")) for address in self.vip.gateways}
         self.monitor.packets.send([probe(own, address, source) for address, source in sorted(peers | gateways)])
+
+    def _listen(self) -> None:
+        """Look for anything that comes in: without it, that the holder is not heard says nothing about the holder."""
+        try:
+            self.monitor.uplink.listen(self.now)
+        except OSError as error:
+            self.trouble("uplink", str(error))
+        else:
+            self.trouble("uplink", "")
 
     def _look_at_addresses(self) -> None:
         link = self.monitor.link

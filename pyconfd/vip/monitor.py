@@ -107,6 +107,7 @@ class NodeMonitor:
             gateway_age_s=self.uplink.age_s(now),
             peers_age_s=now - peers_seen,
             heard_age_s=self.uplink.heard_age_s(now),
+            unanswered=self.uplink.unanswered,
             route_lost=self.uplink.lost is not None and not self.uplink.lost.learned,
             # Its parent may have started another one already, which does not know of the addresses that are left.
             keepalived_alive=self.keepalived.alive and not self.keepalived.died,

@@ -15,6 +15,8 @@ CONFIRMED_ANSWERS = 3
 """One answer may be on its way while the holder changes; a peer with a stale address takes it off within two."""
 PEER_SILENT_S = 5.0
 """A peer is asked each half second; a node that is started again is silent for longer."""
+DEAF_QUESTIONS = 4
+"""A backup that misses the holder's adverts asks the gateways so often before keepalived takes over."""
 ANNOUNCE_S = 1.0
 """An announcement that was not seen to leave the interface for so long is an alarm."""
 
@@ -91,7 +93,8 @@ class NodeFacts:
     """What is true for all routers of this node. Ages in seconds.
 
     ``gateway_age_s`` is since a gateway answered (0 where none is configured), ``peers_age_s`` since a peer was seen,
-    ``heard_age_s`` since anything came in. ``carrier_s`` is how long the carrier has been back, infinite if it was
+    ``heard_age_s`` since anything came in; ``unanswered`` is how often gateways were asked in a hurry since then.
+    ``carrier_s`` is how long the carrier has been back, infinite if it was
     never lost. ``keepalived_unknown``: its pid file is missing, so it may live. ``shared`` are alarms that are found by
     other means.
     """
@@ -108,6 +111,7 @@ class NodeFacts:
     gateway_age_s: float = 0.0
     peers_age_s: float = 0.0
     heard_age_s: float = 0.0
+    unanswered: int = 0
     route_lost: bool = False
     keepalived_alive: bool = True
     keepalived_unknown: bool = False
@@ -201,6 +205,8 @@ def decide(node: NodeFacts, router: RouterFacts, before: Decision, now: float, v
 
 def _faults(node: NodeFacts, router: RouterFacts, before: Decision, vip: VipSettings) -> frozenset[NodeFault]:
     silent = min(node.gateway_age_s, node.peers_age_s, node.heard_age_s) >= vip.gateway_s
+    # A backup that hears nothing must not take the address: the holder, whose adverts it misses, may be well.
+    deaf = node.unanswered >= DEAF_QUESTIONS and not router.holds
     refuses = node.haproxy_alive and node.health_misses >= vip.ping_misses
     found = {
         NodeFault.HAPROXY_DEAD: not node.haproxy_alive,
@@ -210,7 +216,7 @@ def _faults(node: NodeFacts, router: RouterFacts, before: Decision, vip: VipSett
         NodeFault.LISTENER_FOREIGN: bool(node.foreign_ports),
         NodeFault.CARRIER_LOST: not node.carrier,
         NodeFault.CARRIER_FLAPS: node.carrier and not node.carrier_trusted,
-        NodeFault.UPLINK_DEAD: node.carrier and silent,
+        NodeFault.UPLINK_DEAD: node.carrier and (silent or deaf),
         NodeFault.ROUTE_LOST: node.route_lost and node.peers_age_s < vip.gateway_s,
         NodeFault.OWN_ADDRESS_GONE: node.carrier and not router.own_address,
         NodeFault.DRAINED: router.drained,

@@ -116,6 +116,15 @@ class VirtualRouter:
         since = max(self._listening_since, self.watching_since)
         return max(now - max(since, self._seen.get(peer.address, since)) for peer in self.router.peers)
 
+    def misses_holder(self, now: float) -> bool:
+        """Return whether the adverts of the holder have just stopped, so that keepalived is about to take over."""
+        return not self.holds and self.vip.missed_s <= now - self.heard_at < 2 * self.vip.down_s
+
+    @property
+    def heard_at(self) -> float:
+        """Return when a peer was last heard as a master."""
+        return max((at for at, _ in self.heard.values()), default=-math.inf)
+
     def set_reachable(self, reachable: bool, now: float) -> None:
         """Set whether the kernel knows the hardware address of a peer: without one no advert can leave."""
         self._reachable_since = min(self._reachable_since, now) if reachable else math.inf
@@ -189,7 +198,7 @@ class VirtualRouter:
             held_s=now - self.held_since if self.held else 0.0,
             missing_s=0.0 if self.complete else now - max(self.missing_since, self.role_since),
             own_advert_age_s=self._own_advert_age_s(now),
-            peer_advert_age_s=now - max((at for at, _ in self.heard.values()), default=-math.inf),
+            peer_advert_age_s=now - self.heard_at,
             without_s=0.0 if self.held else now - max(self.left_at, self.watching_since),
             silent_peer_s=self._silent_peer_s(now),
             own_address=own_address,
@@ -260,7 +269,7 @@ class VirtualRouter:
     def decide_at(self, now: float) -> float:
         """Return when to decide again if nothing happens until then: at once for whatever is not as usual."""
         if self.stands_by and self.role is Role.BACKUP and not self.alarms:
-            return now + CALM_S
+            return now if self.misses_holder(now) else now + CALM_S
         calm = self._is_able and not self.alarms and self.complete and self.announced == self.held
         if calm and self.role is Role.MASTER:
             vip = self.vip

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from tests.vip.bed import VIP4, Bed, Node, missing, wait_for
-from tests.vip.network import ELSEWHERE, SWITCH, ip
+from tests.vip.bed import VIP4, VIP6, Bed, Node, missing, wait_for
+from tests.vip.network import ELSEWHERE, SWITCH, ip, missing_filter
 from tests.vip.test_failover import exactly_one
 
 pytestmark = [
@@ -96,6 +96,39 @@ def test_a_dead_uplink_of_its_own_behind_a_carrier() -> None:
         bed.network.move(cut.name, SWITCH)
         wait_for("ability", partial(has_faults, cut))
         exactly_one(bed, other)
+
+
+def deafen(bed: Bed, node: Node) -> None:
+    bed.network.inside(
+        bed.network.switch, "nft",
+        "add table bridge f; add chain bridge f c { type filter hook forward priority 0; };"
+        f" add rule bridge f c oifname p{node.name} drop",
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(bool(missing_filter()), reason=missing_filter())
+def test_a_backup_that_hears_nothing_does_not_take_the_address() -> None:
+    with Bed(gateways=[GATEWAY], profile="safe") as bed:
+        holder = bed.holder
+        (deaf,) = bed.others(holder)
+        came = len([one for one in deaf.transitions() if one["what"] == "address.added"])
+        deafen(bed, deaf)
+        wait_for("the fault", partial(has_faults, deaf, "uplink_dead"))
+        exactly_one(bed, holder)
+        bed.lose(0)
+        wait_for("ability", partial(has_faults, deaf))
+        exactly_one(bed, holder)
+        assert len([one for one in deaf.transitions() if one["what"] == "address.added"]) == came
+
+
+def test_a_backup_whose_gateway_answers_takes_over_from_a_node_that_crashed() -> None:
+    with Bed(gateways=[GATEWAY]) as bed:
+        holder = bed.holder
+        (other,) = bed.others(holder)
+        bed.cable(holder, plugged=False)
+        holder.crash()
+        wait_for("the other one", lambda: other.holds() and other.holds(VIP6))
+        assert not other.did("hold.changed", "uplink_dead")
 
 
 def is_own(node: Node) -> bool:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pyconfd.settings.vip import Profile, VipSettings
 from pyconfd.vip.policy import (
+    DEAF_QUESTIONS,
     Alarm,
     Decision,
     HoldState,
@@ -54,6 +55,7 @@ def test_nothing_is_done_where_nothing_is_wrong(router: RouterFacts) -> None:
         (NodeFacts(carrier=False), MASTER, NodeFault.CARRIER_LOST),
         (NodeFacts(carrier_trusted=False), MASTER, NodeFault.CARRIER_FLAPS),
         (NodeFacts(gateway_age_s=3.0, peers_age_s=3.0, heard_age_s=3.0), MASTER, NodeFault.UPLINK_DEAD),
+        (NodeFacts(unanswered=4), BACKUP, NodeFault.UPLINK_DEAD),
         (NodeFacts(route_lost=True), MASTER, NodeFault.ROUTE_LOST),
         (NodeFacts(), replace(MASTER, own_address=False), NodeFault.OWN_ADDRESS_GONE),
         (NodeFacts(), replace(BACKUP, own_address=False), NodeFault.OWN_ADDRESS_GONE),
@@ -69,6 +71,7 @@ def test_a_hard_fault_or_an_order_gives_fault_at_once(node: NodeFacts, router: R
     ("node", "alarms"),
     [
         (NodeFacts(haproxy_misses=1), ()),
+        (NodeFacts(unanswered=9), ()),
         (NodeFacts(gateway_age_s=60.0), (Alarm.GATEWAY_SILENT,)),
         (NodeFacts(gateway_age_s=60.0, peers_age_s=60.0), (Alarm.GATEWAY_SILENT,)),
         (NodeFacts(gateway_age_s=60.0, heard_age_s=60.0), (Alarm.GATEWAY_SILENT,)),
@@ -176,6 +179,17 @@ def test_a_new_holder_announces_until_it_was_seen_on_the_wire() -> None:
 )
 def test_a_peer_that_could_not_take_over_is_an_alarm(node: NodeFacts, silent_s: float, alarms: set[Alarm]) -> None:
     assert decide(node, replace(BACKUP, silent_peer_s=silent_s), ABLE, NOW, LIMITS).alarms == alarms
+
+
+def test_a_backup_that_has_asked_three_times_may_still_take_the_address() -> None:
+    assert decide(NodeFacts(unanswered=3), SILENCE, ABLE, NOW, LIMITS) == ABLE
+
+
+def test_a_backup_has_asked_often_enough_before_keepalived_takes_over() -> None:
+    for profile in Profile:
+        vip = VipSettings(profile=profile)
+        # The hook may have slept once for its longest time when the advert was missed.
+        assert vip.missed_s + 0.05 + DEAF_QUESTIONS * vip.hurry_s < 3 * vip.advert_s
 
 
 ALONE = NodeFacts(gateway_age_s=9.0, peers_age_s=9.0, heard_age_s=9.0)

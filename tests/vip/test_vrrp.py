@@ -14,6 +14,7 @@ VIP, PEER, OWN = "192.0.2.10", "192.0.2.11", "192.0.2.12"
 OWN_HARDWARE, PEER_HARDWARE, EVIL = "02:00:00:00:00:02", "02:00:00:00:00:01", "02:00:00:00:00:66"
 LIMITS = VipSettings(profile=Profile.FAST)
 STEP = 0.02
+NOW = 100.0
 
 
 def virtual_router(role: Role, *, holds: bool, now: float = 0.0) -> VirtualRouter:
@@ -125,6 +126,24 @@ def test_a_hang_counts_only_while_the_kernel_knows_a_peer() -> None:
     assert router.facts(1.4 + LIMITS.hang_s - LIMITS.late_s + 0.001).own_advert_age_s >= LIMITS.hang_s
 
 
+@pytest.mark.parametrize(
+    ("silent_s", "holds", "misses"),
+    [(0.11, False, False), (0.13, False, True), (0.7, False, True), (0.9, False, False), (0.13, True, False)],
+)
+def test_a_backup_misses_the_holder_for_a_while(silent_s: float, *, holds: bool, misses: bool) -> None:
+    router = virtual_router(Role.BACKUP, holds=holds, now=NOW - 60.0)
+    advert(router, PEER_HARDWARE, NOW - silent_s)
+    assert router.misses_holder(NOW) is misses
+    assert (router.decide_at(NOW) == NOW) is (misses or holds)
+
+
+def test_who_gave_the_address_up_is_not_missed() -> None:
+    router = virtual_router(Role.BACKUP, holds=False, now=NOW - 60.0)
+    advert(router, PEER_HARDWARE, NOW - 0.2)
+    advert(router, PEER_HARDWARE, NOW - 0.13, priority=0)
+    assert not router.misses_holder(NOW)
+
+
 def test_each_peer_has_to_be_seen() -> None:
     peers = (Peer("lb1", PEER, 250), Peer("lb3", "192.0.2.13", 240))
     router = VirtualRouter(Router(51, "vip-51", "lb1", "", 4, OWN, peers, (f"{VIP}/24",), (), 245), LIMITS, 0.5, 1.0)
@@ -138,7 +157,7 @@ def test_each_peer_has_to_be_seen() -> None:
     assert (router.facts(10.0).silent_peer_s, router.peer_seen) == (1.0, -math.inf)
 
 
-NOW, HANG_S = 100.0, LIMITS.hang_s
+HANG_S = LIMITS.hang_s
 
 
 @pytest.mark.parametrize(("role", "holds"), [(Role.BACKUP, False), (Role.MASTER, True)])
