@@ -42,6 +42,7 @@ from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.host import HostAwareSource
 from pyconfd.sources.kubernetes.resources import Rights, reads
+from pyconfd.sources.kubernetes.server_addresses import ServerAddresses
 from pyconfd.status.listen import parse_listen
 from pyconfd.system.clock import SystemClock
 from pyconfd.system.secrecy import hide
@@ -369,7 +370,12 @@ def _claim_options(settings: Settings) -> ClaimOptions:
     of_nodes = (each for node in vip.nodes for each in node.addresses)
     given = _address_options(settings)
     addresses = frozenset((*own.own_addresses, *vip.floating, *of_nodes, *given.pool, *given.shared))
-    return ClaimOptions(tuple(map(_rule, own.rules)), tuple(map(network, own.allow_endpoints)), addresses)
+    return ClaimOptions(
+        tuple(map(_rule, own.rules)),
+        tuple(map(network, own.allow_endpoints)),
+        addresses,
+        tuple(map(network, own.endpoint_networks)),
+    )
 
 
 def _address_options(settings: Settings) -> AddressOptions:
@@ -433,6 +439,7 @@ class HostReader:
 
     def __init__(self, settings: Settings) -> None:
         self._pool = settings.addresses.pool_addresses
+        self._api_servers = ServerAddresses(_api_server_urls(settings))
         self._certificates: CertificateFiles | None = None
         if PresetName.KUBEFIGURATOR in settings.presets.names:
             self._certificates = CertificateFiles(settings.kubefigurator.ssl_dir, (settings.kubefigurator.ca_file,))
@@ -440,4 +447,17 @@ class HostReader:
     def read(self) -> HostFacts:
         """Return the facts as they are now."""
         certificates = self._certificates.read() if self._certificates else None
-        return replace(gather_addresses(self._pool), certificates=certificates, hour=int(SystemClock().now()) // 3600)
+        hour, api_servers = int(SystemClock().now()) // 3600, self._api_servers.read()
+        return replace(gather_addresses(self._pool), certificates=certificates, hour=hour, api_servers=api_servers)
+
+
+def _api_server_urls(settings: Settings) -> tuple[str, ...]:
+    own = settings.kubernetes
+    if own.api_servers:
+        return own.api_servers
+    from pyconfd.sources.kubernetes.credentials import SERVICE_ACCOUNT_DIR, find_origin  # noqa: PLC0415 - starts slowly
+
+    try:
+        return find_origin(own, os.environ, SERVICE_ACCOUNT_DIR).urls
+    except PyconfdError:
+        return ()

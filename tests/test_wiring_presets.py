@@ -1,5 +1,6 @@
 """Settings of the presets configmap and hosts, as they reach sources, presets, renderer and loop."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pyconfd.model.rendering import FileKind, FragmentSet, OutputFile
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.presets import registry
 from pyconfd.settings import Settings, resolve
+from pyconfd.wiring import HostReader
 
 
 def settings(**environ: str) -> Settings:
@@ -56,6 +58,21 @@ def test_the_addresses_of_the_load_balancers_are_no_places_for_endpoints_whoever
     claims = wiring.base_options(given).claims
     everybody = {"192.0.2.10", "2001:db8::10", "192.0.2.20", "192.0.2.11", "192.0.2.12", "198.51.100.7"}
     assert claims.own_addresses == everybody
+
+
+def test_api_servers_of_settings_or_kubeconfig_are_no_places_for_endpoints(tmp_path: Path) -> None:
+    assert HostReader(settings(API_SERVERS="https://192.0.2.31:6443")).read().api_servers == {"192.0.2.31"}
+    cluster = {"name": "a", "cluster": {"server": "https://192.0.2.32:6443"}}
+    context = {"name": "a", "context": {"cluster": "a"}}
+    config = {"current-context": "a", "clusters": [cluster], "contexts": [context]}
+    (tmp_path / "config").write_text(json.dumps(config))
+    assert HostReader(settings(KUBERNETES_KUBECONFIG=str(tmp_path / "config"))).read().api_servers == {"192.0.2.32"}
+    assert HostReader(settings(KUBERNETES_KUBECONFIG=str(tmp_path / "none"))).read().api_servers == frozenset()
+
+
+def test_endpoint_networks_reach_the_presets() -> None:
+    claims = wiring.base_options(settings(CLAIMS_ENDPOINT_NETWORKS="10.244.0.0/16,fd00::/64")).claims
+    assert list(map(str, claims.endpoint_networks)) == ["10.244.0.0/16", "fd00::/64"]
 
 
 def test_no_fragment_is_needed_where_the_cluster_gives_the_template(tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ class HostFacts:
     ``unprivileged_port_start`` is the first port that needs no capability. ``certificates`` has the path of each file
     below the directories of certificates that the settings name, with "" or what is wrong with it; it is None where
     that is not known (nobody asked, or it may not be read): then nothing can be said to be missing. ``hour`` is the
-    time in hours since the epoch, by which certificates have expired; 0 where the time does not count.
+    time in hours since the epoch, by which certificates have expired; 0 where the time does not count. ``api_servers``
+    are the addresses behind the names by which this host reaches API servers.
     """
 
     addresses: frozenset[str] = frozenset()
@@ -71,6 +72,7 @@ class HostFacts:
     unprivileged_port_start: int = 1024
     certificates: Mapping[str, str] | None = None
     hour: int = 0
+    api_servers: frozenset[str] = frozenset()
 
     @property
     def known(self) -> bool:

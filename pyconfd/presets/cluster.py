@@ -15,7 +15,7 @@ from pyconfd.presets.addresses import NO_ADDRESSES, AddressBook
 from pyconfd.presets.certificates import TLS, ReadSecret, read_secret
 from pyconfd.presets.conflicts import reuse_if_same, updated
 from pyconfd.presets.endpoints import join, owner_of, slices_of_endpoints
-from pyconfd.presets.policy import ANYTHING, AllowedAddresses, ClaimOptions
+from pyconfd.presets.policy import ANYTHING, API_SERVICE, AllowedAddresses, ClaimOptions
 from pyconfd.presets.views import ClusterView, NodeView, PortView, ServiceView
 
 EXCLUDE_NODE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -96,7 +96,7 @@ def read(
     """
     if former is None or former.snapshot.cluster != snapshot.cluster:
         former = nothing_read(snapshot.cluster)
-    seen, places = former.snapshot, claims.places(snapshot.host)
+    seen, places = former.snapshot, claims.places(snapshot)
     if seen is snapshot and places == former.places:
         return former if addresses is former.addresses else replace(former, addresses=addresses)
     slices, touched = _regrouped(former.slices, seen.endpointslices, snapshot.endpointslices)
@@ -187,7 +187,9 @@ def _service(
         )
     else:
         view = _service_view(snapshot.cluster, key, service, joined.ports)
-    return ReadService(view, joined.refused, ready)
+    # Nobody asks for traffic to API servers by their own Service: that it is not possible is no fault of an object.
+    refused = joined.refused if key != API_SERVICE else ()
+    return ReadService(view, refused, ready)
 
 
 def _service_view(cluster: str, key: Key, service: Service | None, ports: tuple[PortView, ...]) -> ServiceView:

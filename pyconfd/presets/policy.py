@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from pyconfd.model.snapshot import HostFacts
+from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import values
 
 Network = IPv4Network | IPv6Network
@@ -39,34 +39,60 @@ _SPECIAL_V4 = re.compile(r"(?:0|127|169\.254|22[4-9]|23[0-9]|100\.100\.100\.200|
 
 @dataclass(frozen=True, slots=True)
 class AllowedAddresses:
-    """Where endpoints may be. ``own`` are the balancer's addresses; ``allowed`` are networks that are never refused."""
+    """Where endpoints may be: in ``networks``, or anywhere where there are none.
+
+    ``own`` are the balancer's addresses, ``api_servers`` those of API servers; ``allowed`` are networks that are never
+    refused.
+    """
 
     own: frozenset[str] = frozenset()
     allowed: tuple[Network, ...] = ()
+    api_servers: frozenset[str] = frozenset()
+    networks: tuple[Network, ...] = ()
 
     @property
     def of_nodes(self) -> "AllowedAddresses":
-        """Where nodes may be: the balancer may be one itself, and no Service or pod says where a node is."""
-        return replace(self, own=frozenset())
+        """Where nodes may be: one may be the balancer, or have an API server, and no tenant says where a node is."""
+        return replace(self, own=frozenset(), api_servers=frozenset(), networks=())
 
     def wrong(self, address: str) -> str:
         """Return why no endpoint may be at ``address`` (in its usual spelling), or "".
 
         An IPv6 address that stands for one of IPv4 (mapped, 6to4, NAT64) is judged as both.
         """
-        if ":" not in address and address not in self.own and not _SPECIAL_V4.match(address):
+        known = address in self.own or address in self.api_servers
+        if not (self.networks or known or ":" in address or _SPECIAL_V4.match(address)):
             return ""
         parsed = values.address(address)
         if parsed is None or any(parsed in network for network in self.allowed):
             return ""
         for each in (parsed, *_embedded(parsed)):
-            what = _special(each) or ("an address of the balancer itself" if str(each) in self.own else "")
+            what = _special(each) or self._known(str(each))
             if what and not any(each in network for network in self.allowed):
                 return (
                     f"this is {what}, and no pod: no traffic goes there; where it has to, list its network in the"
                     " setting claims.allow_endpoints"
                 )
+        if self.networks and not any(parsed in each for each in self.networks):
+            return "no traffic goes there: it is in none of the networks of the setting claims.endpoint_networks"
         return ""
+
+    def _known(self, address: str) -> str:
+        if address in self.own:
+            return "an address of the balancer itself"
+        return "an address of an API server" if address in self.api_servers else ""
+
+
+API_SERVICE = Key("default", "kubernetes")
+"""The Service of the API servers, and the objects with its endpoints: the API servers write these themselves."""
+
+
+def _api_servers(snapshot: Snapshot) -> frozenset[str]:
+    """Return the addresses that API servers say they have."""
+    of_slice, endpoints = snapshot.endpointslices.get(API_SERVICE), snapshot.endpoints.get(API_SERVICE)
+    found = {text for each in (of_slice.endpoints if of_slice else ()) or () for text in each.addresses}
+    found |= {each.ip for subset in (endpoints.subsets if endpoints else ()) or () for each in subset.addresses or ()}
+    return frozenset(known[0] for text in found if (known := values.canonical_address(text)))
 
 
 ANYWHERE = AllowedAddresses()
@@ -140,17 +166,21 @@ class ClaimOptions:
     """``[claims]`` of the settings; by default everybody may claim anything.
 
     The first of ``rules`` that names a namespace decides about it; where there are rules, a namespace that none names
-    may claim nothing. ``allow_endpoints`` are networks at which endpoints are served whatever they are;
-    ``own_addresses`` are the balancer's beside those of its interfaces.
+    may claim nothing. ``allow_endpoints`` are networks at which endpoints are served whatever they are,
+    ``endpoint_networks`` all networks where they may be, none for no limit; ``own_addresses`` are the balancer's beside
+    those of its interfaces.
     """
 
     rules: tuple[Rule, ...] = ()
     allow_endpoints: tuple[Network, ...] = ()
     own_addresses: frozenset[str] = frozenset()
+    endpoint_networks: tuple[Network, ...] = ()
 
-    def places(self, host: HostFacts) -> AllowedAddresses:
+    def places(self, snapshot: Snapshot) -> AllowedAddresses:
         """Return where endpoints may be."""
-        return AllowedAddresses(host.addresses | self.own_addresses, self.allow_endpoints)
+        host = snapshot.host
+        own, api_servers = host.addresses | self.own_addresses, host.api_servers | _api_servers(snapshot)
+        return AllowedAddresses(own, self.allow_endpoints, api_servers, self.endpoint_networks)
 
     def domain(self, namespace: str, name: str) -> str:
         """Return why objects of ``namespace`` may not claim a host name (``~`` or ``^`` begin an expression), or ""."""

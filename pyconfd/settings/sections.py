@@ -268,8 +268,13 @@ class ClaimSettings:
     allow_endpoints: tuple[Network, ...] = setting(
         (),
         "networks whose addresses may be endpoints though they are loopback, link-local, multicast, a cloud's"
-        " metadata, or this balancer's own",
+        " metadata, this balancer's own, an API server's, or outside of claims.endpoint_networks",
         empty="none",
+    )
+    endpoint_networks: tuple[Network, ...] = setting(
+        (),
+        "networks of pods: no endpoint may be elsewhere, whatever an EndpointSlice says",
+        empty="endpoints may be anywhere else",
     )
     own_addresses: tuple[Address, ...] = setting(
         (),

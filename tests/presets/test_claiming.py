@@ -4,9 +4,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from pyconfd.model.context import RefusalReason
+from pyconfd.model.kubernetes import EndpointPort, Endpoints, EndpointSlice, ServicePort
 from pyconfd.model.snapshot import HostFacts, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.policy import AllowedAddresses, ClaimOptions, Rule, network
@@ -194,6 +196,68 @@ def test_a_node_may_be_the_balancer_itself_and_nothing_special() -> None:
     context = registry.translate(here, ("domains",), PresetOptions())
     assert [each.addresses for each in context.names["cluster"].nodes] == [(("InternalIP", "192.0.2.10"),), ()]
     assert [(each.ref.kind, each.ref.name) for each in context.refused] == [("Node", "n2")]
+
+
+def api_slice(name: str, *addresses: str, namespace: str = "default") -> EndpointSlice:
+    port = EndpointPort("https", 6443)
+    of_service = slice_("kubernetes", *map(endpoint, addresses), namespace=namespace, ports=[port])
+    return msgspec.structs.replace(of_service, metadata=msgspec.structs.replace(of_service.metadata, name=name))
+
+
+@pytest.mark.parametrize("source", ["slice", "endpoints", "settings"])
+def test_an_api_server_is_no_endpoint_and_its_own_service_is_no_fault(source: str) -> None:
+    notes = {"domain": "a.example.com", "proto": "http"}
+    tenant = (service("a", notes), slice_("a", *map(endpoint, ("10.0.0.1", "192.0.2.31", "192.0.2.32"))))
+    servers = "192.0.2.31", "192.0.2.32"
+    objects: dict[str, list[EndpointSlice | Endpoints]] = {
+        "slice": [api_slice("kubernetes", *servers)],
+        "endpoints": [endpoints("kubernetes", None, subset(*servers, name="https"), namespace="default")],
+        "settings": [],
+    }
+    kubernetes = service("kubernetes", namespace="default", ports=(ServicePort("https", 443, 6443),))
+    seen = snapshot(*tenant, kubernetes, *objects[source], node("n1", "192.0.2.31"))
+    if source == "settings":
+        seen = replace(seen, host=HostFacts(frozenset({"127.0.0.1"}), api_servers=frozenset(servers)))
+    context = registry.translate(seen, ("domains",), PresetOptions())
+    assert context.names["domains"]["a.example.com"]["ips"] == ["10.0.0.1"]
+    assert {each.ref.namespace for each in context.refused} == {"demo"}
+    assert {each.value for each in context.refused} == set(servers)
+    assert [each.addresses for each in context.names["cluster"].nodes] == [(("InternalIP", "192.0.2.31"),)]
+    allowed = PresetOptions(claims=ClaimOptions(allow_endpoints=(network("192.0.2.31"),)))
+    context = registry.translate(seen, ("domains",), allowed)
+    assert context.names["domains"]["a.example.com"]["ips"] == ["10.0.0.1", "192.0.2.31"]
+
+
+def test_nobody_but_api_servers_says_where_they_are() -> None:
+    """A slice beside theirs would take the endpoints of others away."""
+    notes = {"domain": "a.example.com", "proto": "http"}
+    forged = api_slice("kubernetes-2", "10.0.0.1"), api_slice("kubernetes", "10.0.0.1", namespace="tenant")
+    context = read(service("a", notes), slice_("a", endpoint("10.0.0.1")), *forged)
+    assert context.names["domains"]["a.example.com"]["ips"] == ["10.0.0.1"]
+
+
+@pytest.mark.parametrize(
+    ("address", "wrong"),
+    [
+        ("10.244.0.1", ""),
+        ("fd00:1::7", ""),
+        ("203.0.113.7", ""),
+        ("10.0.0.1", "claims.endpoint_networks"),
+        ("2001:db8::1", "claims.endpoint_networks"),
+        ("::ffff:10.244.0.1", "claims.endpoint_networks"),
+        ("10.244.0.9", "an API server"),
+        ("127.0.0.1", "claims.allow_endpoints"),
+    ],
+)
+def test_endpoints_are_in_the_networks_of_pods(address: str, wrong: str) -> None:
+    options = ClaimOptions(
+        allow_endpoints=(network("203.0.113.0/24"),),
+        endpoint_networks=tuple(map(network, ("10.244.0.0/16", "fd00:1::/64"))),
+    )
+    places = options.places(Snapshot(host=HostFacts(api_servers=frozenset({"10.244.0.9"}))))
+    assert wrong in places.wrong(address)
+    assert bool(places.wrong(address)) is bool(wrong)
+    assert not places.of_nodes.wrong("10.0.0.1")
 
 
 def test_an_address_that_comes_to_this_host_takes_its_endpoints_away_and_gives_them_back() -> None:
