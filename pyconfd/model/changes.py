@@ -244,15 +244,18 @@ class ApplyingStatus:
     """How changes are applied, since the start, and what former changes have left behind.
 
     ``plans_by_action`` has a count for each :class:`Action` that occurred, ``times_by_action`` those of runtime
-    updates and of reloads. ``oldest_worker_since`` is seconds since the epoch, 0.0 without old workers;
-    ``file_behind_since`` is 0.0 where the file is in sync with the process. ``last_ended`` of all former workers that
-    were ended to make room for a reload was so at ``last_ended_at``.
+    updates and of reloads. ``oldest_worker_since`` is seconds since the epoch, 0.0 without old workers; these have
+    ``old_connections``, and ``hard-stop-after`` ends the last of them at ``last_worker_ends_at``, 0.0 where it never
+    does. ``file_behind_since`` is 0.0 where the file is in sync with the process. ``last_ended`` of all former workers
+    that were ended to make room for a reload was so at ``last_ended_at``.
     """
 
     plans_by_action: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     times_by_action: Mapping[str, Times] = field(default_factory=lambda: MappingProxyType({}))
     old_workers: int = 0
     oldest_worker_since: float = 0.0
+    old_connections: int = 0
+    last_worker_ends_at: float = 0.0
     file_behind_since: float = 0.0
     workers_ended_total: int = 0
     last_ended: EndedWorker | None = None
@@ -274,17 +277,32 @@ class ApplyingStatus:
             self, plans_by_action=plans, times_by_action=MappingProxyType({**self.times_by_action, action: times})
         )
 
-    def seen(self, now: float, *, old_workers: int, oldest_worker_age_s: float, file_behind: bool) -> "ApplyingStatus":
+    def seen(
+        self,
+        now: float,
+        *,
+        old_workers: int,
+        oldest_worker_age_s: float,
+        file_behind: bool,
+        connections: int = 0,
+        ends_s: float | None = None,
+    ) -> "ApplyingStatus":
         """Return this with what was seen of HAProxy and its file at ``now``."""
-        since = now - oldest_worker_age_s if old_workers else 0.0
-        if since and abs(since - self.oldest_worker_since) < _AGE_GRAIN_S:
-            since = self.oldest_worker_since
+        since = _steady(now - oldest_worker_age_s if old_workers else 0.0, self.oldest_worker_since)
+        ends_at = _steady(now + ends_s if old_workers and ends_s is not None else 0.0, self.last_worker_ends_at)
         return replace(
             self,
             old_workers=old_workers,
             oldest_worker_since=since,
+            old_connections=connections,
+            last_worker_ends_at=ends_at,
             file_behind_since=(self.file_behind_since or now) if file_behind else 0.0,
         )
+
+
+def _steady(at: float, known: float) -> float:
+    """Return the time that is known already where ``at`` is the same one."""
+    return known if at and abs(at - known) < _AGE_GRAIN_S else at
 
 
 _AGE_GRAIN_S = 2.0

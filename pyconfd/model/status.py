@@ -317,13 +317,26 @@ class QuarantineStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class FormerWorkers:
+    """The workers that reloads have replaced, and that still end their sessions.
+
+    ``oldest_age_s`` is since the oldest was started; ``hard-stop-after`` ends the last of them ``ends_s`` from now,
+    None where it never does.
+    """
+
+    count: int = 0
+    oldest_age_s: float = 0.0
+    connections: int = 0
+    ends_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BalancerStatus:
     """What an observation of the balancer shows: its problems, and what former changes left behind."""
 
     problems: tuple[Problem, ...] = ()
     live: LiveStatus = LiveStatus()
-    old_workers: int = 0
-    oldest_worker_age_s: float = 0.0
+    former: FormerWorkers = FormerWorkers()
     file_behind: bool = False
 
 

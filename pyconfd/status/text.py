@@ -1,5 +1,6 @@
 """A status for a person: aligned, a screenful, the worst first."""
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -402,7 +403,9 @@ def _left_behind(status: Status, now: float) -> Iterator[str]:
         workers = (
             "1 former worker ends its" if known.old_workers == 1 else f"{known.old_workers} former workers end their"
         )
-        yield f"{workers} sessions, the oldest was started {_ago(known.oldest_worker_since, now)}"
+        count = _number_of(known.old_connections, "connection")
+        yield f"{workers} sessions ({count}), the oldest was started {_ago(known.oldest_worker_since, now)}"
+        yield f"  {end_of_former(known.last_worker_ends_at, now)}"
     if known.last_ended is not None:
         count = _number_of(known.workers_ended_total, "former worker")
         was = "was" if known.workers_ended_total == 1 else "were"
@@ -410,6 +413,14 @@ def _left_behind(status: Status, now: float) -> Iterator[str]:
         yield f"  {clean(known.last_ended.words)}"
     if known.file_behind_since:
         yield f"the file has been behind the runtime updates for {short_duration(now - known.file_behind_since)}"
+
+
+def end_of_former(ends_at: float, now: float) -> str:
+    """Return when the last former worker ends at the latest; 0.0: never."""
+    if not ends_at:
+        return "nothing ends them before their clients do: there is no hard-stop-after"
+    at = time.strftime("%H:%M:%S", time.localtime(ends_at))
+    return f"hard-stop-after ends the last of them at {at}, in {short_duration(ends_at - now)}"
 
 
 def _counts(status: Status, pen: Pen) -> list[str]:

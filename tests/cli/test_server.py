@@ -1,7 +1,9 @@
 """What an operator sets by hand, with a real haproxy, with and without the daemon's part."""
 
 import json
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -62,7 +64,9 @@ class Desk:
         return self.drift.look(self.runtime, index_of(self.text))
 
     def rows(self, wanted: str = "") -> dict[str, ServerRow]:
-        return {row.server: row for row in server_rows(self.settings, wanted, now=self.now)}
+        rows, why = server_rows(self.settings, wanted, now=self.now)
+        assert why == ""
+        return {row.server: row for row in rows}
 
     def by_hand(self, command: str) -> None:
         assert ask(self.haproxy.stats_socket, command).strip() == ""
@@ -207,3 +211,73 @@ def test_the_commands_reach_the_process(desk: Desk) -> None:
         "shop/web-2",
         "shop/off",
     ]
+
+
+FORMER = """global
+    stats socket {socket} mode 600 level admin
+    hard-stop-after {stop}
+defaults
+    mode tcp
+    timeout connect 2s
+    timeout client 1h
+    timeout server 1h
+listen {name}
+    bind 127.0.0.1:{port}
+    server pod 127.0.0.1:{target}
+    server spare 127.0.0.1:1 backup
+"""
+
+
+def test_sessions_in_former_workers_are_counted_with_their_end(tmp_path: Path) -> None:
+    """Also those of a server that no worker but a former one has: its pod may not go yet."""
+    if not Path(BINARY).exists():
+        pytest.skip("no haproxy binary")
+    port, other = free_port(), free_port()
+    with (
+        HaproxyProcess(tmp_path / "etc") as haproxy,
+        socket.create_server(("127.0.0.1", 0)) as pod,
+        ExitStack() as held,
+    ):
+        values = {"socket": haproxy.stats_socket, "target": pod.getsockname()[1]}
+        haproxy.conf.write_text(FORMER.format(name="cache", port=port, stop="10m", **values))
+        haproxy.start()
+        settings = Settings(
+            haproxy=haproxy.settings(),
+            status=StatusSettings(listen=""),
+            state_dir=str(tmp_path / "state"),
+            runtime_dir=str(tmp_path / "run"),
+        )
+
+        def connected() -> None:
+            """Hold one more session; it is one when it has come through."""
+            held.enter_context(socket.create_connection(("127.0.0.1", port)))
+            held.enter_context(pod.accept()[0])
+
+        def rows(wanted: str = "") -> dict[str, ServerRow]:
+            return {row.server: row for row in server_rows(settings, wanted, now=1000.0)[0]}
+
+        connected()
+        connected()
+        assert (rows()["cache/pod"].sessions, rows()["cache/pod"].former) == (2, 0)  # TCP sessions count too
+        haproxy.reload()
+        connected()
+        row = rows()["cache/pod"]
+        assert (row.sessions, row.former) == (1, 2)
+        assert 1590.0 <= row.former_end <= 1600.0
+        assert "2 more in a former worker: hard-stop-after ends the last of them at " in row.cells[-1]
+        assert row.values["former_sessions"] == {"count": 2, "ends_at": row.former_end}
+        haproxy.reload()
+        assert rows()["cache/pod"].former == 3
+        assert "3 more in 2 former workers" in rows("cache")["cache/pod"].cells[-1]
+        said = set_servers(settings, "cache/pod", ServerState.DRAIN, for_s=None, several=False, now=1000.0)
+        assert "cache/pod has 3 more in 2 former workers: hard-stop-after ends the last of them at " in said
+
+        haproxy.conf.write_text(FORMER.format(name="else", port=other, stop="0", **values).replace("hard-stop", "#"))
+        haproxy.reload()
+        gone = rows()["cache/pod"]
+        assert (gone.state, gone.sessions, gone.former, gone.former_end) == ("gone", 0, 3, 0.0)
+        assert gone.address == f"127.0.0.1:{values['target']}"
+        assert "there is no hard-stop-after" in gone.cells[-1]
+        assert rows(gone.address).keys() == {"cache/pod", "else/pod"}
+        assert rows()["else/pod"].former == 0
+        assert "cache/spare" not in rows()  # nobody uses it

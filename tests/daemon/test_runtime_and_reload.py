@@ -10,7 +10,7 @@ from pyconfd.model.outcome import Applied, Deferred, Generation, Step, Stored
 from pyconfd.model.plan import Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.status import BalancerStatus, Paused, Phase
+from pyconfd.model.status import BalancerStatus, FormerWorkers, Paused, Phase
 from pyconfd.status.document import Freshness, StatusReport
 from pyconfd.status.text import render_text
 from tests.daemon.fakes import DISRUPTIVE, Bed, FakeBalancer, FakeClock, FakeDisk, cluster
@@ -64,7 +64,7 @@ class LiveBalancer(FakeBalancer):
 
     def standing(self, *, may_repair: bool = True) -> BalancerStatus:
         del may_repair
-        return BalancerStatus(old_workers=self.old_workers)
+        return BalancerStatus(former=FormerWorkers(self.old_workers))
 
     def change(
         self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, totals: EndpointTotals, now: float

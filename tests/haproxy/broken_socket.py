@@ -121,8 +121,8 @@ class BrokenSocket:
             columns = "be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight"
             rest = "srv_time_since_last_change srv_port"
             return f"1\n# {columns} {rest}\n3 be 1 one 127.0.0.1 2 0 {self.weight} 7 80\n"
-        if command.startswith("show servers conn"):
-            return "# bkname/svname bkid/svid addr port - purge_delay used_cur\nbe/one 3/1 127.0.0.1 80 - 0 0\n"
+        if command.startswith("show stat"):
+            return "# pxname,svname,qcur,qmax,scur,\nbe,one,0,0,0,\n"
         if command.startswith("set server be/one weight "):
             self.weight = int(command.rpartition(" ")[2])
             return ""

@@ -6,11 +6,14 @@ from contextlib import ExitStack
 
 import pytest
 
+from pyconfd.haproxy.config.text import hard_stop_after
 from pyconfd.haproxy.process import old_workers
+from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.observation import OldWorker
 from pyconfd.haproxy.process.old_workers import LEFT_ALONE_S, OldWorkers, to_end
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.reservation import Name, Owner, namespaces_of_changes
+from pyconfd.model.status import FormerWorkers
 from tests.haproxy.bench import Bench, apply
 from tests.world.haproxy import configuration, fetch, wait_until
 
@@ -60,6 +63,13 @@ def test_causes_are_kept_as_long_as_their_worker() -> None:
     assert workers.causes_of(1) == ("evil",)
     workers.see(())
     assert workers.causes_of(1) == ()
+
+
+def test_the_last_one_ends_when_its_own_time_is_over() -> None:
+    workers = OldWorkers(3)
+    assert workers.ends_s(600.0) is None
+    workers.see(tuple(old(300.0, 200.0)))
+    assert (workers.ends_s(600.0), workers.ends_s(100.0), workers.ends_s(None)) == (400.0, 0.0, None)
 
 
 def test_whose_names_changed() -> None:
@@ -139,3 +149,48 @@ def test_what_is_said_of_the_one_that_was_ended(bench: Bench, held: ExitStack, m
     ended = balancer.make_room().ended
     assert ended is not None
     assert (ended.pid, ended.connections, ended.workers, ended.namespaces) == (worker, 3, 1, ("evil",))
+
+
+@pytest.mark.haproxy
+def test_what_former_workers_have_left_is_counted(bench: Bench, held: ExitStack) -> None:
+    bench.serve()
+    balancer = bench.balancer()
+    balancer.look()
+    assert balancer.standing().former == FormerWorkers()
+    kept = connections(bench.port, held)
+    extra = bench.rendering("new").pieces
+    hard_stop = Piece("02.tmpl", "global\n    hard-stop-after 10m\n")
+    apply(balancer, Rendering((*extra, hard_stop)))
+    former = wait_for_former(balancer)
+    assert (former.count, former.connections) == (1, 3)
+    assert former.ends_s is not None
+    assert 590.0 <= former.ends_s <= 600.0
+    for each in kept:
+        each.close()
+    wait_until(lambda: balancer.standing().former == FormerWorkers(), "it ends with its connections")
+
+
+def wait_for_former(balancer: Balancer) -> FormerWorkers:
+    """Return what is known of former workers once they were counted; a look comes when the last one was cheap."""
+    found = [FormerWorkers()]
+
+    def counted() -> bool:
+        found.append(balancer.standing().former)
+        return found[-1].count > 0
+
+    wait_until(counted, "it is counted")
+    return found[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("global\n    hard-stop-after 10m\n", 600.0),
+        ("global\n\thard-stop-after 500 # ms\n", 0.5),
+        ("global\n    hard-stop-after 2h\n    hard-stop-after 90s\n", 90.0),
+        ("global\n    # hard-stop-after 10m\n", None),
+        ("", None),
+    ],
+)
+def test_when_haproxy_ends_a_replaced_worker(text: str, expected: float | None) -> None:
+    assert hard_stop_after(text) == expected

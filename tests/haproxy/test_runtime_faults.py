@@ -130,7 +130,7 @@ def test_a_worker_that_is_about_to_end_can_do_nothing(broken: BrokenSocket) -> N
 
 
 @pytest.mark.parametrize("fault", BROKEN)
-@pytest.mark.parametrize("when", ["show servers conn", "set server be/one state maint", "del server", "show info"])
+@pytest.mark.parametrize("when", ["show stat", "set server be/one state maint", "del server", "show info"])
 def test_a_leaving_server_is_kept_until_haproxy_says_that_it_is_gone(
     broken: BrokenSocket, fault: Fault, when: str
 ) -> None:

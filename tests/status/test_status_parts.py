@@ -39,7 +39,9 @@ def metrics_of(status: Status) -> dict[str, float]:
 
 def applied(make_status: Callable[..., Status]) -> Status:
     status = make_status()
-    known = ApplyingStatus().seen(status.now, old_workers=2, oldest_worker_age_s=190.0, file_behind=True)
+    known = ApplyingStatus().seen(
+        status.now, old_workers=2, oldest_worker_age_s=190.0, file_behind=True, connections=14, ends_s=440.0
+    )
     for duration_s in (0.0004, 0.002):
         known = known.after(Change(status.now, 3, Action.LIVE, duration_s=duration_s))
     known = known.after(Change(status.now, 4, Action.RELOAD, duration_s=99.0)).after(None)
@@ -59,6 +61,7 @@ def test_the_metrics_of_applying(make_status: Callable[..., Status]) -> None:
     assert found["pyconfd_change_seconds_countreload"] == 1
     assert found["pyconfd_change_seconds_sumreload"] == 99.0
     assert (found["pyconfd_old_workers"], found["pyconfd_oldest_worker_age_seconds"]) == (2, 200)
+    assert found["pyconfd_old_worker_connections"] == 14
     assert (found["pyconfd_file_behind"], found["pyconfd_file_behind_seconds"]) == (1, 10)
 
 
@@ -68,6 +71,17 @@ def test_the_metrics_of_applying_are_there_before_anything_happened(make_status:
     assert found["pyconfd_change_seconds_bucketlive+Inf"] == 0
     assert (found["pyconfd_old_workers"], found["pyconfd_oldest_worker_age_seconds"]) == (0, 0)
     assert (found["pyconfd_file_behind"], found["pyconfd_file_behind_seconds"]) == (0, 0)
+
+
+def test_what_former_workers_have_left_and_when_they_end(make_status: Callable[..., Status]) -> None:
+    status = applied(make_status)
+    lines = render_text(StatusReport(Freshness.LIVE, status.now, status)).splitlines()
+    at = lines.index("  2 former workers end their sessions (14 connections), the oldest was started 3 m ago")
+    assert lines[at + 1].startswith("    hard-stop-after ends the last of them at ")
+    assert lines[at + 1].endswith(", in 7 m")
+    endless = replace(status, applying=replace(status.applying, last_worker_ends_at=0.0))
+    text = render_text(StatusReport(Freshness.LIVE, status.now, endless))
+    assert "    nothing ends them before their clients do: there is no hard-stop-after\n" in text
 
 
 def test_the_document_keeps_how_it_was_applied(make_status: Callable[..., Status]) -> None:
@@ -89,7 +103,6 @@ def test_counters_alone_do_not_write_the_status_file(make_status: Callable[..., 
 def test_the_text_says_what_is_left_behind(make_status: Callable[..., Status]) -> None:
     status = applied(make_status)
     text = render_text(StatusReport(Freshness.LIVE, status.now, status))
-    assert "2 former workers end their sessions, the oldest was started 3 m ago" in text
     assert "the file has been behind the runtime updates for 10 s" in text
     assert "changes   live 2, noop 1, reload 1" in text
     level = replace(status, applying=replace(status.applying, old_workers=0, file_behind_since=0.0))

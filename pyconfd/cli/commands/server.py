@@ -5,7 +5,7 @@ It changes HAProxy itself, so that it works without the daemon too; the daemon k
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,19 +14,23 @@ import click
 
 from pyconfd.cli.command import CommandContext, command, command_group, for_option, json_option
 from pyconfd.cli.exits import Exit
-from pyconfd.cli.output import print_json, print_table, print_text
+from pyconfd.cli.output import print_json, print_notes, print_table, print_text
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.haproxy.config.index import Index, configured_backend, index_of, keys_of, keys_with_servers
 from pyconfd.haproxy.config.servers import ConfiguredBackend, ConfiguredServer
-from pyconfd.haproxy.config.text import stats_sockets
+from pyconfd.haproxy.config.text import hard_stop_after, stats_sockets
+from pyconfd.haproxy.process.haproxy_process import HaproxyProcess
+from pyconfd.haproxy.process.unit import gather
+from pyconfd.haproxy.runtime.former_workers import FormerSessions, sessions_of_former
 from pyconfd.haproxy.runtime.overrides import Override, OverrideKey, OverrideStore
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.servers_now import ServerNow, condition_of, find_servers, takes_traffic
+from pyconfd.haproxy.runtime.sockets import NoAnswer
 from pyconfd.model.plan import ServerState
 from pyconfd.printable import short_duration
 from pyconfd.settings import Settings
 from pyconfd.status.document import read_report
-from pyconfd.status.text import override_words
+from pyconfd.status.text import end_of_former, override_words
 from pyconfd.system.files import exists
 
 _EXITS = {
@@ -91,10 +95,13 @@ def list_servers(context: CommandContext, wanted: str, *, as_json: bool, by_hand
     """Show the servers.
 
     Show the servers that HAProxy has: state, weight, connections in use, what was set by hand with its age and end, and
-    which are on their way out. WANTED is a backend, or a server as the other commands take it.
+    which are on their way out. Sessions that former workers of HAProxy still have are counted beside them, with the
+    time at which hard-stop-after ends them. WANTED is a backend, or a server as the other commands take it.
     """
-    rows = server_rows(context.settings(), wanted, now=time.time())
+    rows, why = server_rows(context.settings(), wanted, now=time.time())
     rows = tuple(row for row in rows if row.by_hand or row.leaving or not by_hand)
+    if why:
+        print_notes([f"sessions in former workers are not counted: {why}"])
     if as_json:
         print_json([row.values for row in rows])
     elif rows:
@@ -109,6 +116,8 @@ class ServerRow:
     """One server as ``pyconfd server list`` shows it; ``by_hand`` and ``leaving`` are words, "" for none.
 
     ``override`` is what ``pyconfd server`` set; ``leaves`` where it is on its way out, ``leaves_since`` 0.0 if unknown.
+    ``former`` are its sessions in former workers, ``former_words`` say so, and ``former_end`` is when
+    ``hard-stop-after`` ends the last of them (seconds since the epoch, 0.0 for never).
     """
 
     server: str
@@ -121,6 +130,9 @@ class ServerRow:
     override: Override | None = None
     leaves: bool = False
     leaves_since: float = 0.0
+    former: int = 0
+    former_words: str = ""
+    former_end: float = 0.0
 
     @property
     def values(self) -> dict[str, Any]:
@@ -133,6 +145,7 @@ class ServerRow:
             "state": self.state,
             "weight": self.weight,
             "sessions": self.sessions,
+            "former_sessions": {"count": self.former, "ends_at": self.former_end} if self.former else None,
             "by_hand": set_by_hand,
             "leaving": {"since": self.leaves_since} if self.leaves else None,
         }
@@ -140,8 +153,47 @@ class ServerRow:
     @property
     def cells(self) -> tuple[str, ...]:
         """What the table shows."""
-        more = "; ".join(words for words in (self.by_hand, self.leaving) if words)
+        more = "; ".join(words for words in (self.by_hand, self.leaving, self.former_words) if words)
         return self.server, self.address, self.state, str(self.weight), str(self.sessions), more
+
+
+@dataclass(frozen=True, slots=True)
+class _Former:
+    """The sessions in former workers; ``why`` says why these could not be asked, "" where they could.
+
+    ``stop_s`` is ``hard-stop-after``, None where there is none.
+    """
+
+    workers: tuple[FormerSessions, ...]
+    stop_s: float | None
+    why: str = ""
+
+    def of(self, server: tuple[str, str]) -> list[FormerSessions]:
+        """Return the workers with sessions of this server."""
+        return [worker for worker in self.workers if worker.sessions.get(server)]
+
+    def count(self, server: tuple[str, str]) -> int:
+        """Return how many sessions these are."""
+        return sum(worker.sessions[server] for worker in self.of(server))
+
+    def end(self, server: tuple[str, str], now: float) -> float:
+        """Return when ``hard-stop-after`` ends the last of them, 0.0 for never."""
+        if self.stop_s is None:
+            return 0.0
+        return max((now + self.stop_s - each.worker.replaced_s for each in self.of(server)), default=0.0)
+
+    def words(self, server: tuple[str, str], now: float) -> str:
+        """Return how many there are and when they end, "" for none."""
+        found = self.of(server)
+        if not found:
+            return ""
+        where = "a former worker" if len(found) == 1 else f"{len(found)} former workers"
+        return f"{self.count(server)} more in {where}: {end_of_former(self.end(server, now), now)}"
+
+    def servers(self, known: Collection[tuple[str, str]]) -> list[ServerNow]:
+        """Return the servers that only former workers have, with sessions."""
+        gone = {key: worker.addresses.get(key, "") for worker in self.workers for key in worker.sessions}
+        return [_as_in_text(key, address) for key, address in gone.items() if key not in known]
 
 
 @dataclass(slots=True)
@@ -151,6 +203,7 @@ class _InstalledHaproxy:
     index: Index
     runtime: Runtime | None
     why: str
+    former: "_Former"
 
     def close(self) -> None:
         if self.runtime is not None:
@@ -205,8 +258,10 @@ def set_servers(
         haproxy.close()
 
 
-def server_rows(settings: Settings, wanted: str, *, now: float) -> tuple[ServerRow, ...]:
-    """Return the servers of the process; ``wanted`` is a backend, or what :func:`set_servers` takes; "" for all.
+def server_rows(settings: Settings, wanted: str, *, now: float) -> tuple[tuple[ServerRow, ...], str]:
+    """Return the servers of the process, and why former workers could not be asked, "" where they could.
+
+    ``wanted`` is a backend, or what :func:`set_servers` takes; "" for all.
 
     Raises:
         RejectedInput: there is none like it.
@@ -217,9 +272,10 @@ def server_rows(settings: Settings, wanted: str, *, now: float) -> tuple[ServerR
         if haproxy.runtime is None:
             raise TransientError(Problem("haproxy", haproxy.why))
         everything = haproxy.servers()
+        everything += haproxy.former.servers({(one.backend, one.name) for one in everything})
         found = [one for one in everything if one.backend == wanted or not wanted]
         found = found or find_servers(wanted, everything, several=True)
-        return _rows(settings, haproxy, haproxy.runtime, found, now)
+        return _rows(settings, haproxy, haproxy.runtime, found, now), haproxy.former.why
     except NotConfirmed as error:
         raise TransientError(Problem("haproxy", str(error))) from error
     finally:
@@ -239,7 +295,7 @@ def _rows(
     rows = []
     for one in found:
         override = overrides.get(OverrideKey(one.backend, one.name))
-        backend = configured[one.backend]
+        key, backend = (one.backend, one.name), configured[one.backend]
         leaves = backend is not None and one.name not in backend.servers
         leaves_since = since.get(_name(one), 0.0) if leaves else 0.0
         age = f"leaving for {short_duration(now - leaves_since)}" if leaves_since else "leaving"
@@ -248,14 +304,17 @@ def _rows(
             ServerRow(
                 _name(one),
                 one.target,
-                condition_of(one),
+                condition_of(one) if key in sessions else "gone",
                 one.weight,
-                sessions.get((one.backend, one.name), 0),
+                sessions.get(key, 0),
                 words,
                 age if leaves else "",
                 override,
                 leaves,
                 leaves_since,
+                haproxy.former.count(key),
+                haproxy.former.words(key, now),
+                haproxy.former.end(key, now),
             )
         )
     return tuple(rows)
@@ -272,7 +331,7 @@ def _haproxy(settings: Settings, *, changing: bool) -> _InstalledHaproxy:
     runtime = Runtime()
     abilities = runtime.connect(paths)
     if abilities.runtime:
-        return _InstalledHaproxy(index_of(text), runtime, "")
+        return _InstalledHaproxy(index_of(text), runtime, "", _former(settings, text))
     if abilities.answered and changing:
         raise TransientError(Problem("haproxy", "it cannot be changed while it runs", abilities.why))
     forbidden = [path for path in paths if exists(path) and not os.access(path, os.W_OK)]
@@ -280,7 +339,16 @@ def _haproxy(settings: Settings, *, changing: bool) -> _InstalledHaproxy:
         remedy = "run it as root or as pyconfd" if forbidden else abilities.why
         what = f"{forbidden[0]} may not be used by this user" if forbidden else "it has no `stats socket`"
         raise TransientError(Problem("haproxy", what, remedy))
-    return _InstalledHaproxy(index_of(text), None, abilities.why)
+    return _InstalledHaproxy(index_of(text), None, abilities.why, _Former((), None))
+
+
+def _former(settings: Settings, text: str) -> _Former:
+    master_socket = HaproxyProcess(settings.haproxy, gather(settings.haproxy.unit)).master_socket
+    try:
+        return _Former(sessions_of_former(master_socket), hard_stop_after(text))
+    except NoAnswer as error:
+        # Without a master there is no former worker that could be asked.
+        return _Former((), None, "" if error.refused else f"{error} (run it as root or as pyconfd)")
 
 
 def _set(store: OverrideStore, haproxy: _InstalledHaproxy, overrides: Sequence[Override]) -> None:
@@ -322,6 +390,11 @@ def _notes(
     if haproxy.runtime is None:
         yield f"HAProxy does not answer ({haproxy.why}): it is written down, and takes effect when pyconfd reaches it."
     elif state is not ServerState.READY:
+        for server in found:
+            if words := haproxy.former.words((server.backend, server.name), time.time()):
+                yield f"{_name(server)} has {words}."
+        if haproxy.former.why:
+            yield f"Sessions in former workers are not counted: {haproxy.former.why}."
         for backend in dict.fromkeys(server.backend for server in found):
             if not any(takes_traffic(one) for one in haproxy.runtime.servers([backend])):
                 yield f"No server of {backend} takes traffic now."
@@ -331,6 +404,13 @@ def _notes(
 
 def _name(server: ServerNow) -> str:
     return f"{server.backend}/{server.name}"
+
+
+def _as_in_text(key: tuple[str, str], address: str) -> ServerNow:
+    """Return a server that only a former worker has."""
+    host, _, port = address.rpartition(":")
+    number = int(port) if port.isdigit() else 0
+    return ServerNow(*key, host.strip("[]"), number, 0, maint=False, drain=True)
 
 
 def _as_in_file(server: ConfiguredServer) -> ServerNow:

@@ -294,6 +294,17 @@ _OPENS = re.compile(
 )
 
 
+_HARD_STOP = re.compile(r"^[ \t]*hard-stop-after[ \t]+(\d+)(us|ms|s|m|h|d)?[ \t]*(?:#.*)?$", re.MULTILINE)
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+"""Units of time; without one it is milliseconds. Source: HAProxy configuration manual, 2.5."""
+
+
+def hard_stop_after(text: str) -> float | None:
+    """Return after how many seconds HAProxy ends a worker that a reload has replaced; None where it never does."""
+    found = _HARD_STOP.findall(text)
+    return int(found[-1][0]) * _SECONDS[found[-1][1]] if found else None
+
+
 def _globals(text: str) -> tuple[Section, ...]:
     """Return the global sections; all are parsed only where a search does not find them for certain."""
     starts: list[tuple[str, int]] = []

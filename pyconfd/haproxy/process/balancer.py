@@ -63,6 +63,7 @@ from pyconfd.haproxy.process.old_workers import OldWorkers
 from pyconfd.haproxy.process.presence import SETTLES_S, Presence
 from pyconfd.haproxy.process.transaction import Known, Transaction
 from pyconfd.haproxy.runtime.drift import DriftMonitor
+from pyconfd.haproxy.runtime.former_workers import connections_of_former
 from pyconfd.haproxy.runtime.operations import without_servers
 from pyconfd.haproxy.runtime.overrides import OverrideStore, with_overrides
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, OtherWorker, PartlyRefused, Runtime
@@ -74,7 +75,7 @@ from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome
 from pyconfd.model.plan import AddServer, Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.reservation import namespaces_of_changes
-from pyconfd.model.status import BalancerStatus, HaproxyState
+from pyconfd.model.status import BalancerStatus, FormerWorkers, HaproxyState
 from pyconfd.settings import ApplySettings, HaproxySettings
 from pyconfd.system.files import refuse_as_root, remove_stale
 from pyconfd.system.state_file import StateLock
@@ -147,7 +148,7 @@ class Balancer:
         self._reloaded_for_drift: Rendering | None = None
         self._planned: tuple[Rendering, Stored | None, Plan] | None = None
         """The last rendering, what it was compared with, and what followed."""
-        self._old = OldWorkers(settings.max_old_workers)
+        self._old, self._former = OldWorkers(settings.max_old_workers), FormerWorkers()
         self._presence, self._condition = Presence(), HaproxyState()
         self._process_due, self._cause_due = 0.0, 0.0
         """When it is looked again whether HAProxy runs, and why it does not."""
@@ -161,10 +162,13 @@ class Balancer:
         began = time.monotonic()
         if began >= self._process_due:
             self._note_running(self._transaction.running(self._known()))
+            self._look_at_former()
             self._process_due = began + (time.monotonic() - began) / _LOOK_SHARE
 
     def _note_running(self, running: RunningState) -> None:
         """Note what a look found; before the first generation there is nothing that HAProxy would have to serve."""
+        if isinstance(running, Running):
+            self._old.see(running.old_workers)
         if self.last_good() is None:
             return
         now = time.monotonic()
@@ -274,7 +278,14 @@ class Balancer:
         if self._is_known and not self._runtime.abilities.runtime:
             live = replace(live, unavailable=self._runtime.abilities.why)
         own = (*self._file.problems(), *self._suspect_problems(), *self._process.silent_problems())
-        return BalancerStatus(own, live, len(self._old.known), self._old.oldest_age_s, self._file.pending)
+        return BalancerStatus(own, live, self._former, self._file.pending)
+
+    def _look_at_former(self) -> None:
+        """Count what former workers have left, and when the last of them ends."""
+        old = self._old.known
+        connections = connections_of_former(self._process.master_socket, old)
+        ends_s = self._old.ends_s(self._transaction.hard_stop_s())
+        self._former = FormerWorkers(len(old), self._old.oldest_age_s, connections, ends_s)
 
     def _suspect_problems(self) -> tuple[Problem, ...]:
         if not self._why.startswith(CUT_SHORT):
@@ -329,7 +340,6 @@ class Balancer:
             if self._worker_pid not in {0, found.worker_pid}:
                 log.info("worker.replaced", former=self._worker_pid, now=found.worker_pid)
             self._worker_pid = found.worker_pid
-            self._old.see(found.old_workers)
         return observed
 
     def _known(self) -> Known:

@@ -41,6 +41,12 @@ class OldWorkers:
         """Since when the oldest of them was started."""
         return max((each.age_s for each in self.known), default=0.0)
 
+    def ends_s(self, limit_s: float | None) -> float | None:
+        """Return in how many seconds HAProxy ends the last of them, ``limit_s`` after it was replaced; None: never."""
+        if limit_s is None or not self.known:
+            return None
+        return max(limit_s - min(each.replaced_s for each in self.known), 0.0)
+
     def see(self, found: tuple[OldWorker, ...]) -> None:
         """Note which there are."""
         self.known = found

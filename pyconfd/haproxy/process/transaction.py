@@ -13,7 +13,7 @@ from pathlib import Path
 from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
 from pyconfd.haproxy.config import binds
 from pyconfd.haproxy.config.binds import BindFault
-from pyconfd.haproxy.config.text import Bind, digest_in, forget_parsed, mark
+from pyconfd.haproxy.config.text import Bind, digest_in, forget_parsed, hard_stop_after, mark
 from pyconfd.haproxy.config.text import binds as binds_of
 from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.haproxy.process import host
@@ -55,6 +55,7 @@ class Transaction:
         self._store = store
         self.layout = Layout(settings, unit)
         self._read: tuple[Identity, str] | None = None
+        self._hard_stop: tuple[str, float | None] = "", None
         self._installed: tuple[Rendering, Mapping[str, Identity]] | None = None
         """What was installed last and by what its files are known; the one that is being written is none of them."""
         self._read_whole: tuple[Rendering, Mapping[str, Identity]] | None = None
@@ -78,6 +79,13 @@ class Transaction:
     def running(self, known: Known) -> RunningState:
         """Look at the process alone."""
         return self._process.observe(_possible_texts(self._installed_text(), known.applied))
+
+    def hard_stop_s(self) -> float | None:
+        """Return after how many seconds HAProxy ends a replaced worker, by the installed text."""
+        text = self._installed_text() or ""
+        if self._hard_stop[0] is not text:
+            self._hard_stop = text, hard_stop_after(text)
+        return self._hard_stop[1]
 
     def outage(self) -> Problem:
         """Return why HAProxy does not run, as far as the installed text, this host and the journal say."""

@@ -30,7 +30,7 @@ from pyconfd.haproxy.runtime.operations import (
     revived,
     unfulfilled,
 )
-from pyconfd.haproxy.runtime.servers_now import ServerNow, checks_now, connections_now, servers_now
+from pyconfd.haproxy.runtime.servers_now import ServerNow, checks_now, servers_now, sessions_now, stat_questions
 from pyconfd.haproxy.runtime.sockets import NoAnswer, ReplacedError, RuntimeSocket
 from pyconfd.model.plan import (
     AddBackend,
@@ -322,13 +322,13 @@ class Runtime:
         return found
 
     def sessions(self, backends: Sequence[str]) -> dict[tuple[str, str], int]:
-        """Return the connections in use of each server of these backends.
+        """Return the sessions of each server of these backends.
 
         Raises:
             NotConfirmed: the process cannot be asked.
         """
-        answers = self._asked([f"show servers conn {name}" for name in backends])
-        return {key: count for answer in answers for key, count in connections_now(answer)}
+        answers = self._asked(stat_questions(backends))
+        return {key: count for answer in answers for key, count in sessions_now(answer)}
 
     def checks(self, backend: str) -> dict[tuple[str, str], str]:
         """Return what the last health check of each server of a backend said.
@@ -336,7 +336,7 @@ class Runtime:
         Raises:
             NotConfirmed: the process cannot be asked.
         """
-        (answer,) = self._asked([f"show stat {backend} 4 -1"])
+        (answer,) = self._asked(stat_questions([backend]))
         try:
             return dict(checks_now(answer))
         except ValueError as error:
@@ -372,8 +372,8 @@ class Runtime:
     def _reaped(self, limit_s: float) -> list[tuple[str, str]]:
         now = self._monotonic()
         backends = list(dict.fromkeys(backend for backend, _ in self.leaving))
-        answers = self._ask([f"show servers conn {backend}" for backend in backends])
-        used = {key: count for answer in answers for key, count in connections_now(answer)}
+        answers = self._ask(stat_questions(backends))
+        used = {key: count for answer in answers for key, count in sessions_now(answer)}
         gone = [key for key in self.leaving if key not in used]
         tried: dict[tuple[str, str], int] = {}
         lines: list[str] = []

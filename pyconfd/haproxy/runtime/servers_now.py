@@ -120,24 +120,38 @@ def _rows(answer: str, start: int, names: Collection[str]) -> Iterator[str]:
             at = -1 if end < 0 else answer.find(word, end)
 
 
-def connections_now(answer: str) -> Iterator[tuple[tuple[str, str], int]]:
-    """Read ``show servers conn``: backend and server, and the connections that are in use; nothing of no backend.
+def stat_questions(backends: Sequence[str]) -> list[str]:
+    """Return what to ask for the counters of the servers of these backends, sessions and checks among them.
+
+    ``show servers conn`` counts no TCP session before 3.0. ``show stat`` takes a name that begins like a number for
+    the number of a proxy: then all are asked for.
+    """
+    if any(not name[:1].isalpha() and name[:1] != "_" for name in backends):
+        return [ALL_SESSIONS]
+    return [f"show stat {name} 4 -1" for name in backends]
+
+
+ALL_SESSIONS = "show stat -1 4 -1"
+"""Servers (4) of all proxies."""
+
+
+def sessions_now(answer: str) -> Iterator[tuple[tuple[str, str], int]]:
+    """Read ``show stat``: backend and server, and the sessions that a server has; nothing of no backend.
 
     Raises:
         ValueError: it is something else.
     """
-    if "Can't find backend" in answer:
+    if "No such proxy" in answer:
         return
-    rows = answer.split("\n")
-    names = rows[0].removeprefix("# ").split()
-    if not {"bkname/svname", "used_cur"} <= set(names):
+    head, *rows = answer.split("\n")
+    names = head.removeprefix("# ").split(",")
+    if not {"pxname", "svname", "scur"} <= set(names):
         raise ValueError(answer.strip()[:200] or "an empty answer")
-    name_at, used_at = names.index("bkname/svname"), names.index("used_cur")
-    for row in rows[1:]:
-        fields = row.split()
-        if len(fields) > used_at:
-            backend, _, server = fields[name_at].partition("/")
-            yield (backend, server), int(fields[used_at])
+    backend_at, server_at, sessions_at = map(names.index, ("pxname", "svname", "scur"))
+    for row in rows:
+        cells = row.split(",")
+        if len(cells) > sessions_at and cells[sessions_at].isdigit():
+            yield (cells[backend_at], cells[server_at]), int(cells[sessions_at])
 
 
 def checks_now(answer: str) -> Iterator[tuple[tuple[str, str], str]]:

@@ -148,11 +148,21 @@ def end_worker(path: str, pid: int) -> int:
     Raises:
         NoAnswer: the worker could not be asked.
     """
-    connections = _information(ask(path, f"@!{pid} show info")).get("currconns", "")
-    if not connections.isdigit():
-        raise NoAnswer(path, OSError(f"worker {pid} does not answer"))
+    connections = connections_of(path, pid)
     with suppress(NoAnswer):  # it hangs up with its end
         ask(path, f"expert-mode on; @!{pid} debug dev exit 0")
+    return connections
+
+
+def connections_of(path: str, pid: int, *, timeout_s: float | None = None) -> int:
+    """Ask the master how many connections the worker ``pid`` has.
+
+    Raises:
+        NoAnswer: it could not be asked.
+    """
+    connections = _information(ask(path, f"@!{pid} show info", timeout_s=timeout_s)).get("currconns", "")
+    if not connections.isdigit():
+        raise NoAnswer(path, OSError(f"worker {pid} does not answer"))
     return int(connections)
 
 
