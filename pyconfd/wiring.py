@@ -3,9 +3,9 @@
 import atexit
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, collapse_addresses, ip_address
 from pathlib import Path
 
 import structlog
@@ -235,9 +235,18 @@ def _render_options(settings: Settings, files_dir: str) -> RenderOptions:
             "peers": stick_peers(settings.vip, socket.gethostname()),
             "trusted_networks": [str(network(each)) for each in settings.proxy.trusted_networks],
             "protocol_networks": [str(network(each)) for each in settings.proxy.protocol_networks],
+            "pool_networks": _networks_of(settings.addresses.pool_addresses),
             **settings.templates.vars,
         },
     )
+
+
+def _networks_of(addresses: Iterable[str]) -> list[str]:
+    """Return the fewest networks that have just these addresses."""
+    parsed = [ip_address(each) for each in addresses]
+    v4 = collapse_addresses(IPv4Network(each) for each in parsed if isinstance(each, IPv4Address))
+    v6 = collapse_addresses(IPv6Network(each) for each in parsed if isinstance(each, IPv6Address))
+    return [str(each) for each in (*v4, *v6)]
 
 
 def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:

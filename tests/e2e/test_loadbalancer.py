@@ -92,6 +92,23 @@ def test_a_service_and_the_shared_frontend_have_one_port_through_reloads(applian
     assert set(crowd.answers) == {"direct-1"}
 
 
+def test_nobody_else_answers_at_an_address_of_the_pool(appliance: Appliance) -> None:
+    """Neither who asks for a port on all addresses, nor the shared frontend at one that somebody has."""
+    stage = Stage(appliance)
+    own, everywhere = service_port("127.0.0.1", *POOL), service_port("127.0.0.1", *POOL)
+    appliance.values["presets"] = appliance.values.get("presets", {}) | {"listen_ports": [str(everywhere)]}
+    stage.balance("direct", ports=(PortSpec("web", own, appliance.pods.port),))
+    appliance.serve("greedy", {"domain": "greedy", "proto": "tcp", "pyconfd.io/listen-port": str(everywhere)})
+    serving(appliance)
+    appliance.until(lambda: ask(own, "any.example.com", address=FIRST) == "direct-1", "the Service has its address")
+    appliance.until(lambda: ask(everywhere, "any.example.com") == "greedy-1", "the port is served at the shared ones")
+
+    assert ask(everywhere, "any.example.com", address=FIRST).startswith("failed")
+    assert ask(everywhere, "any.example.com", address=SECOND).startswith("failed")
+    assert [stage.ask(address) for address in ("127.0.0.1", SECOND)] == ["404", "404"]
+    assert stage.ask(FIRST).startswith("failed")
+
+
 def test_addresses_stay_and_an_exhausted_pool_touches_nobody_else(appliance: Appliance) -> None:
     stage = Stage(appliance, POOL[:2])
     stage.balance("old", created="2026-03-01T00:00:00Z")

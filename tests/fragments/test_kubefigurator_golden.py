@@ -125,6 +125,7 @@ def test_the_shipped_set_of_the_preset_and_of_two_together() -> None:
         "10-kubefigurator.tmpl",
         "client.j2",
         "http-routing.j2",
+        "pool.j2",
         "tls.j2",
     ]
 
