@@ -97,6 +97,7 @@ def test_nobody_else_answers_at_an_address_of_the_pool(appliance: Appliance) -> 
     stage = Stage(appliance)
     own, everywhere = service_port("127.0.0.1", *POOL), service_port("127.0.0.1", *POOL)
     appliance.values["presets"] = appliance.values.get("presets", {}) | {"listen_ports": [str(everywhere)]}
+    del appliance.values["templates.vars"]["tcp_address"]
     stage.balance("direct", ports=(PortSpec("web", own, appliance.pods.port),))
     appliance.serve("greedy", {"domain": "greedy", "proto": "tcp", "pyconfd.io/listen-port": str(everywhere)})
     serving(appliance)
