@@ -312,8 +312,10 @@ class _Free:
             self._owners[address, port] = request
 
     def kept_for(self, request: AddressRequest) -> Collection[str]:
-        """Return the addresses that are reserved for an object of this name."""
-        return self._kept.get(request.key, ())
+        """Return the addresses that are reserved for an object of this name, or for any of its namespace."""
+        known, unknown = self._kept.get(request.key, ()), self._kept.get((request.key.namespace, ""), ())
+        # Another balancer may have recorded the namespace alone, in any order.
+        return (*known, *(each for each in self._order[_ANY] if each in unknown)) if unknown else (*known,)
 
     def _first(self, wanted: str, request: AddressRequest) -> str:
         """Return the address to give, "" where there is none: rather one that is shared than one that is unused."""

@@ -297,6 +297,15 @@ def test_an_object_that_is_created_again_has_what_it_had() -> None:
     assert given_to([service("b", 443)], reservations=reserved) == {"b": "2"}
 
 
+def test_a_node_that_knows_the_namespace_alone_gives_its_addresses_by_age() -> None:
+    """As another balancer recorded it; the order of the records is any."""
+    asked = [gateway("a", age=1), gateway("b"), gateway("bank/a", age=9)]
+    names = [Name("192.0.2.3", ""), Name("192.0.2.2", "")]
+    for order in (names, names[::-1]):
+        reserved = {name: Reservation("shop", "2026-01-20", 99.0) for name in order}
+        assert given_to(asked, reservations=reserved) == {"a": "2", "b": "3", "bank/a": "1"}
+
+
 FAMILIES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "one of each": (("IPv4", "IPv6"), DUAL, "1 1v6"),
     "in the order that is asked for": (("IPv6", "IPv4"), DUAL, "1v6 1"),
