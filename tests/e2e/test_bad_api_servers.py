@@ -105,6 +105,28 @@ def test_an_account_without_rights_is_told_for_each_resource_and_what_serves_sta
     appliance.until(lambda: appliance.command("status").returncode == 0, "all is well again")
 
 
+def test_a_revoked_token_is_the_first_problem_until_it_is_replaced(appliance: Appliance) -> None:
+    token, (server,) = appliance.folder / "token", appliance.servers
+    token.write_text("one", encoding="utf-8")
+    server.token = "one"
+    appliance.values["kubernetes"] |= {"token_file": str(token), "failback_s": 2.0}
+    serving(appliance)
+    metric = f'pyconfd_credential_problem{{credential="token {token}"}}'
+    assert f"{metric} 0.0" in appliance.get("/metrics")[1]
+    with undisturbed(appliance):
+        server.token = "two"
+        appliance.until(lambda: appliance.status()["problems"], "a request is refused")
+        found = appliance.command("status")
+        problems = found.stdout.partition("Problems")[2].splitlines()
+        assert problems[1].strip().startswith(f"! token {token}: not accepted by {server.url} (HTTP 401: Unauthorized)")
+        assert "kubectl -n pyconfd get secret pyconfd-token" in problems[2]
+        assert found.returncode == 1
+        assert f"{metric} 1.0" in appliance.get("/metrics")[1]
+        token.write_text("two", encoding="utf-8")
+        appliance.until(lambda: appliance.command("status").returncode == 0, "the new token is in use")
+    assert f"{metric} 0.0" in appliance.get("/metrics")[1]
+
+
 def test_a_certificate_of_another_authority_is_never_believed(appliance: Appliance) -> None:
     right, wrong = (CertificateAuthority(appliance.folder / name, name) for name in ("right", "wrong"))
     (server,) = appliance.servers

@@ -19,7 +19,7 @@ import urllib3
 import urllib3.exceptions
 
 from pyconfd import __version__
-from pyconfd.errors import TransientError, first_line
+from pyconfd.errors import Problem, TransientError, first_line
 from pyconfd.model.status import ApiServerState, CredentialState
 from pyconfd.printable import clean
 from pyconfd.settings import KubernetesSettings
@@ -202,13 +202,20 @@ class Connection:
             encoding = response.headers.get("Content-Encoding", "").strip()
             content_type = response.headers.get("Content-Type", "")
             if response.status != 200 and (method is Method.GET or response.status != 201):
+                kind = failure_of_status(response.status)
+                message = f"HTTP {response.status}: {_message_of(self._beginning(response))}"
+                if kind is Failure.UNAUTHORIZED:
+                    self._credentials.refused(self.url, message)
+                elif response.status < 500:
+                    self._credentials.accepted(self.url)
                 raise ApiError(
-                    failure_of_status(response.status),
+                    kind,
                     self.url + path,
-                    f"HTTP {response.status}: {_message_of(self._beginning(response))}",
+                    message,
                     status=response.status,
                     retry_after_s=_retry_after_s(response),
                 )
+            self._credentials.accepted(self.url)
             wrong = ""
             if encoding.lower() not in {"", "identity"}:
                 # A few MB of gzip can hold some GB, and the request did not accept it.
@@ -400,19 +407,29 @@ class ApiServers:
             self._closed = True
         self.interrupt()
 
-    def tend(self) -> None:
-        """Do what no request would do: reload changed credentials, probe the servers not in use, fail back."""
+    def tend(self) -> bool:
+        """Do what no request would do: reload changed credentials, probe the servers, fail back.
+
+        Return whether credentials were loaded.
+        """
+        loads = self._credentials.loads
         if self._credentials.refresh():
             self.interrupt()
+        are_new = self._credentials.loads != loads
         now_s = self._clock.monotonic()
         if now_s - self._probed_s < self._probe_every_s:
-            return
+            return are_new
         self._probed_s = now_s
         in_use = self.current
         for index in range(len(self._servers)):
             if index != in_use:
                 self._probe(index)
+            else:
+                # An API server looks at a token when a watch is opened, and that may last for minutes after its end.
+                with contextlib.suppress(ApiError):
+                    self._connection(index).probe()
         self.fail_back()
+        return are_new
 
     def fail_back(self) -> None:
         """Go back to the first server that was healthy for long enough."""
@@ -435,6 +452,10 @@ class ApiServers:
     def credential_states(self) -> tuple[CredentialState, ...]:
         """Return each certificate and token with its expiry."""
         return self._credentials.states()
+
+    def credential_problems(self) -> tuple[Problem, ...]:
+        """Return what is wrong with them, each with its file and what to type."""
+        return self._credentials.problems()
 
     def _probe(self, index: int) -> None:
         try:

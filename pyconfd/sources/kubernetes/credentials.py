@@ -14,9 +14,11 @@ import ssl
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -44,6 +46,9 @@ RENEW_EVERY_S = 30.0
 RENEW_BEFORE_S = 60.0
 """The plugin that made a client certificate is run again this long before the certificate expires."""
 _MAX_FILE_BYTES = 4 << 20
+_CLIENT, _CA, _TOKEN, _LOGIN = "client certificate", "CA certificate", "token", "no token or client certificate"
+_READ = "kubectl -n pyconfd get secret pyconfd-token -o jsonpath="
+"""Prints what the account of ``pyconfd rbac`` has."""
 
 log = structlog.get_logger(__name__)
 
@@ -196,7 +201,11 @@ class Credentials:
         self._loaded: _Loaded | None = None
         self._tried: Mapping[str, str] = {}
         self._problem = ""
+        self._refused: Mapping[str, str] = MappingProxyType({})
+        """What servers answered with 401, by URL, until they accept the credentials."""
         self._token = ""
+        self.loads = 0
+        """How often they were loaded."""
         self._renewed_s = -RENEW_EVERY_S
         self._insecure_logged = False
 
@@ -207,9 +216,53 @@ class Credentials:
 
     def states(self) -> tuple[CredentialState, ...]:
         """Return each certificate and token with its expiry; never waits for a plugin that is running."""
-        loaded, problem = self._loaded, self._problem
-        states = loaded.states if loaded else ()
-        return (*states, CredentialState("credentials", problem=problem)) if problem else states
+        loaded, problem, refused, now = self._loaded, self._problem, self._refused, self._clock.now()
+        states = [_with_expiry(each, now) for each in (loaded.states if loaded else ())]
+        if refused:
+            url = min(refused)
+            why = f"not accepted by {url} ({refused[url]}): revoked or expired; what was read stays as it is"
+            at = max((at for at, each in enumerate(states) if each.name.startswith((_TOKEN, _CLIENT))), default=-1)
+            if at < 0:
+                states.append(CredentialState(_LOGIN, problem=why))
+            else:
+                states[at] = replace(states[at], problem=why)
+        if problem:
+            states.append(CredentialState("credentials", problem=problem))
+        return tuple(states)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Return what is wrong with certificates and tokens, each with its file and what to type."""
+        return tuple(Problem(each.name, each.problem, self._remedy(each)) for each in self.states() if each.problem)
+
+    def accepted(self, url: str) -> None:
+        """Record that a server took a request for that of somebody it knows."""
+        if url in self._refused:
+            self._refused = MappingProxyType({each: said for each, said in self._refused.items() if each != url})
+
+    def refused(self, url: str, message: str) -> None:
+        """Record that a server answered 401."""
+        self._refused = MappingProxyType({**self._refused, url: message})
+
+    def _remedy(self, state: CredentialState) -> str:
+        path, origin = state.name.rpartition(" ")[2], self._origin
+        if state.name.startswith(_CA):
+            remedy = f"write the cluster's CA there, where kubectl works: {_READ}'{{.data.ca\\.crt}}' | base64 -d"
+        elif state.name == f"{_TOKEN} {self._settings.token_file}":
+            remedy = (
+                "write a new one there, where kubectl works: kubectl apply -f rbac.yaml;"
+                f" {_READ}{{.data.token}} | base64 -d"
+            )
+        elif not state.name.startswith((_TOKEN, _CLIENT, _LOGIN)):
+            remedy = ""  # the message has it
+        elif origin.exec_command:
+            remedy = f"run {clean(origin.exec_command, 80)} by hand to see what it gives"
+        elif origin.kubeconfig:
+            remedy = f"kubectl --kubeconfig {origin.kubeconfig} auth whoami shows the same: renew what it names"
+        elif state.name.startswith(_CLIENT):
+            remedy = f"renew it: openssl x509 -noout -subject -enddate -in {path} shows whose it is"
+        else:
+            remedy = "set kubernetes.token_file; pyconfd rbac prints an account with a token, and how to get it"
+        return remedy
 
     def pool_manager(self, url: str) -> urllib3.PoolManager:
         """Return a new pool of connections to this server.
@@ -282,6 +335,7 @@ class Credentials:
             changed = {path for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
             log.info("credentials.changed", files=sorted(changed))
         self._problem, self._loaded, self._tried = "", loaded, loaded.fingerprint
+        self.loads += 1
         return loaded.tls_digest != (former.tls_digest if former is not None else "")
 
     def _read(self) -> _Loaded:
@@ -304,14 +358,14 @@ class Credentials:
         if cert_file:
             validity = self._certificate(cert_file)
             renew_at = validity.ends - RENEW_BEFORE_S if origin.exec_command else 0.0
-            states.append(_state(f"client certificate {cert_file}", validity))
+            states.append(_state(f"{_CLIENT} {cert_file}", validity))
         if verify and ca_file:
-            states.append(_state(f"CA certificate {ca_file}", self._certificate(ca_file)))
+            states.append(_state(f"{_CA} {ca_file}", self._certificate(ca_file)))
         if settings.token_file:
             token = _read_token(settings.token_file)
-            states.append(_state(f"token {settings.token_file}", token_validity(token)))
+            states.append(_state(f"{_TOKEN} {settings.token_file}", token_validity(token)))
         elif header := self._header_of(configuration):
-            states.append(_state("token", token_validity(header.partition(" ")[2])))
+            states.append(_state(_TOKEN, token_validity(header.partition(" ")[2])))
         tls = [f"{verify}", *(f"{path}={fingerprint[path]}" for path in (ca_file, cert_file, key_file) if path)]
         return _Loaded(configuration, verify, context, fingerprint, " ".join(tls), tuple(states), renew_at)
 
@@ -440,6 +494,13 @@ def token_validity(token: str) -> Validity:
 
 def _state(name: str, validity: Validity) -> CredentialState:
     return CredentialState(name, validity.ends, issued_at=validity.starts)
+
+
+def _with_expiry(state: CredentialState, now: float) -> CredentialState:
+    """Return a state with its expiry as a problem, once that is over."""
+    if not 0.0 < state.expires_at <= now:
+        return state
+    return replace(state, problem=f"expired at {datetime.fromtimestamp(state.expires_at, UTC):%Y-%m-%d %H:%M:%S} UTC")
 
 
 def _read_file(path: str) -> bytes:

@@ -36,6 +36,9 @@ NEXT_SERVER = frozenset(
 )
 """The failures after which another API server may do better; the others would be the same everywhere."""
 
+OF_ALL = NEXT_SERVER | {Failure.UNAUTHORIZED, Failure.CREDENTIALS}
+"""The failures that end for all resources at once."""
+
 NOT_READABLE = frozenset({Failure.FORBIDDEN, Failure.NOT_FOUND})
 """The resource cannot be read until an operator changes something."""
 

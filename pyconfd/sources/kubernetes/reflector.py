@@ -25,7 +25,7 @@ from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.client import MAX_LIST_BYTES, ApiServers, Connection, SilenceError
 from pyconfd.sources.kubernetes.decode import Bookmark, Event, ListPage, Upserted, decode_event, decode_list
-from pyconfd.sources.kubernetes.failures import NEXT_SERVER, NOT_READABLE, ApiError, BrokenWatchError, Failure
+from pyconfd.sources.kubernetes.failures import NEXT_SERVER, NOT_READABLE, OF_ALL, ApiError, BrokenWatchError, Failure
 from pyconfd.sources.kubernetes.resources import Read
 from pyconfd.system.backoff import Backoff
 from pyconfd.system.clock import SystemClock
@@ -79,7 +79,7 @@ class ListWatchPolicy:
         self._servers = servers
         self._list_backoff = Backoff(first_s=BACKOFF_FIRST_S, last_s=BACKOFF_LAST_S, jitter=jitter)
         self._watch_backoff = Backoff(first_s=BACKOFF_FIRST_S, last_s=BACKOFF_LAST_S, jitter=jitter)
-        self._list_failures = self._watch_failures = self._silences = 0
+        self._list_failures = self._watch_failures = self._watch_denials = self._silences = 0
 
     def look_soon(self) -> None:
         """Begin again with short pauses between lists that fail."""
@@ -130,7 +130,10 @@ class ListWatchPolicy:
     def watch_failed(self, failure: ApiError, *, moved: bool, lasted_s: float = 0.0) -> Followup:
         """Return what follows a watch that failed after ``lasted_s``."""
         delay_s = self._watch_fails(lasted_s)
+        self._watch_denials = self._watch_denials + 1 if failure.kind is Failure.FORBIDDEN else 0
         if failure.kind is Failure.FORBIDDEN and not moved:
+            if self._watch_denials == 1:
+                return Followup(Verb.WATCH, delay_s)  # an API server that starts does not know all Roles yet
             # Listing is allowed: poll, and try the watch again after each list.
             return Followup(Verb.LIST, self._interval_s)
         expired_first = failure.kind is Failure.EXPIRED and self._watch_failures == 1
@@ -142,7 +145,7 @@ class ListWatchPolicy:
         return _after_pause(Verb.LIST if relist else Verb.WATCH, delay_s, failure)
 
     def _watch_works(self) -> None:
-        self._watch_failures = 0
+        self._watch_failures = self._watch_denials = 0
         self._watch_backoff.reset()
 
     def _watch_fails(self, lasted_s: float) -> float:
@@ -155,7 +158,7 @@ class ListWatchPolicy:
 def _after_pause(verb: Verb, delay_s: float, failure: ApiError) -> Followup:
     if failure.retry_after_s is not None:
         return Followup(verb, max(delay_s, min(failure.retry_after_s, RETRY_AFTER_MAX_S)))
-    return Followup(verb, delay_s, until_back=failure.kind in NEXT_SERVER)
+    return Followup(verb, delay_s, until_back=failure.kind in OF_ALL)
 
 
 class _Reached(IntEnum):
@@ -216,6 +219,8 @@ class Reflector:
         self._listed_at: int | None = None
         """The API server of the last list: resourceVersions of one are not continued at another."""
         self._problem: _Problem | None = None
+        self._first_denial: _Reached | None = None
+        """How far the attempt came that was the first to be forbidden; a second one is believed."""
         self._wake = threading.Event()
         self._stopping = False
         self._server_back = False
@@ -434,12 +439,21 @@ class Reflector:
             log.debug("resource.not_ready", resource=self.read.scope.resource.value)
         elif failure.kind is not Failure.EXPIRED:  # the server compacted its history: no problem, but a reason to list
             broken = isinstance(failure, BrokenWatchError)
-            self._record_problem(
-                failure, (_Reached.STREAM if broken else _Reached.WATCH) if is_watch else _Reached.LIST
-            )
+            stage = (_Reached.STREAM if broken else _Reached.WATCH) if is_watch else _Reached.LIST
+            if not self._is_first_denial(failure, stage):
+                self._record_problem(failure, stage)
         if is_watch:
             return self._policy.watch_failed(failure, moved=moved, lasted_s=lasted_s)
         return self._policy.list_failed(failure, moved=moved, unpaged=verb is Verb.LIST_UNPAGED)
+
+    def _is_first_denial(self, failure: ApiError, stage: _Reached) -> bool:
+        """Return whether this is the first 403 where there was none: an API server that starts knows no Roles yet."""
+        if failure.kind is not Failure.FORBIDDEN or not self.synced or self._first_denial is not None:
+            return False
+        if self.problem_kind is Failure.FORBIDDEN:
+            return False
+        self._first_denial = stage
+        return True
 
     def _is_its_own(self, failure: ApiError) -> bool:
         """Return whether a failure says something of this resource only.
@@ -481,11 +495,12 @@ class Reflector:
             self._succeeded(_Reached.STREAM)
 
     def _succeeded(self, stage: _Reached) -> None:
+        if self._first_denial is not None and stage >= self._first_denial:
+            self._first_denial = None
         if self._problem is None or stage < self._problem.stage:
             return
-        of_the_server = self._problem.kind in NEXT_SERVER
-        self._problem = None
-        write = log.debug if of_the_server else log.info
+        kind, self._problem = self._problem.kind, None
+        write = log.debug if kind in NEXT_SERVER else log.info
         write("resource.recovered", resource=self.read.scope.resource.value)
-        if of_the_server:
+        if kind in OF_ALL:
             self._on_recovered()

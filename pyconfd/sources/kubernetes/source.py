@@ -114,7 +114,7 @@ class KubernetesSource:
             api_servers=self._servers.states(),
             resources=self._resource_states(),
             credentials=self._servers.credential_states(),
-            problems=self._rights_missing(),
+            problems=(*self._servers.credential_problems(), *self._rights_missing()),
         )
 
     def refusals(self) -> tuple[Refusal, ...]:
@@ -162,19 +162,14 @@ class KubernetesSource:
         return all(state.last_error and not state.healthy for state in states)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Return what is wrong at present: with each API server, then with each resource, then with the credentials."""
+        """Return what is wrong at present: with the credentials, then with each API server, then with each resource."""
         servers = [Problem(state.url, state.last_error) for state in self._servers.states() if state.last_error]
         resources = [Problem(str(state.resource), state.problem) for state in self._resource_states() if state.problem]
-        credentials = [Problem(c.name, c.problem) for c in self._servers.credential_states() if c.problem]
         shown_already = {problem.message for problem in servers}
-        return (*servers, *(each for each in resources if each.message not in shown_already), *credentials)
+        others = (each for each in resources if each.message not in shown_already)
+        return (*self._servers.credential_problems(), *servers, *others)
 
     def _rights_missing(self) -> tuple[Problem, ...]:
-        if self._reflectors and all(r.problem_kind is Failure.UNAUTHORIZED for r in self._reflectors):
-            message = (
-                "every resource is refused with HTTP 401: the credentials are not accepted; the caches stay as they are"
-            )
-            return (Problem("API server", message, "look at the token or client certificate of the settings"),)
         return tuple(_missing_right(reflector) for reflector in self._reflectors if reflector.denied)
 
     def _log_absent(self, absent: tuple[str, ...]) -> None:
@@ -199,7 +194,8 @@ class KubernetesSource:
 
     def _tend(self) -> None:
         while not self._clock.wait(self._stopping, TEND_EVERY_S):
-            self._servers.tend()
+            if self._servers.tend():
+                self._recovered()
 
     def _assemble(self, views: list[Mapping[Key, AnyObject]], denied: tuple[Named, ...]) -> Snapshot:
         parts: dict[str, Any] = {}

@@ -17,9 +17,9 @@ from pyconfd.model.snapshot import Resource
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.credentials import RENEW_EVERY_S, Credentials
 from pyconfd.sources.kubernetes.failures import ApiError, Failure
-from pyconfd.sources.kubernetes.source import read_once
-from tests.sources.kubernetes.clocks import ScaledClock, StandingClock
-from tests.sources.kubernetes.conftest import Start, ended, eventually, synced
+from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
+from tests.sources.kubernetes.clocks import PatientClock, ScaledClock, StandingClock
+from tests.sources.kubernetes.conftest import ALL, Start, ended, eventually, synced
 from tests.world.apiserver import ApiServer, tls_context
 from tests.world.cluster import Cluster
 from tests.world.pki import CertificateAuthority, KeyPair
@@ -217,6 +217,71 @@ def test_a_token_file_is_read_again_and_remembered(
     server.cut_connections()
     cluster.add_node("node-2", "192.0.2.2")
     eventually(lambda: len(source.snapshot().nodes) == 2)  # type: ignore[union-attr]
+
+
+def test_a_revoked_token_is_a_problem_though_the_watches_go_on(server: ApiServer, tmp_path: Path, start: Start) -> None:
+    """An API server looks at a token when a watch is opened, and never again."""
+    token = tmp_path / "token"
+    token.write_text("one")
+    server.token = "one"
+    source = start(server.url, resources=NODES, token_file=str(token), failback_s=4)
+    synced(source)
+    server.wait_for_watches("nodes")
+    assert source.health().problems == ()
+    server.token = "two"
+    eventually(lambda: source.health().problems)
+    problem = source.health().problems[0]
+    assert problem.place == f"token {token}"
+    assert f"not accepted by {server.url} (HTTP 401: Unauthorized)" in problem.message
+    assert "kubectl -n pyconfd get secret pyconfd-token -o jsonpath={.data.token} | base64 -d" in problem.remedy
+    assert [each.name for each in source.health().credentials if each.problem] == [problem.place]
+    token.write_text("two")
+    eventually(lambda: not source.health().problems)
+
+
+def test_after_a_repaired_token_all_resources_are_confirmed_at_once(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pauses between failures are up to half a minute long; here they last until somebody wakes a reflector."""
+    monkeypatch.setattr("pyconfd.sources.kubernetes.source.TEND_EVERY_S", 0.05)
+    token = tmp_path / "token"
+    token.write_text("one")
+    server.token = "one"
+    clock = PatientClock("nobody")
+    settings = KubernetesSettings(api_servers=(server.url,), token_file=str(token))
+    source = KubernetesSource(settings, ALL, clock=clock)
+    source.start(lambda: None)
+    synced(source)
+    server.wait_for_watches("nodes", "services")
+    server.token = "two"
+    source.relist()
+    eventually(lambda: len(clock.waiting) == len(ALL))
+    assert {each.problem_kind for each in source._reflectors} == {Failure.UNAUTHORIZED}
+    token.write_text("two")
+    eventually(lambda: not any(each.problem_kind for each in source._reflectors))
+    assert source.health().problems == ()
+    ended(source)
+
+
+def test_what_has_expired_is_a_problem_with_its_file(authority: CertificateAuthority, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(jwt({"exp": 2_000_000_000}))
+    clock = StandingClock(epoch_s=2_000_000_000 - 1)
+    settings = KubernetesSettings(api_servers=("http://192.0.2.1",), token_file=str(token))
+    made = Credentials(settings, clock, environ={}, default_ca_file="")
+    made.pool_manager("http://192.0.2.1")
+    assert made.problems() == ()
+    clock.now_s += 1
+    (problem,) = made.problems()
+    assert (problem.place, problem.message) == (f"token {token}", "expired at 2033-05-18 03:33:20 UTC")
+    assert "base64 -d" in problem.remedy
+    made.refused("http://192.0.2.1", "HTTP 401: Unauthorized")
+    (problem,) = made.problems()
+    assert "not accepted" in problem.message
+    made.accepted("http://192.0.2.2")
+    assert made.problems() == (problem,)
+    made.accepted("http://192.0.2.1")
+    assert "expired" in made.problems()[0].message
 
 
 @pytest.mark.parametrize("content", [None, "", "two words", "line\nbreak", "ümlaut"])

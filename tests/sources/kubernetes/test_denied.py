@@ -5,9 +5,11 @@ import pytest
 from pyconfd.model.context import RefusalReason
 from pyconfd.model.snapshot import Key, Named, Resource
 from pyconfd.model.status import SourceHealth
+from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.resources import right_to_read
 from pyconfd.sources.kubernetes.source import KubernetesSource
-from tests.sources.kubernetes.conftest import ALL, Start, addresses, ended, eventually, shop, synced
+from tests.sources.kubernetes.clocks import PatientClock
+from tests.sources.kubernetes.conftest import ALL, Start, addresses, ended, eventually, problem_of, shop, synced
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
 
@@ -95,12 +97,52 @@ def test_a_denied_resource_that_fails_otherwise_later_is_still_denied(server: Ap
     assert source.snapshot() is not None
 
 
+@pytest.mark.parametrize("verb", ["list", "watch"])
+def test_a_first_403_where_all_was_allowed_waits_for_a_second_one(
+    verb: str, server: ApiServer, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An API server that has just started does not know all Roles yet."""
+    source = start(server.url, resources=(Resource.SERVICES, Resource.NODES))
+    synced(source)
+    server.wait_for_watches("nodes")
+    before = source.refusals()
+    for times in (1, 1):
+        count = len(server.seen("nodes", "watch"))
+        server.faults.answer(403, "nodes", verb, times=times)
+        if verb == "list":
+            source.relist()
+        else:
+            server.cut_connections()
+        eventually(lambda count=count: len(server.seen("nodes", "watch")) > count + (verb == "watch"))  # type: ignore[misc]
+        server.wait_for_watches("nodes")
+        assert (source.health().problems, source.refusals(), problem_of(source, Resource.NODES)) == ((), before, "")
+    assert "resource.failed" not in capsys.readouterr().out
+    server.faults.deny("nodes", verb)
+    source.relist()
+    server.cut_connections()
+    eventually(lambda: "HTTP 403" in problem_of(source, Resource.NODES))
+    server.faults.clear()
+    eventually(lambda: not problem_of(source, Resource.NODES))
+    ended(source)
+
+
+def test_a_403_at_the_start_is_believed_at_once(server: ApiServer) -> None:
+    server.faults.deny("nodes")
+    clock = PatientClock("nobody")
+    source = KubernetesSource(KubernetesSettings(api_servers=(server.url,)), ALL, clock=clock)
+    source.start(lambda: None)
+    eventually(lambda: clock.waiting == {"reflector-nodes"})
+    assert "forbidden" in _problems(source)["nodes"]
+    ended(source)
+
+
 def test_401_for_everything_is_one_problem(server: ApiServer, start: Start) -> None:
     server.faults.answer(401)
     source = start(server.url)
     eventually(lambda: source.health().problems)
     (problem,) = source.health().problems
-    assert "every resource is refused with HTTP 401" in problem.message
+    assert problem.place == "no token or client certificate"
+    assert f"not accepted by {server.url} (HTTP 401: Unauthorized)" in problem.message
     server.faults.clear()
     synced(source)
     assert source.health().problems == SourceHealth().problems

@@ -99,21 +99,35 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[Outcome, Followup]]]] = {
             (list_failed(failure(Failure.EXPIRED), unpaged=True), Followup(LIST, 1)),
         ],
     ),
-    "a denied watch is replaced by polling": (
-        {}, [(watch_failed(failure(Failure.FORBIDDEN)), Followup(LIST, 30)), (listed, Followup(WATCH))]
+    "a watch that is denied twice is replaced by polling": (
+        {},
+        [
+            (watch_failed(GONE), Followup(WATCH, 1, until_back=True)),
+            (watch_failed(failure(Failure.FORBIDDEN)), Followup(WATCH, 2)),
+            (watch_failed(failure(Failure.FORBIDDEN)), Followup(LIST, 30)),
+            (listed, Followup(WATCH)),
+            (watch_failed(failure(Failure.FORBIDDEN)), Followup(LIST, 30)),
+            (ended(lasted_s=9), Followup(WATCH)),
+            (watch_failed(failure(Failure.FORBIDDEN)), Followup(WATCH, 1)),
+            (watch_failed(GONE), Followup(WATCH, 2, until_back=True)),
+            (watch_failed(failure(Failure.FORBIDDEN)), Followup(WATCH, 4)),
+        ],
     ),
     "a denied list backs off": (
         {},
         [
             (list_failed(failure(Failure.FORBIDDEN)), Followup(LIST, 1)),
-            (list_failed(failure(Failure.UNAUTHORIZED)), Followup(LIST, 2)),
+            (list_failed(failure(Failure.UNAUTHORIZED)), Followup(LIST, 2, until_back=True)),
             (listed, Followup(WATCH)),
             (list_failed(failure(Failure.FORBIDDEN)), Followup(LIST, 1)),
         ],
     ),
     "files of this machine are looked at again soon": (
         {},
-        [(list_failed(failure(Failure.CREDENTIALS)), Followup(LIST, delay)) for delay in (1, 2, 4, 5, 5, 5)],
+        [
+            (list_failed(failure(Failure.CREDENTIALS)), Followup(LIST, delay, until_back=True))
+            for delay in (1, 2, 4, 5, 5, 5)
+        ],
     ),
     "each server is listed once before a pause": (
         {"servers": 3},
