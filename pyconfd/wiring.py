@@ -67,7 +67,8 @@ def rights(settings: Settings) -> Rights:
     return Rights(
         reads(settings.kubernetes, resources(settings), named(settings)),
         registry.statuses_of(settings.presets.names) if own.enabled and serves_haproxy(settings) else (),
-        lease=(own.lease_namespace, own.lease_name),
+        # Of several producers that publish, etcd elects one.
+        lease=(own.lease_namespace, own.lease_name) if serves_haproxy(settings) else ("", ""),
         events=settings.events.enabled,
     )
 

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
@@ -20,6 +20,7 @@ from pyconfd.daemon.pinning import Pinning, PinSurroundings
 from pyconfd.daemon.ports import NoRenderings, RestoringBalancer, RolloutPort, World
 from pyconfd.daemon.protection import hold_file
 from pyconfd.errors import PyconfdError
+from pyconfd.explain.unserved import unserved
 from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.haproxy.history.pins import InputsStore, PinFile
 from pyconfd.haproxy.process.adoption import adopted
@@ -28,13 +29,14 @@ from pyconfd.haproxy.runtime.traffic import TrafficWatch
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
+from pyconfd.model.status import BackendDown
 from pyconfd.presets.addresses import GATEWAY_CONTROLLER
 from pyconfd.sandbox.background import BackgroundTemplates
 from pyconfd.settings import Resolved, Settings
 from pyconfd.settings.inputs import inputs_of, with_inputs
 from pyconfd.sources.fragments import SettledFragments
 from pyconfd.sources.host import ClusterSource
-from pyconfd.sources.kubernetes.events import EventWriter, RefusedObject
+from pyconfd.sources.kubernetes.events import EventWriter, ObjectNotice, Turn, refused_object
 from pyconfd.sources.kubernetes.lease import identity_of
 from pyconfd.sources.kubernetes.object_status import Scope
 from pyconfd.sources.kubernetes.status_writer import StatusWriter
@@ -68,10 +70,11 @@ def _daemon(own: Settings, around: ServiceContext) -> Daemon:
 
 
 def status_writer(settings: Settings, source: ClusterSource) -> StatusWriter | None:
-    """Return what writes the status of the objects that haproxy serves; None where nothing is to be written."""
-    written = frozenset(wiring.rights(settings).statuses)
-    if not written:
+    """Return what writes the status of the objects that haproxy serves, and elects who writes; None for neither."""
+    needed = wiring.rights(settings)
+    if not needed.needs_lease:
         return None
+    written = frozenset(needed.statuses)
     addresses, options = wiring.base_options(settings).addresses, settings.cluster_status
     scope = Scope(written, frozenset((*addresses.pool, *addresses.shared)), GATEWAY_CONTROLLER)
     return StatusWriter(settings.kubernetes, options, source.snapshot, scope, identity=identity_of(settings.state_dir))
@@ -86,18 +89,20 @@ def cluster_loop(
     *,
     chosen: Pinning | None = None,
     statuses: StatusWriter | None = None,
+    turn: Turn | None = None,
 ) -> Daemon:
     """Return the loop that brings what ``source`` reads to ``balancer`` and ``targets``.
 
     The fragments are those on disk, or what is ``chosen`` where former ones may be pinned. ``statuses`` writes the
-    status of the objects that are served.
+    status of the objects that are served; by ``turn`` one of several balancers writes Events.
     """
     templates = wiring.background_templates(settings)
     world = cluster_world(settings, around, source, balancer, targets, chosen=chosen, templates=templates)
     if chosen is not None:
         world = _with_pins(world, settings, around, balancer, chosen)
-    events = EventWriter(settings.kubernetes, every_s=settings.events.every_s) if settings.events.enabled else None
-    if events is not None:
+    events = None
+    if settings.events.enabled:
+        events = EventWriter(settings.kubernetes, every_s=settings.events.every_s, turn=turn or statuses)
         around.parts.callback(events.stop)
         problems = world.other_problems
         world = replace(world, other_problems=lambda: (*problems(), *events.problems()), object_events=events.counts)
@@ -108,7 +113,7 @@ def cluster_loop(
     daemon = loop_in(world, settings)
     around.page.explain = explainer(settings, daemon)
     if events is not None:
-        events.start(lambda: culprits(daemon.memory.seen))
+        events.start(Notices(daemon, settings.presets.names).now)
     if statuses is not None:
         statuses.start()
     return daemon
@@ -223,11 +228,39 @@ def rollout_port(settings: Settings, balancer: Balancer, parts: ExitStack) -> Ro
     return RolloutPort(watch.newest, balancer.store.mark_ran_well)
 
 
-def culprits(seen: Seen | None) -> list[RefusedObject]:
-    """Return the refused objects of the last reconciliation as anybody may see them."""
-    if seen is None:
-        return []
-    return [RefusedObject(public_refusal(each), _uid(each.ref, seen.snapshot)) for each in seen.refused]
+UNSERVED_S = 60.0
+"""Pods of a new Service are not ready at first: what ends by itself within a minute is no Event."""
+
+
+class Notices:
+    """What Events say: of refused objects, and of those that no server answers for."""
+
+    def __init__(self, daemon: Daemon, presets: Sequence[str]) -> None:
+        self._daemon = daemon
+        self._presets = presets
+        self._kept: tuple[tuple[Seen, tuple[BackendDown, ...]], list[ObjectNotice]] | None = None
+
+    def now(self) -> list[ObjectNotice]:
+        """Return all as of now."""
+        seen, status = self._daemon.memory.seen, self._daemon.status()
+        if seen is None:
+            return []
+        refused = [refused_object(public_refusal(each), _uid(each.ref, seen.snapshot)) for each in seen.refused]
+        down = tuple(each for each in status.live.down if status.now - each.since >= UNSERVED_S)
+        return [*refused, *(self._unserved(seen, down) if down else ())]
+
+    def _unserved(self, seen: Seen, down: tuple[BackendDown, ...]) -> list[ObjectNotice]:
+        # All claims are read to find these: once for each thing seen, since there may be thousands.
+        if self._kept is None or self._kept[0][0] is not seen or self._kept[0][1] != down:
+            found = unserved(seen.snapshot, seen.context, self._presets, seen.options, down)
+            made = [
+                ObjectNotice(
+                    each.ref, each.reason, each.message, _uid(each.ref, seen.snapshot), each.backend, "Watched"
+                )
+                for each in found
+            ]
+            self._kept = (seen, down), made
+        return self._kept[1]
 
 
 def _uid(ref: ObjectRef, snapshot: Snapshot) -> str:

@@ -24,6 +24,11 @@ class PublishingSource(WrappedSource):
         """Return the health of the cluster and of etcd."""
         return replace(super().health(), etcd=self._campaign.states(), note=self._campaign.note())
 
+    def is_ours(self, *, wanted: bool) -> bool:
+        """Return whether this producer leads, so that Events are for it to write."""
+        del wanted
+        return self._campaign.leadership.leads
+
     def stop(self) -> None:
         """Resign, and stop the source."""
         self._campaign.stop()

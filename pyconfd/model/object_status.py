@@ -20,13 +20,15 @@ class ObjectStatus:
 
     ``uid`` and ``generation`` are those of the object that was read: the status of another one is never written.
     ``body`` is what stands under ``status``, without ``lastTransitionTime``. ``controller`` is the controllerName of
-    entries of ``parents`` and ``ancestors``: those of others are kept.
+    entries of ``parents`` and ``ancestors``: those of others are kept. ``may_wait``: addresses that it has are kept for
+    a while, since nothing but servers is missing.
     """
 
     uid: str
     generation: int
     body: Mapping[str, Any]
     controller: str = ""
+    may_wait: bool = False
 
 
 Statuses = Mapping[StatusOf, ObjectStatus]

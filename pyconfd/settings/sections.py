@@ -613,9 +613,13 @@ class EtcdSettings:
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
-    """Kubernetes Events on objects that are refused, for who may look at the cluster and not at the balancer."""
+    """Kubernetes Events on objects that are not served, for who may look at the cluster and not at the balancer."""
 
-    enabled: bool = setting(False, "write a Kubernetes Event on each refused object; needs the right to create events")
+    enabled: bool = setting(
+        True,
+        "write a Kubernetes Event on each object that is refused, or for which no server answers; needs the right to"
+        " create events",
+    )
     every_s: Duration = setting(3600.0, "least time between two Events for the same cause")
 
 

@@ -8,8 +8,10 @@ import yaml
 from pyconfd.model.context import PresetName
 from tests.cli.invoking import invoke
 
+Rules = set[tuple[str, str, tuple[str, ...]]]
 
-def rules(*arguments: str) -> set[tuple[str, str, tuple[str, ...]]]:
+
+def rules(*arguments: str) -> Rules:
     """Return namespace ("" for all), resource and names of what may be read."""
     done = invoke("rbac", *arguments)
     assert done.exit_code == 0, done.stderr
@@ -22,17 +24,17 @@ def rules(*arguments: str) -> set[tuple[str, str, tuple[str, ...]]]:
     }
 
 
-VIEW = {("", each, ()) for each in ("services", "endpoints", "endpointslices", "nodes")}
-PODS = {("", "pods", ())}
-OBJECTS = {("lb", "configmaps", ("certificates", "config", "services")), ("lb", "secrets", ("keys",))}
-GATEWAY = {
+VIEW: Rules = {("", each, ()) for each in ("services", "endpoints", "endpointslices", "nodes")}
+PODS: Rules = {("", "pods", ())}
+OBJECTS: Rules = {("lb", "configmaps", ("certificates", "config", "services")), ("lb", "secrets", ("keys",))}
+GATEWAY: Rules = {
     ("", each, ())
     for each in (
         *("namespaces", "gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes"),
         *("referencegrants", "backendtlspolicies"),
     )
 }
-STATUSES = {
+STATUSES: Rules = {
     ("", f"{each}/status", ())
     for each in (
         "gatewayclasses",
@@ -44,8 +46,10 @@ STATUSES = {
         "backendtlspolicies",
     )
 }
-LEASE = {("pyconfd", "leases", ("pyconfd",)), ("pyconfd", "leases", ())}
-NEEDED = {
+LEASE: Rules = {("pyconfd", "leases", ("pyconfd",)), ("pyconfd", "leases", ())}
+EVENTS = {("", "events", ())} | LEASE
+"""One of several balancers writes them."""
+NEEDED: dict[str, Rules] = {
     "domains": VIEW,
     "gateway": VIEW | GATEWAY | STATUSES | LEASE,
     "ingress": VIEW | {("", each, ()) for each in ("ingresses", "ingressclasses", "ingresses/status")} | LEASE,
@@ -59,9 +63,10 @@ NEEDED = {
 
 @pytest.mark.parametrize("preset", [str(each.value) for each in PresetName])
 def test_each_preset_asks_for_what_it_reads(preset: str) -> None:
-    assert rules("--preset", preset) == NEEDED[preset]
+    assert rules("--preset", preset) == NEEDED[preset] | EVENTS
+    assert rules("--preset", preset, "--events-enabled=false") == NEEDED[preset]
 
 
 def test_several_together_and_the_object_that_holds_the_configuration() -> None:
     found = rules("--preset", "hosts,configmap", "--hosts-config", "deployment/default/haproxy")
-    assert found == PODS | OBJECTS | {("default", "deployments", ("haproxy",))}
+    assert found == PODS | OBJECTS | EVENTS | {("default", "deployments", ("haproxy",))}

@@ -157,3 +157,25 @@ def test_the_rights_that_rbac_prints_are_enough(appliance: Appliance) -> None:
     stage.ingress("web")
     stage.until(lambda: stage.published("web") == PUBLISHED, "the address is published")
     assert appliance.status()["problems"] == []
+
+
+@pytest.mark.timeout(120)
+def test_one_of_two_balancers_writes_the_events_without_any_setting(appliance: Appliance, second: Appliance) -> None:
+    stage = Stage(appliance, second)
+    stage.cluster.add_namespace(NAMESPACE)
+    serving(appliance)
+    second.start()
+    stage.ingress("web")
+    stage.ingress("younger", host="web")
+
+    def written() -> list[str]:
+        return [f"{each['involvedObject']['name']} {each['reason']}" for each in stage.cluster.objects("events")]
+
+    stage.until(written, "the refusal is said")
+    appliance.until(appliance.settled, "all is applied")
+    assert written() == ["younger NameTaken"]
+
+    def counts() -> list[int]:
+        return sorted(balancer.status()["object_events"]["written_total"] for balancer in stage.balancers)
+
+    stage.until(lambda: counts() == [0, 1], "one of them wrote it")

@@ -154,7 +154,7 @@ def _producing(settings: Settings, around: ServiceContext) -> Daemon:
     # Without the facts about this host: what is published is for others.
     cluster = KubernetesSource(settings.kubernetes, wiring.resources(settings), named=wiring.named(settings))
     source = PublishingSource(cluster, campaign)
-    return cluster_loop(settings, around, source, balancer, wiring.workers(settings, ()))
+    return cluster_loop(settings, around, source, balancer, wiring.workers(settings, ()), turn=source)
 
 
 def _without_haproxy(settings: Settings) -> tuple[Problem, ...]:

@@ -160,7 +160,12 @@ def _stale(former: _IngressState, made: _IngressState, changed: ChangedClaims, p
     for state in (former, made):
         for path in paths:
             stale.update(_key(rule) for rule in state.table.claimants(path))
-    for name in differing(former.backends.faults, made.backends.faults):
+    served = (
+        name
+        for name in differing(former.backends.served, made.backends.served)
+        if _can_answer(former.backends, name) != _can_answer(made.backends, name)
+    )
+    for name in (*differing(former.backends.faults, made.backends.faults), *served):
         for state in (former, made):
             if name in state.backends.uses:
                 stale |= state.backends.uses[name].users
@@ -232,14 +237,21 @@ def _refused_certificates(claim: IngressClaim, state: _IngressState) -> Iterator
 
 
 def _status(key: Key, state: _IngressState) -> ObjectStatus | None:
-    """Return the addresses, for an Ingress of which at least one path is served."""
+    """Return the addresses, for an Ingress of which at least one path can answer."""
     claim = state.claims.get(key)
     if claim is None:
         return None
-    served = any(state.table.has_won(rule) for rule in claim.rules)
+    won = [rule for rule in claim.rules if state.table.has_won(rule)]
+    served = any(_can_answer(state.backends, rule.backend) for rule in won)
     addresses = [{"ip": address} for address in state.options.addresses.shared] if served else []
     body = {"loadBalancer": {"ingress": addresses} if addresses else {}}
-    return ObjectStatus(claim.uid, claim.generation, body)
+    return ObjectStatus(claim.uid, claim.generation, body, may_wait=bool(won) and not served)
+
+
+def _can_answer(backends: Backends, name: str) -> bool:
+    """Return whether a backend has a server that takes traffic; pods that end still do until others are there."""
+    backend = backends.served.get(name)
+    return backend is not None and any(server.state in {"ready", "draining"} for server in backend.servers)
 
 
 def _reads_alike(former: PresetOptions, options: PresetOptions) -> bool:

@@ -1,17 +1,20 @@
-"""Kubernetes Events on refused objects, for users of the cluster who cannot see the balancer.
+"""Kubernetes Events on objects that are refused or not served, for users of the cluster who cannot see the balancer.
 
-A thread of its own writes them, from the objects that are refused when it looks: the loop never waits for it, and no
-queue grows meanwhile. An Event that could not be written is counted, and tried again when the API server is well.
+A thread of its own writes them, from what there is to say when it looks: the loop never waits for it, and no queue
+grows meanwhile. Of several balancers one writes. An Event that could not be written is counted, and tried again when
+the API server is well.
 """
 
 import hashlib
 import re
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from operator import itemgetter
+from typing import Any, Protocol
 
 import msgspec
 import structlog
@@ -51,37 +54,61 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedObject:
-    """A refused object; ``uid`` is "" where it is not known, ``refusal`` holds no secrets."""
+class ObjectNotice:
+    """What an Event says of one object; ``uid`` is "" where it is not known.
 
-    refusal: Refusal
+    ``reason`` is one CamelCase word, ``message`` is for people and holds no secrets. ``topic`` tells two notices of one
+    reason on one object apart.
+    """
+
+    ref: ObjectRef
+    reason: str
+    message: str
     uid: str = ""
+    topic: str = ""
+    action: str = "Refused"
 
     @property
     def cause(self) -> tuple[ObjectRef, str, str]:
-        """What makes two refusals the same one."""
-        return self.refusal.ref, self.refusal.field, self.refusal.reason.value
+        """What makes two notices the same one."""
+        return self.ref, self.topic, self.reason
 
     @property
     def can_be_named(self) -> bool:
         """Whether its name and namespace are valid for the API: they become part of a path."""
-        ref = self.refusal.ref
+        ref = self.ref
         return bool(_NAME.fullmatch(ref.name)) and (not ref.namespace or bool(_NAME.fullmatch(ref.namespace)))
 
 
-def event_of(refused: RefusedObject, now: float, *, instance: str, every_s: float) -> tuple[str, dict[str, Any]]:
-    """Return the namespace and the Event; one name for an interval, so that a restart repeats nothing."""
-    ref, condition = refused.refusal.ref, condition_of_refusal(refused.refusal)
-    is_note = refused.refusal.reason.is_note
+def refused_object(refusal: Refusal, uid: str = "") -> ObjectNotice:
+    """Return the notice of a refusal, or of a note."""
+    condition = condition_of_refusal(refusal)
+    if refusal.reason.is_note:
+        return ObjectNotice(refusal.ref, condition.reason, condition.message, uid, refusal.field, "Noted")
+    message = f"{condition.type}={condition.status}: {condition.message}"
+    return ObjectNotice(refusal.ref, condition.reason, message, uid, refusal.field)
+
+
+class Turn(Protocol):
+    """Knows whether it is for this balancer to write, and not for another one of the same cluster."""
+
+    def is_ours(self, *, wanted: bool) -> bool:
+        """Return whether to write now; ``wanted``: there is something. Safe in any thread."""
+        ...
+
+
+def event_of(notice: ObjectNotice, now: float, *, instance: str, every_s: float) -> tuple[str, dict[str, Any]]:
+    """Return the namespace and the Event; one name for an interval: no restart and no other writer repeats it."""
+    ref = notice.ref
     namespace = ref.namespace or _NO_NAMESPACE
-    mark = repr((refused.cause, instance, int(now // every_s)))
+    mark = repr((notice.cause, int(now // every_s)))
     at = datetime.fromtimestamp(now, UTC)
     regarding = {
         "apiVersion": _API_VERSION.get(ref.kind, "v1"),
         "kind": ref.kind,
         "namespace": ref.namespace,
         "name": ref.name,
-        "uid": refused.uid,
+        "uid": notice.uid,
     }
     return namespace, {
         "apiVersion": "v1",
@@ -91,12 +118,10 @@ def event_of(refused: RefusedObject, now: float, *, instance: str, every_s: floa
             "name": f"{ref.name[:200]}.{hashlib.sha256(mark.encode()).hexdigest()[:16]}",
         },
         "involvedObject": {key: value for key, value in regarding.items() if value},
-        "reason": condition.reason,
-        "message": _shortened(
-            condition.message if is_note else f"{condition.type}={condition.status}: {condition.message}"
-        ),
+        "reason": notice.reason,
+        "message": _shortened(notice.message),
         "type": "Warning",
-        "action": "Noted" if is_note else "Refused",
+        "action": notice.action,
         "eventTime": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "firstTimestamp": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "lastTimestamp": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -105,6 +130,16 @@ def event_of(refused: RefusedObject, now: float, *, instance: str, every_s: floa
         "reportingInstance": instance,
         "source": {"component": "pyconfd", "host": instance},
     }
+
+
+def in_turns(notices: Iterable[ObjectNotice]) -> list[ObjectNotice]:
+    """Return the notices so that each namespace has its turn: thousands of one delay those of no other."""
+    counts: Counter[str] = Counter()
+    ranked = []
+    for each in notices:
+        ranked.append((counts[each.ref.namespace], each))
+        counts[each.ref.namespace] += 1
+    return [each for _, each in sorted(ranked, key=itemgetter(0))]
 
 
 def _shortened(note: str) -> str:
@@ -116,8 +151,8 @@ def _shortened(note: str) -> str:
 class EventWriter:
     """Writes from a thread of its own between :meth:`start` and :meth:`stop`.
 
-    Each cause is reported at most once in ``every_s``. ``refused`` returns what is refused now; it is called in that
-    thread, and may read only what never changes.
+    Each cause is reported at most once in ``every_s``, and only while it is the ``turn`` of this balancer (None: it is
+    always). What returns the notices is called in that thread, and may read only what never changes.
 
     Raises:
         ConfigurationError: from the constructor: no API server is known.
@@ -128,6 +163,7 @@ class EventWriter:
         settings: KubernetesSettings,
         *,
         every_s: float,
+        turn: Turn | None = None,
         clock: SystemClock | None = None,
         credentials: Credentials | None = None,
         instance: str = "",
@@ -143,6 +179,7 @@ class EventWriter:
             remedy="let it create events: pyconfd rbac prints the manifest; or set events.enabled = false",
         )
         self._every_s = every_s
+        self._turn = turn
         self._not_before: dict[object, float] = {}
         """When each cause may be reported (again), on the monotonic clock."""
         self._instance = (instance or socket.gethostname())[:128]
@@ -151,9 +188,9 @@ class EventWriter:
         self.written_total = 0
         self.failures_total = 0
 
-    def start(self, refused: Callable[[], Sequence[RefusedObject]]) -> None:
+    def start(self, notices: Callable[[], Sequence[ObjectNotice]]) -> None:
         """Begin to write."""
-        self._thread = threading.Thread(target=self._run, args=(refused,), name="events", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(notices,), name="events", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -171,16 +208,18 @@ class EventWriter:
         """Return how many were written, and how many could not be."""
         return EventCounts(self.written_total, self.failures_total)
 
-    def _run(self, refused: Callable[[], Sequence[RefusedObject]]) -> None:
+    def _run(self, notices: Callable[[], Sequence[ObjectNotice]]) -> None:
         while not self._clock.wait(self._stopping, LOOK_EVERY_S):
             self._writer.tend()
-            self._write_due(refused())
+            self._write_due(notices())
 
-    def _write_due(self, refused: Sequence[RefusedObject]) -> None:
+    def _write_due(self, notices: Sequence[ObjectNotice]) -> None:
         now = self._clock.monotonic()
         self._not_before = {cause: at for cause, at in self._not_before.items() if at > now}
-        due = {each.cause: each for each in refused if each.cause not in self._not_before and each.can_be_named}
-        for each in list(due.values())[:MOST_AT_ONCE]:
+        due = {each.cause: each for each in notices if each.cause not in self._not_before and each.can_be_named}
+        if self._turn is not None and not self._turn.is_ours(wanted=bool(due or self._not_before)):
+            return
+        for each in in_turns(due.values())[:MOST_AT_ONCE]:
             if self._stopping.is_set():
                 return
             try:
@@ -193,17 +232,17 @@ class EventWriter:
             self._not_before[each.cause] = now + self._every_s
             self._writer.succeeded()
 
-    def _write(self, refused: RefusedObject, now: float) -> None:
-        namespace, event = event_of(refused, now, instance=self._instance, every_s=self._every_s)
+    def _write(self, notice: ObjectNotice, now: float) -> None:
+        namespace, event = event_of(notice, now, instance=self._instance, every_s=self._every_s)
         try:
             self._writer.send(Method.CREATE, f"/api/v1/namespaces/{namespace}/events", msgspec.json.encode(event))
         except ApiError as error:
-            if error.status == CONFLICT:  # written before a restart
+            if error.status == CONFLICT:  # written before a restart, or by the former writer
                 return
             if error.status in {NOT_FOUND, NOT_ACCEPTED}:
                 # The name or namespace is not valid, or was deleted meanwhile: a retry would not help.
                 self.failures_total += 1
-                log.info("event.refused", object=str(refused.refusal.ref), problem=error.problems[0].message)
+                log.info("event.refused", object=str(notice.ref), problem=error.problems[0].message)
                 return
             raise
         self.written_total += 1

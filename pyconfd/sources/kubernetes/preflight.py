@@ -17,7 +17,7 @@ from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.client import Connection, Method, Params
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.decode import decode_list
-from pyconfd.sources.kubernetes.events import RefusedObject, event_of
+from pyconfd.sources.kubernetes.events import event_of, refused_object
 from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure
 from pyconfd.sources.kubernetes.lease import LeaseRecord, claimed, lease_document, leases_path
 from pyconfd.sources.kubernetes.object_status import APPLY
@@ -126,7 +126,7 @@ class _ServerCheck(threading.Thread):
         for resource in Resource:
             if resource in rights.statuses:
                 yield f"status of {resource.value}", partial(self._may_write_status, resource)
-        if rights.statuses:
+        if rights.needs_lease:
             yield f"lease {'/'.join(rights.lease)}", self._may_hold_lease
         if rights.events:
             yield "events", self._may_create_events
@@ -211,7 +211,7 @@ class _ServerCheck(threading.Thread):
     def _may_create_events(self, connection: Connection, place: str) -> Finding:
         """Create an Event without keeping it; raises ApiError."""
         trial = Refusal(ObjectRef("Namespace", "", "default"), "", "", RefusalReason.INCOMPLETE, "only a trial")
-        namespace, event = event_of(RefusedObject(trial), self._clock.now(), instance="preflight", every_s=1.0)
+        namespace, event = event_of(refused_object(trial), self._clock.now(), instance="preflight", every_s=1.0)
         try:
             body = msgspec.json.encode(event)
             connection.send(Method.CREATE, f"/api/v1/namespaces/{namespace}/events", body, _DRY_RUN)

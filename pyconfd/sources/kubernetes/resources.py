@@ -179,14 +179,19 @@ _WIDTH = 120
 class Rights:
     """What pyconfd has to be allowed, and nothing else.
 
-    ``statuses`` are the kinds whose status it writes, for which it takes the ``lease`` (namespace and name). With
-    ``events`` it creates Events in every namespace: they stand beside the objects that they are about.
+    ``statuses`` are the kinds whose status it writes. With ``events`` it creates Events in every namespace: they stand
+    beside the objects that they are about. For both it takes the ``lease`` (namespace and name).
     """
 
     reads: Sequence[Read] = ()
     statuses: Collection[Resource] = ()
     lease: tuple[str, str] = ("", "")
     events: bool = False
+
+    @property
+    def needs_lease(self) -> bool:
+        """Whether something is written that one of several balancers writes."""
+        return bool(self.lease[1] and (self.statuses or self.events))
 
 
 def manifest(rights: Rights, *, service_account: str = "pyconfd", namespace: str = "pyconfd") -> str:
@@ -199,7 +204,7 @@ def manifest(rights: Rights, *, service_account: str = "pyconfd", namespace: str
     metadata = {"name": service_account, "namespace": namespace}
     documents: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}}
-        for each in sorted({namespace, *([rights.lease[0]] if rights.statuses else [])} - _EXISTING_NAMESPACES)
+        for each in sorted({namespace, *([rights.lease[0]] if rights.needs_lease else [])} - _EXISTING_NAMESPACES)
     ]
     documents.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
     for scope, rules in _rules_by_scope(rights).items():
@@ -229,6 +234,7 @@ def _rules_by_scope(rights: Rights) -> dict[str, list[dict[str, Any]]]:
         for group in sorted({_group(each) for each in writes}):
             parts = [f"{each.value}/status" for each in Resource if each in writes and _group(each) == group]
             everywhere.append({"apiGroups": [group], "resources": parts, "verbs": ["patch"]})
+    if rights.needs_lease:
         home, name = rights.lease
         leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
         found.setdefault(home, []).extend(
@@ -247,7 +253,7 @@ def _summary(rights: Rights) -> Iterator[str]:
     for what, names in (
         ("list and watch", [str(read) for read in rights.reads]),
         ("patch the status of", [each.value for each in Resource if each in rights.statuses]),
-        ("take and renew the Lease", ["/".join(rights.lease)] if rights.statuses else []),
+        ("take and renew the Lease", ["/".join(rights.lease)] if rights.needs_lease else []),
         ("create", ["events"] if rights.events else []),
     ):
         if names:

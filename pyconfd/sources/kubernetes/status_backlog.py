@@ -107,7 +107,8 @@ class _Due(NamedTuple):
 class StatusBacklog:
     """Belongs to one thread; times are of the monotonic clock.
 
-    An object that is not ours any more loses our part after ``grace_s``; one in quarantine at once: it is not served.
+    An object that is not ours any more loses our part after ``grace_s``, and so its addresses one for which nothing
+    answers for the time being; one in quarantine at once.
     """
 
     def __init__(self, grace_s: float, scope: Scope) -> None:
@@ -244,9 +245,14 @@ class StatusBacklog:
             self._forget(of)
             self._left.pop(of, None)
             return
-        at = self._due[of].at if of in self._retries else now
-        if left is not None and of not in self._asked.quarantined:
+        known = self._due.get(of)
+        at = known.at if known is not None and of in self._retries else now
+        if of in self._asked.quarantined:
+            pass
+        elif left is not None:
             at = max(at, left.since + self._grace_s)
+        elif need.withdraws and need.asked is not None and need.asked.may_wait:
+            at = known.at if known is not None and known.need.withdraws else now + self._grace_s
         elif written is not None and need.asked is not None and written.asked == need.asked.body:
             at = max(at, written.not_before)
         self._due[of] = _Due(need, at)

@@ -126,6 +126,7 @@ class StatusWriter:
         self._problems: tuple[Problem, ...] = ()
         self._state = StatusWriterState(WriterRole.IDLE)
         self._newest = newest
+        self._wanted_for_events = False
         self._stopping = False
         self._thread: threading.Thread | None = None
         self.written_total = 0
@@ -155,6 +156,13 @@ class StatusWriter:
         """Return why something cannot be written; safe in any thread."""
         return tuple(dict.fromkeys((*self._lease_writer.problems(), *self._writer.problems(), *self._problems)))
 
+    def is_ours(self, *, wanted: bool) -> bool:
+        """Return whether this process holds the Lease; ``wanted``: there are Events to write. Safe in any thread."""
+        if wanted != self._wanted_for_events:
+            self._wanted_for_events = wanted
+            self._wake.set()
+        return self.election.leads
+
     def state(self) -> StatusWriterState:
         """Return who writes, and how much; safe in any thread."""
         return self._state
@@ -175,11 +183,10 @@ class StatusWriter:
 
     def _look(self) -> None:
         offered, snapshot = self._offered, self._newest()
-        if offered is None or snapshot is None:
-            return
-        asked = Asked(offered.statuses, self._quarantined_of(offered.refused))
-        self._backlog.take(asked, snapshot, self._clock.monotonic())
-        self.election.want(wanted=not self._backlog.is_idle)
+        if offered is not None and snapshot is not None:
+            asked = Asked(offered.statuses, self._quarantined_of(offered.refused))
+            self._backlog.take(asked, snapshot, self._clock.monotonic())
+        self.election.want(wanted=self._wanted_for_events or not self._backlog.is_idle)
 
     def _quarantined_of(self, refused: tuple[Refusal, ...]) -> frozenset[StatusOf]:
         if refused is not self._quarantined[0]:

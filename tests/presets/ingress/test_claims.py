@@ -11,6 +11,7 @@ from pyconfd.model.snapshot import Resource
 from pyconfd.presets import registry
 from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.registry import Memo
 from tests.presets.ingress.objects import (
     ADDRESSES,
     Obj,
@@ -231,6 +232,32 @@ def test_node_ports_are_used_and_missed() -> None:
     options = PresetOptions(node_ports=True, addresses=ADDRESSES)
     context = read(CLASS, *WEB, ingress(rules=rule(path("/"))), options=options)
     assert refusals(context) == [("demo/web", BACKEND, "no_such_port")]
+
+
+def test_an_address_stands_in_the_status_while_at_least_one_path_can_answer() -> None:
+    memo, made = Memo(), ingress(rules=rule(path("/"), path("/cart", "cart:80")))
+    web, cart = service("web", "10.0.0.1"), service("cart", "10.0.0.2")
+    empty = service("web"), service("cart")
+
+    def wanted(*parts: list[Obj]) -> tuple[bool, bool]:
+        objects = [CLASS, made, *(each for part in parts for each in part)]
+        for context in (read(*objects, memo=memo), read(*objects)):
+            [[status]] = [list(statuses.values()) for statuses in context.statuses if statuses]
+        return bool(status.body["loadBalancer"]), status.may_wait
+
+    assert wanted(web, cart) == (True, False)
+    assert wanted(empty[0], cart) == (True, False)
+    assert wanted(*empty) == (False, True)
+    assert wanted(empty[0]) == (False, True)
+    assert wanted(web, empty[1]) == (True, False)
+
+
+def test_pods_that_end_keep_the_address_until_others_are_there() -> None:
+    objects = service("web", "10.0.0.1")
+    objects[1]["endpoints"][0]["conditions"] = {"ready": False, "serving": True, "terminating": True}
+    context = read(CLASS, *objects, ingress(rules=rule(path("/"))))
+    [[status]] = [list(statuses.values()) for statuses in context.statuses if statuses]
+    assert status.body["loadBalancer"]
 
 
 def test_explanations_name_paths_backends_and_what_was_refused() -> None:

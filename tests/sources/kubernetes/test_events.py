@@ -17,8 +17,11 @@ from pyconfd.sources.kubernetes.events import (
     MOST_NOTE_BYTES,
     RETRY_S,
     EventWriter,
-    RefusedObject,
+    ObjectNotice,
+    Turn,
     event_of,
+    in_turns,
+    refused_object,
 )
 from pyconfd.sources.kubernetes.resources import Rights, manifest
 from pyconfd.system.clock import SystemClock
@@ -63,10 +66,10 @@ class FakeClock(SystemClock):
         self._go.release(100)
 
 
-def culprit(name: str = "web", detail: str = "it is wrong", **more: Any) -> RefusedObject:
+def culprit(name: str = "web", detail: str = "it is wrong", **more: Any) -> ObjectNotice:
     ref = ObjectRef(more.get("kind", "Service"), more.get("namespace", "shop"), name)
     reason = more.get("reason", RefusalReason.INVALID_VALUE)
-    return RefusedObject(Refusal(ref, more.get("field", "annotation proto"), "sm tp", reason, detail), "u-1")
+    return refused_object(Refusal(ref, more.get("field", "annotation proto"), "sm tp", reason, detail), "u-1")
 
 
 def test_an_event_names_object_and_reason() -> None:
@@ -86,7 +89,7 @@ def test_an_event_names_object_and_reason() -> None:
     assert (note["reason"], note["action"]) == ("IgnoredAnnotation", "Noted")
     assert note["message"] == "annotation proto sm tp: it is wrong"
     validate_event(note)
-    whole = RefusedObject(Refusal(ObjectRef("Service", "shop", "web"), "", "", RefusalReason.BAD_TEMPLATE, "why"))
+    whole = refused_object(Refusal(ObjectRef("Service", "shop", "web"), "", "", RefusalReason.BAD_TEMPLATE, "why"))
     assert event_of(whole, NOW, instance="lb1", every_s=HOUR)[1]["message"] == "Rendered=False: why"
 
 
@@ -128,20 +131,20 @@ def test_whatever_is_refused_the_event_is_one_that_the_api_takes(
     assert len(event["message"].encode()) <= MOST_NOTE_BYTES
 
 
-def test_the_name_is_the_same_within_an_hour_and_for_one_balancer_and_cause_only() -> None:
-    def name(told: RefusedObject, now: float, instance: str = "lb1") -> str:
+def test_the_name_is_the_same_within_an_hour_and_for_one_cause_only_whoever_writes() -> None:
+    def name(told: ObjectNotice, now: float, instance: str = "lb1") -> str:
         return str(event_of(told, now, instance=instance, every_s=HOUR)[1]["metadata"]["name"])
 
     begin = HOUR * 500_000
     assert name(culprit(), begin) == name(culprit(detail="said otherwise"), begin + HOUR - 1)
+    assert name(culprit(), begin) == name(culprit(), begin, "lb2")
     others = [
         name(culprit(), begin + HOUR),
-        name(culprit(), begin, "lb2"),
         name(culprit(reason=RefusalReason.NAME_TAKEN), begin),
         name(culprit(field="annotation domain"), begin),
         name(culprit("api"), begin),
     ]
-    assert len({name(culprit(), begin), *others}) == 6
+    assert len({name(culprit(), begin), *others}) == 5
 
 
 def written(cluster: Cluster) -> list[str]:
@@ -153,8 +156,11 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-def writer(server: ApiServer, clock: FakeClock, culprits: Callable[[], list[RefusedObject]]) -> EventWriter:
-    made = EventWriter(KubernetesSettings(api_servers=(server.url,)), every_s=HOUR, clock=clock, instance="lb1")
+def writer(
+    server: ApiServer, clock: FakeClock, culprits: Callable[[], list[ObjectNotice]], turn: Turn | None = None
+) -> EventWriter:
+    settings = KubernetesSettings(api_servers=(server.url,))
+    made = EventWriter(settings, every_s=HOUR, turn=turn, clock=clock, instance="lb1")
     made.start(culprits)
     return made
 
@@ -179,6 +185,41 @@ def test_what_is_refused_is_written_once_and_again_after_an_hour(clock: FakeCloc
         assert written(server.cluster) == ["api", "api", "db", "db", "web", "web"]
         assert (made.counts().written_total, made.counts().failures_total, made.problems()) == (6, 0, ())
         stop(made, clock)
+
+
+class FakeTurn:
+    """Whether it is ours, as a test says; what was wanted, each time it was asked."""
+
+    def __init__(self) -> None:
+        self.ours = False
+        self.wanted: list[bool] = []
+
+    def is_ours(self, *, wanted: bool) -> bool:
+        self.wanted.append(wanted)
+        return self.ours
+
+
+def test_only_the_holder_of_the_lease_writes_and_asks_for_it_while_there_is_something(clock: FakeClock) -> None:
+    refused, turn = [culprit("web")], FakeTurn()
+    with ApiServer() as server:
+        server.cluster.add_namespace("shop")
+        made = writer(server, clock, lambda: refused, turn)
+        clock.look()
+        assert written(server.cluster) == []
+        turn.ours = True
+        clock.look()
+        assert written(server.cluster) == ["web"]
+        refused.clear()
+        clock.look()
+        clock.look(HOUR)
+        assert turn.wanted == [True, True, True, False]
+        stop(made, clock)
+
+
+def test_thousands_of_one_namespace_delay_those_of_no_other() -> None:
+    many = [culprit(f"web-{number}") for number in range(1000)]
+    other = culprit("api", namespace="other")
+    assert in_turns([*many, other])[:2] == [many[0], other]
 
 
 def test_a_flood_is_written_in_parts_without_invalid_names(clock: FakeClock) -> None:

@@ -193,6 +193,15 @@ def test_events_may_be_created_only_where_that_is_asked_for() -> None:
     assert "create events" in text
 
 
+def test_the_lease_may_be_taken_wherever_one_of_several_balancers_writes() -> None:
+    lease = ("pyconfd", "lb")
+    assert "leases" not in manifest(Rights(wanted(SERVICES), lease=lease))
+    for more in ({"events": True}, {"statuses": (Resource.INGRESSES,)}):
+        text = manifest(Rights(wanted(SERVICES), lease=lease, **more))
+        assert "coordination.k8s.io" in text
+        assert "take and renew the Lease pyconfd/lb" in text
+
+
 def test_the_head_needs_no_kubectl_on_the_balancer() -> None:
     head = manifest(Rights(wanted(SERVICES))).partition("\n---")[0]
     assert "install -m 0640 -g pyconfd token /etc/pyconfd/token" in head

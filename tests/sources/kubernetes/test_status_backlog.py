@@ -196,8 +196,14 @@ class Here:
         found: dict[str, Any] = getattr(self.snapshot, of.resource.field)[of.key].status
         return found
 
-    def ask(self, statuses: Mapping[StatusOf, Mapping[str, Any]], *, quarantined: tuple[StatusOf, ...] = ()) -> None:
-        made = {of: ObjectStatus("u1", 1, body, OURS) for of, body in statuses.items()}
+    def ask(
+        self,
+        statuses: Mapping[StatusOf, Mapping[str, Any]],
+        *,
+        quarantined: tuple[StatusOf, ...] = (),
+        may_wait: bool = False,
+    ) -> None:
+        made = {of: ObjectStatus("u1", 1, body, OURS, may_wait) for of, body in statuses.items()}
         self.asked = Asked((made,), frozenset(quarantined))
 
     def take(self) -> None:
@@ -285,6 +291,23 @@ def test_an_object_that_is_not_ours_any_more_loses_its_address_after_the_grace(h
     assert here.status(WEB) == {}
     assert here.run(3600.0) == []
     assert here.backlog.is_idle
+
+
+def test_an_address_without_servers_is_kept_for_the_grace(here: Here) -> None:
+    here.put(WEB, LB)
+    here.ask({WEB: {}}, may_wait=True)
+    assert here.run(GRACE_S - 1) == []
+    here.put(WEB, LB)  # another look at it begins no new grace
+    assert here.run(1.5) == [WEB]
+    assert here.status(WEB) == {"loadBalancer": {"ingress": []}}
+
+
+def test_servers_that_come_back_within_the_grace_write_nothing(here: Here) -> None:
+    here.put(WEB, LB)
+    here.ask({WEB: {}}, may_wait=True)
+    here.run(GRACE_S / 2)
+    here.ask({WEB: LB})
+    assert here.run(2 * GRACE_S) == []
 
 
 def test_an_object_that_comes_back_within_the_grace_keeps_its_address(here: Here) -> None:

@@ -1,0 +1,57 @@
+"""What Events say: of what is refused at once, and of what nothing answers for after a minute."""
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from pyconfd.app.daemon import UNSERVED_S, Notices
+from pyconfd.daemon.memory import Seen
+from pyconfd.model.status import BackendDown, LiveStatus
+from pyconfd.presets import registry
+from pyconfd.presets.preset import PresetOptions
+from tests.presets.ingress.objects import ingress, ingress_class, path, service, snapshot
+
+if TYPE_CHECKING:
+    from pyconfd.daemon.loop import Daemon
+
+PRESETS = ("domains", "ingress")
+
+
+class FakeDaemon:
+    """What a daemon has seen, and its status at a time that the test sets."""
+
+    def __init__(self, *objects: dict[str, Any]) -> None:
+        seen, options = snapshot(*objects), PresetOptions()
+        context = registry.translate(seen, PRESETS, options)
+        self.memory = SimpleNamespace(seen=Seen(seen, options, context, None, context.refused))
+        self.down: tuple[BackendDown, ...] = ()
+        self.now = 1_000.0
+
+    def status(self) -> Any:
+        return SimpleNamespace(now=self.now, live=LiveStatus(down=self.down))
+
+
+def said(notices: Notices) -> list[tuple[str, str, str]]:
+    return [(str(each.ref), each.reason, each.uid) for each in notices.now()]
+
+
+def test_what_is_refused_is_said_at_once_and_what_nothing_answers_for_after_a_minute() -> None:
+    rules = {"a.example.com": [path("/"), path("/x", "none:80")]}
+    daemon = FakeDaemon(ingress_class(), *service("web"), ingress(rules=rules))
+    notices = Notices(cast("Daemon", daemon), PRESETS)
+    refused = ("Ingress demo/web", "NoSuchService", "demo/web")
+    daemon.down = (BackendDown("ing_demo_web_80", 0, since=1_000.0),)
+    assert said(notices) == [refused]
+    daemon.now += UNSERVED_S - 1
+    assert said(notices) == [refused]
+    daemon.now += 1
+    assert said(notices) == [refused, ("Ingress demo/web", "NoReadyEndpoints", "demo/web")]
+    daemon.down = (BackendDown("ing_demo_web_80", 2, since=1_000.0),)
+    assert said(notices)[1:] == [("Ingress demo/web", "EndpointsUnreachable", "demo/web")]
+    daemon.down = ()
+    assert said(notices) == [refused]
+
+
+def test_nothing_is_said_before_anything_was_read() -> None:
+    daemon = FakeDaemon()
+    daemon.memory.seen = None
+    assert Notices(cast("Daemon", daemon), PRESETS).now() == []
