@@ -9,7 +9,7 @@ from pyconfd.model.claim import Claim
 from pyconfd.model.context import Context, RefusalReason, left_out
 from pyconfd.model.listener import Listener, asked_for
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.reservation import NEVER, NO_OWNERS, NameRegister, Owner, Reservations
+from pyconfd.model.reservation import NEVER, NO_OWNERS, NO_RESERVATIONS, NameRegister, Owner, Reservations
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
 from pyconfd.presets import addresses, conflicts, registry
 from pyconfd.presets.preset import PresetOptions
@@ -63,7 +63,9 @@ class Translator:
         names = self.names
         before = conflicts.current_register(names.register, names.now, names.keep_s, names.held_back)
         context, after = self._read(snapshot, taken, before, before.reservations)
-        if conflicts.is_contradicted(after, context.owners):
+        waiting = after.reservations.get(addresses.RESERVED, NO_RESERVATIONS)
+        given = context.owners.get(addresses.RESERVED, NO_OWNERS)
+        if conflicts.is_contradicted(after, context.owners) or addresses.is_contradicted(waiting, given):
             # An owner that has just gone left a reservation, which the first reading could not know.
             context, after = self._read(snapshot, taken, before, after.reservations)
         return replace(context, register=after)

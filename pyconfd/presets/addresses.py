@@ -202,6 +202,22 @@ def _address_and_port(place: str) -> tuple[str, int]:
     return address.strip("[]"), int(port) if port.isdecimal() else _WHOLE
 
 
+def is_contradicted(reservations: Reservations, owners: Owners) -> bool:
+    """Return whether a part of an address was given away that is kept for another namespace."""
+    kept = [(_address_and_port(name.place), name.name, each) for name, each in reservations.items() if each.until]
+    if not kept:
+        return False
+    given: defaultdict[str, list[tuple[int, str, str]]] = defaultdict(list)
+    for (place, key), owner in owners.items():
+        address, port = _address_and_port(place)
+        given[address].append((port, key, owner.namespace))
+    return any(
+        namespace != each.namespace and not (key and key == other_key and 0 < port != other_port > 0)
+        for (address, port), key, each in kept
+        for other_port, other_key, namespace in given.get(address, ())
+    )
+
+
 class _ReservedPlace(NamedTuple):
     port: int
     sharing_key: str
@@ -230,15 +246,6 @@ class _Addresses:
         self._starts[wanted, ports] = start
         return (self._listed[number] for number in range(start, len(self._listed)))
 
-    def __contains__(self, address: str) -> bool:
-        return address in self._members
-
-    def __len__(self) -> int:
-        return len(self._listed)
-
-
-_NO_PART = _Addresses()
-
 
 class _Free:
     """What is left of the pool.
@@ -251,10 +258,13 @@ class _Free:
     ) -> None:
         self._pool, self._named, self._per_namespace = frozenset(pool), named, per_namespace
         self._reserved: defaultdict[str, list[_ReservedPlace]] = defaultdict(list)
+        self._counted: defaultdict[str, set[str]] = defaultdict(set)
+        """By namespace: the addresses of which it has a part, and those that are kept for it."""
         self._kept: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
         for (place, key), reservation in reservations.items():
             address, port = _address_and_port(place)
             self._reserved[address].append(_ReservedPlace(port, key, reservation))
+            self._counted[reservation.namespace].add(address)
             self._kept[reservation.namespace, reservation.owner][address] = None
         order = sorted(pool, key=named.__contains__)
         self._order = {
@@ -306,6 +316,7 @@ class _Free:
         namespace, key = request.key.namespace, request.sharing_key
         self._users[address].setdefault((namespace, key), request)
         self._of_namespace[namespace].add(address)
+        self._counted[namespace].add(address)
         if key:
             self._of_key[key].add(address)
         for port in request.ports or (_WHOLE,):
@@ -374,7 +385,7 @@ class _Free:
     def _why_none(self, wanted: str, request: AddressRequest) -> tuple[AddressReason, str]:
         namespace = request.key.namespace
         if not self._has_room("", request):
-            count = len(self._of_namespace[namespace])
+            count = len(self._counted[namespace])
             detail = f"namespace {namespace} has {count} addresses, all that addresses.per_namespace allows: share one"
             return AddressReason.TOO_MANY, detail
         what = f"with the ports {', '.join(map(str, request.ports))} free" if request.ports else "that is free"
@@ -383,14 +394,14 @@ class _Free:
 
     def _unused(self, wanted: str, request: AddressRequest) -> str:
         namespace, order = request.key.namespace, self._order[wanted]
-        if (wanted, namespace) in self._nothing_unused or not self._has_room("", request):
+        if (wanted, namespace) in self._nothing_unused:
             return ""
         start = self._starts[wanted]
         while start < len(order) and order[start] in self._users:
             start += 1
         self._starts[wanted] = start
-        free = (each for each in order[start:] if each not in self._users and self._is_free(each, request))
-        found = next(free, "")
+        unused = (each for each in order[start:] if each not in self._users and self._has_room(each, request))
+        found = next((each for each in unused if self._is_free(each, request)), "")
         if not (found or request.sharing_key):
             self._nothing_unused.add((wanted, namespace))
         return found
@@ -404,7 +415,7 @@ class _Free:
 
     def _has_room(self, address: str, request: AddressRequest) -> bool:
         """Return whether a namespace may have this address beside what it has."""
-        mine = self._of_namespace.get(request.key.namespace, _NO_PART)
+        mine = self._counted[request.key.namespace]
         return not self._per_namespace or address in mine or len(mine) < self._per_namespace
 
     def _not_shared_by(self, address: str, request: AddressRequest) -> AddressRequest | None:

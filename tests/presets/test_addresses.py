@@ -297,6 +297,21 @@ def test_an_object_that_is_created_again_has_what_it_had() -> None:
     assert given_to([service("b", 443)], reservations=reserved) == {"b": "2"}
 
 
+def test_what_is_kept_for_a_namespace_counts_for_its_bound() -> None:
+    """Else who creates and deletes keeps all of the pool from others."""
+    kept = {
+        Name(f"192.0.2.{number}", ""): Reservation("shop", "2026-01-20", 99.0, f"gone{number}") for number in (2, 3)
+    }
+
+    def answer(request: AddressRequest) -> dict[str, str]:
+        return given_to([request], reservations=kept, per_namespace=2)
+
+    assert answer(gateway("a", wanted=("192.0.2.1",))) == {"a": "too_many"}
+    assert answer(gateway("a")) == {"a": "2"}
+    assert answer(gateway("gone3")) == {"gone3": "3"}
+    assert answer(gateway("bank/a")) == {"bank/a": "1"}
+
+
 def test_a_node_that_knows_the_namespace_alone_gives_its_addresses_by_age() -> None:
     """As another balancer recorded it; the order of the records is any."""
     asked = [gateway("a", age=1), gateway("b"), gateway("bank/a", age=9)]
