@@ -149,7 +149,10 @@ def _site(host: str, table: RoutingTable) -> Site | None:
     if host not in table.sites:
         return None
     kind = HostKind.ONE_LABEL if host.startswith("*.") else HostKind.ANY if host == ANY_HOST else HostKind.EXACT
-    return Site(host, SHARED_FRONTENDS, host, kind)
+    # Of several namespaces with paths of the host the oldest counts.
+    winners = (rules.winners[0] for rules in table.sites[host].values() if rules.winners)
+    first = min(winners, key=lambda rule: rule.rank, default=None)
+    return Site(host, SHARED_FRONTENDS, host, kind, namespace=first.owner.namespace if first is not None else "")
 
 
 def _stale(former: _IngressState, made: _IngressState, changed: ChangedClaims, paths: Collection[SitePath]) -> set[Key]:

@@ -110,13 +110,17 @@ class HostKind(StrEnum):
 
 
 class Site(msgspec.Struct, frozen=True, gc=False):
-    """One host in one frontend; ``frontend`` is the name in the names of its maps of hosts."""
+    """One host in one frontend; ``frontend`` is the name in the names of its maps of hosts.
+
+    ``namespace`` has the host, where the frontend is one that all namespaces share.
+    """
 
     id: str
     frontend: str
     host: str
     kind: HostKind
     groups: tuple[RouteGroup, ...] = ()
+    namespace: str = ""
 
     @property
     def map(self) -> str:

@@ -1,0 +1,126 @@
+"""A connection for a host of one namespace serves no host of another: on the shared port, with a real haproxy."""
+
+import http.client
+import socket
+import ssl
+from collections.abc import Iterator
+
+import pytest
+
+from pyconfd.fragments import directory
+from pyconfd.model.snapshot import Key
+from pyconfd.presets import registry
+from pyconfd.presets.certificates import TlsOptions
+from pyconfd.presets.policy import ClaimOptions, network
+from pyconfd.presets.preset import PresetOptions
+from pyconfd.render.engine import Renderer, RenderOptions
+from pyconfd.sources.fragments import read_fragments
+from tests.fragments.shipped import HAPROXY, write_rendering
+from tests.presets.ingress.objects import (
+    ADDRESSES,
+    PRESETS,
+    Obj,
+    ingress,
+    ingress_class,
+    path,
+    secret,
+    service,
+    snapshot,
+)
+from tests.world.backends import Backends
+from tests.world.haproxy import HaproxyProcess, free_port
+from tests.world.pki import CertificateAuthority, KeyPair
+
+pytestmark = [pytest.mark.haproxy, pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")]
+
+NAMESPACES = ("mine", "other", "operator")
+
+
+def objects(namespace: str, pods: Backends, pair: KeyPair) -> list[Obj]:
+    """A namespace with an exact host, a one-label wildcard and a host without TLS of Ingresses, and domains."""
+    address = pods.add(namespace, f"127.26.0.{len(pods.pods) + 1}").address
+    web, of_domain = service("web", address, namespace=namespace), service("domain", address, namespace=namespace)
+    for made in (web, of_domain):
+        made[1]["ports"] = [{"name": "http", "port": pods.port}]
+    deep = service("deep", address, namespace=namespace)
+    deep[1]["ports"] = [{"name": "http", "port": pods.port}]
+    tls = {"pyconfd.io/tls-secret": "tls", "pyconfd.io/proto": "http"}
+    of_domain[0]["metadata"]["annotations"] = {"pyconfd.io/domain": f"domain.{namespace}.test", **tls}
+    deep[0]["metadata"]["annotations"] = {"pyconfd.io/domain": f"*.deep.{namespace}.test", **tls}
+    hosts = [f"app.{namespace}.test", f"*.wild.{namespace}.test"]
+    rules = {host: [path("/")] for host in (*hosts, f"plain.{namespace}.test")}
+    one = ingress("web", rules, namespace=namespace, tls=[{"hosts": hosts, "secretName": "tls"}])
+    return [*web, *of_domain, *deep, one, secret("tls", pair, namespace=namespace)]
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    folder = tmp_path_factory.mktemp("haproxy")
+    with Backends() as pods, HaproxyProcess(folder) as haproxy:
+        authority = CertificateAuthority(folder / "ca")
+        made: list[Obj] = [ingress_class()]
+        for name in NAMESPACES:
+            names = [f"{label}.{name}.test" for label in ("app", "domain", "*.wild", "*.deep")]
+            made += objects(name, pods, authority.server(name, names))
+        rest = service("rest", pods.add("rest", "127.26.0.200").address, namespace="mine")
+        rest[1]["ports"] = [{"name": "http", "port": pods.port}]
+        made += [*rest, ingress("rest", default="rest:80", namespace="mine")]
+        made.append(secret("default", authority.server("default", ["default.test"]), namespace="operator"))
+        tls = TlsOptions(str(folder / "secrets"), NAMESPACES, Key("operator", "default"))
+        claims = ClaimOptions(allow_endpoints=(network("127.0.0.0/8"),))
+        context = registry.translate(
+            snapshot(*made), PRESETS, PresetOptions(addresses=ADDRESSES, claims=claims, tls=tls)
+        )
+        assert context.refused == ()
+        listen = free_port()
+        variables = {
+            "http_bind": "",
+            "https_bind": f"127.0.0.1:{listen}",
+            "stats_bind": "",
+            "runtime_socket": haproxy.stats_socket,
+        }
+        renderer = Renderer(read_fragments(directory()), RenderOptions(str(folder / "files"), variables=variables))
+        write_rendering(renderer.render(context, curdate="").rendering, haproxy.conf)
+        haproxy.start()
+        yield listen
+
+
+def ask(port: int, sni: str, host: str) -> tuple[int, str]:
+    """Return the status, and the pod that answered."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with (
+        socket.create_connection(("127.0.0.1", port), 30) as raw,
+        context.wrap_socket(raw, server_hostname=sni or None) as connection,
+    ):
+        connection.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        with http.client.HTTPResponse(connection) as answer:
+            answer.begin()
+            answer.read()
+            return answer.status, answer.headers.get("X-Pod", "")
+
+
+HOSTS = ("app.NS.test", "x.wild.NS.test", "domain.NS.test", "a.b.deep.NS.test")
+
+
+@pytest.mark.parametrize("sni", HOSTS)
+@pytest.mark.parametrize("host", [*HOSTS, "plain.NS.test", "APP.NS.test.:443"])
+def test_hosts_of_one_namespace_share_a_connection_and_others_do_not(port: int, sni: str, host: str) -> None:
+    asked = sni.replace("NS", "mine")
+    assert ask(port, asked, host.replace("NS", "mine")) == (200, "mine")
+    assert ask(port, asked, host.replace("NS", "other")) == (421, "")
+
+
+@pytest.mark.parametrize(
+    ("sni", "host", "status", "pod"),
+    [
+        ("", "app.mine.test", 200, "mine"),
+        ("unknown.test", "app.mine.test", 200, "mine"),
+        ("unknown.test", "unknown.test", 200, "rest"),
+        ("app.mine.test", "unknown.test", 200, "rest"),
+        ("app.other.test", "unknown.test", 421, ""),
+        ("app.other.test", "unknown.other.test", 421, ""),
+    ],
+)
+def test_names_of_nobody_are_for_the_hosts_that_are_left(port: int, sni: str, host: str, status: int, pod: str) -> None:
+    assert ask(port, sni, host) == (status, pod)
