@@ -10,7 +10,7 @@ from pyconfd.explain.configuration import RenderedConfig, ServerLine, host_and_p
 from pyconfd.haproxy.runtime.servers_now import ServerNow, condition_of
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.condition import Age, Condition, ConditionStatus, ConditionType, condition_of_refusal
-from pyconfd.model.context import Context, PresetName, Refusal
+from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason
 from pyconfd.model.explanation import ClaimReport, EndpointReport, InstanceState, ServerReport
 from pyconfd.model.hold import command_of
 from pyconfd.model.kubernetes import AnyObject, ObjectRef
@@ -18,7 +18,7 @@ from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Named, Resource, Snapshot
 from pyconfd.model.status import Phase
 from pyconfd.presets import registry, values
-from pyconfd.presets.certificates import described_secret, from_base64, key_body
+from pyconfd.presets.certificates import described_secret, from_base64, key_body, read_secret
 from pyconfd.presets.endpoints import unservable
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import EndpointView
@@ -342,6 +342,9 @@ def secret_report(key: Key, evidence: Evidence) -> ClaimReport:
         except ValueError:
             continue  # another value of the Secret
     mine = [each for each in evidence.refused if each.ref.kind == "Secret" and each.ref[1:3] == key]
+    # A Secret that nothing names is not refused of anything: its fault is said here only.
+    fault = read_secret(secret, evidence.snapshot.host.hour).fault if secret.type == TLS and not mine else ""
+    mine += [Refusal(ref, "data", "", RefusalReason.INVALID_VALUE, fault)] if fault else []
     refused = [refusal_condition(each, evidence) for each in mine]
     is_read_by_name = Named(Resource.SECRETS, *key) in registry.named_of(evidence.presets, evidence.options)
     files = _files_with(bodies, evidence.running)
@@ -439,6 +442,9 @@ def remedy_of(  # noqa: PLR0911 - one for each reason
             # What is missing is often there under a misspelled name.
             service = evidence.snapshot.services.get(Key(ref.namespace, ref.name))
             return "; ".join([*_mistakes(service, evidence), _REMEDIES["Incomplete"]][:_MOST_REMEDIES])
+        case "UnknownClass":
+            ingress = evidence.snapshot.ingresses.get(Key(ref.namespace, ref.name))
+            return "; ".join(_mistakes(ingress, evidence)) or _CORRECT
         case "NoReadyEndpoints" if ref.kind == "Service":
             selected = f"-n {ref.namespace} -l kubernetes.io/service-name={ref.name}"
             return f"look at its pods: kubectl get endpointslices {selected} -o wide, and kubectl describe pod"

@@ -61,6 +61,7 @@ class RefusalReason(StrEnum):
     UNREADABLE = "unreadable"
     BAD_TEMPLATE = "bad_template"
     QUARANTINED = "quarantined"
+    UNKNOWN_CLASS = "unknown_class"
     UNSUPPORTED_ANNOTATION = "unsupported_annotation"
     IGNORED_ANNOTATION = "ignored_annotation"
     CERTIFICATE_MISMATCH = "certificate_mismatch"

@@ -110,15 +110,14 @@ def read(
     )
     nodes = updated(former.nodes, changed_nodes, lambda key: _node_part(key, snapshot, places.of_nodes))
     secrets = updated(former.secrets, _changed_secrets(seen, snapshot), lambda key: _secret(key, snapshot))
-    ready, refused, same_refused = former.ready, former.refused, secrets is former.secrets and nodes is former.nodes
+    ready, refused, same_refused = former.ready, former.refused, nodes is former.nodes
     for key in changed:
         now, before = services.get(key, _NOTHING), former.services.get(key, _NOTHING)
         ready += now.ready - before.ready
         same_refused = same_refused and now.refused == before.refused
     if not same_refused:
-        of_secrets = (_refused(key, each.fault, snapshot) for key, each in secrets.items() if each.fault)
         of_nodes = (each for part in nodes.values() for each in part.refused)
-        refused = (*(each for part in services.values() for each in part.refused), *of_nodes, *of_secrets)
+        refused = (*(each for part in services.values() for each in part.refused), *of_nodes)
     views, certificates = former.view.nodes, former.view.certificates
     if nodes is not former.nodes:
         views = reuse_if_same(views, tuple(part.view for part in nodes.values() if part.view))
@@ -274,8 +273,3 @@ def _read_secret(key: Key, snapshot: Snapshot) -> ReadSecret | None:
         return before
     read = read_secret(secret, snapshot.host.hour)
     return ReadSecret(before.view, read.fault, before.issuer) if read.fault and before is not None else read
-
-
-def _refused(key: Key, fault: str, snapshot: Snapshot) -> Refusal:
-    ref = ObjectRef("Secret", values.shown(key.namespace), values.shown(key.name), snapshot.cluster)
-    return Refusal(ref, "data", "", RefusalReason.INVALID_VALUE, fault)

@@ -257,7 +257,9 @@ def told(appliance: Appliance) -> list[tuple[str, str]]:
 
 def test_events_on_the_objects_themselves_where_these_are_on(appliance: Appliance) -> None:
     appliance.values["events"] = {"enabled": True}
-    appliance.servers[0].rules = Rules(appliance.run("rbac").stdout)  # without the right to create any
+    appliance.servers[0].rules = Rules(
+        appliance.run("rbac", "--events-enabled=false").stdout
+    )  # without the right to create any
     appliance.serve("odd", {"domain": "odd.example.com", "proto": "sm tp"})
     serving(appliance)
     appliance.until(lambda: appliance.status().get("object_events", {}).get("failures_total"), "it is denied")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pyconfd.model.context import Refusal
+from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.gateway_api import BackendRef, GRPCRoute, HTTPRoute, TCPRoute, TLSRoute
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.object_status import ObjectStatus, StatusOf
@@ -403,7 +403,10 @@ class _References:
         self.services.add(key)
         if isinstance(found, Missing):
             shown = key.name if namespace == self._namespace else f"{namespace}/{key.name}"
-            self.faults.append(Fault(found.reason.value, field, shown, found.detail))
+            if found.port and reference.port is not None:
+                shown = f"{shown}:{reference.port}"
+            kind = RefusalReason.NO_SUCH_PORT if found.port else None
+            self.faults.append(Fault(found.reason.value, field, shown, found.detail, kind))
             return Reference(weight, resolved=False)
         service = inputs.cluster.snapshot.services[key]
         endpoints = targets_of_port(found, service, inputs.cluster.view.nodes, inputs.options)

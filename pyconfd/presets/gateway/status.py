@@ -39,16 +39,20 @@ _REFUSAL_REASONS: Mapping[str, RefusalReason] = MappingProxyType(
 
 
 class Fault(NamedTuple):
-    """Why a condition of an object is not met. ``reason`` is the specification's, ``detail`` says what to do."""
+    """Why a condition of an object is not met. ``reason`` is the specification's, ``detail`` says what to do.
+
+    ``kind`` is our own reason, where it says more than that of the specification.
+    """
 
     reason: str
     field: str
     value: str
     detail: str
+    kind: RefusalReason | None = None
 
     def refusal(self, ref: ObjectRef) -> Refusal:
         """Return the refusal of the object."""
-        kind = _REFUSAL_REASONS.get(self.reason, RefusalReason.INVALID_VALUE)
+        kind = self.kind or _REFUSAL_REASONS.get(self.reason, RefusalReason.INVALID_VALUE)
         return Refusal(ref, self.field, values.shown(self.value), kind, self.detail)
 
     @property

@@ -51,6 +51,14 @@ def mistaken_class(ingress: Ingress, classes: Mapping[Key, IngressClass]) -> str
     return f"its IngressClass {values.shown(name)} is that of {controller}: set ingressClassName: {meant}"
 
 
+def is_misspelled(ingress: Ingress, classes: Mapping[Key, IngressClass], own: OwnClasses) -> bool:
+    """Return whether an Ingress names a class that is not there, and resembles one of pyconfd's."""
+    name = class_of(ingress)
+    if name is None or name in own.names or Key("", name) in classes:
+        return False
+    return bool(difflib.get_close_matches(name.lower(), own.names, n=1, cutoff=0.75))
+
+
 def own_classes(classes: Mapping[Key, IngressClass]) -> OwnClasses:
     """Return pyconfd's classes."""
     own = [each for each in classes.values() if each.spec.controller == CONTROLLER]

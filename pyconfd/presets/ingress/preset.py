@@ -28,7 +28,7 @@ from pyconfd.presets.ingress.backends import Backends
 from pyconfd.presets.ingress.certificates import Certificates
 from pyconfd.presets.ingress.changes import ChangedClaims, replaced
 from pyconfd.presets.ingress.claims import ANY_HOST, IngressClaim, name_of, place_named, read_ingress
-from pyconfd.presets.ingress.classes import OwnClasses, mistaken_class, own_classes
+from pyconfd.presets.ingress.classes import OwnClasses, is_misspelled, mistaken_class, own_classes
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
 from pyconfd.presets.routing.references import Missing, Unresolved
 from pyconfd.presets.routing.table import RoutingTable, SitePath, path_of
@@ -158,8 +158,8 @@ def _site(host: str, table: RoutingTable) -> Site | None:
 def _stale(former: _IngressState, made: _IngressState, changed: ChangedClaims, paths: Collection[SitePath]) -> set[Key]:
     """Return the Ingresses of which something may have been refused, or is served, that was not before."""
     if made.options.addresses.shared != former.options.addresses.shared:
-        return {*former.claims, *made.claims}
-    stale = set(changed.keys)
+        return {*former.claims, *made.claims, *_changed_objects(former, made)}
+    stale = {*changed.keys, *_changed_objects(former, made)}
     for state in (former, made):
         for path in paths:
             stale.update(_key(rule) for rule in state.table.claimants(path))
@@ -181,6 +181,15 @@ def _stale(former: _IngressState, made: _IngressState, changed: ChangedClaims, p
     return stale
 
 
+def _changed_objects(former: _IngressState, made: _IngressState) -> Collection[Key]:
+    """Return the Ingresses that are others, and all after a change of the classes: some may be misspelled now."""
+    before, now = former.cluster.snapshot, made.cluster.snapshot
+    changed = differing(before.ingresses, now.ingresses)
+    if differing(before.ingressclasses, now.ingressclasses):
+        return {*changed, *now.ingresses}
+    return changed
+
+
 def _key(rule: RouteRule) -> Key:
     return Key(rule.owner.namespace, rule.owner.name)
 
@@ -189,7 +198,7 @@ def _refused(key: Key, state: _IngressState) -> tuple[Refusal, ...]:
     """Return all that is refused of one Ingress, sorted."""
     claim = state.claims.get(key)
     if claim is None:
-        return ()
+        return _of_no_class(key, state)
     found = set(claim.refused)
     for rule in claim.rules:
         for lost in state.table.lost.get(path_of(rule), ()):
@@ -201,6 +210,17 @@ def _refused(key: Key, state: _IngressState) -> tuple[Refusal, ...]:
             found.add(Refusal(claim.ref, _BACKEND_FIELD, values.shown(shown), _reason(fault), fault.detail))
     found.update(_refused_certificates(claim, state))
     return tuple(sorted(found))
+
+
+def _of_no_class(key: Key, state: _IngressState) -> tuple[Refusal, ...]:
+    """Return why an Ingress is nobody's that was probably meant for pyconfd."""
+    snapshot = state.cluster.snapshot
+    ingress = snapshot.ingresses.get(key)
+    if ingress is None or not is_misspelled(ingress, snapshot.ingressclasses, state.classes):
+        return ()
+    ref = ObjectRef("Ingress", values.shown(key.namespace), values.shown(key.name), snapshot.cluster)
+    detail = mistaken_class(ingress, snapshot.ingressclasses)
+    return (Refusal(ref, "spec.ingressClassName", "", RefusalReason.UNKNOWN_CLASS, detail),)
 
 
 def _lost(ref: ObjectRef, rule: RouteRule, winner: RouteRule | None, why: str, options: PresetOptions) -> Refusal:

@@ -505,3 +505,18 @@ def test_certificates_of_listeners_are_known_with_host_and_end_and_a_wrong_name_
     assert found == {("tls", "a.example.com"), ("tls", "a.example.org")}
     notes = [(each.field, each.value, each.reason.value) for each in context.refused]
     assert notes == [("listener bad hostname", "a.example.org", "certificate_mismatch")]
+
+
+@pytest.mark.parametrize(
+    ("reference", "value", "reason"),
+    [
+        ("name: app, port: 81", "app:81", "no_such_port"),
+        ("name: app", "app", "no_such_port"),
+        ("name: missing, port: 80", "missing", "no_such_service"),
+    ],
+)
+def test_a_wrong_port_of_a_route_is_not_a_missing_service(reference: str, value: str, reason: str) -> None:
+    context = read(snapshot(CLASS, GATEWAY, APP, route("web", f"[{{backendRefs: [{{{reference}}}]}}]")))
+    [refusal] = context.refused
+    assert (refusal.value, refusal.reason.value) == (value, reason)
+    assert route_reasons(context, "web")["ResolvedRefs"] == "BackendNotFound"  # the specification has no other

@@ -234,6 +234,22 @@ def test_node_ports_are_used_and_missed() -> None:
     assert refusals(context) == [("demo/web", BACKEND, "no_such_port")]
 
 
+@pytest.mark.parametrize(
+    ("class_name", "said"), [("pyconf", True), ("Pyconfd", True), ("pyconfd-", True), ("nginx", False), (None, False)]
+)
+def test_a_class_that_is_not_there_and_resembles_ours_is_said(class_name: str | None, said: bool) -> None:
+    made, memo = ingress(rules=rule(path("/")), class_name=class_name), Memo()
+    expected = [("demo/web", "spec.ingressClassName", "unknown_class")] if said else []
+    for context in (read(CLASS, *WEB, made, memo=memo), read(CLASS, *WEB, made, memo=memo)):
+        assert refusals(context) == expected
+        assert not said or "did you mean ingressClassName: pyconfd?" in context.refused[0].detail
+    # Somebody else's class of that name comes, and goes; then it is corrected.
+    other = ingress_class(class_name or "other", "example.com/controller")
+    assert refusals(read(CLASS, other, *WEB, made, memo=memo)) == []
+    assert refusals(read(CLASS, *WEB, made, memo=memo)) == expected
+    assert refusals(read(CLASS, *WEB, ingress(rules=rule(path("/"))), memo=memo)) == []
+
+
 def test_an_address_stands_in_the_status_while_at_least_one_path_can_answer() -> None:
     memo, made = Memo(), ingress(rules=rule(path("/"), path("/cart", "cart:80")))
     web, cart = service("web", "10.0.0.1"), service("cart", "10.0.0.2")
