@@ -443,8 +443,9 @@ def remedy_of(  # noqa: PLR0911 - one for each reason
             service = evidence.snapshot.services.get(Key(ref.namespace, ref.name))
             return "; ".join([*_mistakes(service, evidence), _REMEDIES["Incomplete"]][:_MOST_REMEDIES])
         case "UnknownClass":
-            ingress = evidence.snapshot.ingresses.get(Key(ref.namespace, ref.name))
-            return "; ".join(_mistakes(ingress, evidence)) or _CORRECT
+            found: Mapping[Key, AnyObject] = evidence.snapshot.ingresses
+            found = evidence.snapshot.gateways if ref.kind == "Gateway" else found
+            return "; ".join(_mistakes(found.get(Key(ref.namespace, ref.name)), evidence)) or _CORRECT
         case "NoReadyEndpoints" if ref.kind == "Service":
             selected = f"-n {ref.namespace} -l kubernetes.io/service-name={ref.name}"
             return f"look at its pods: kubectl get endpointslices {selected} -o wide, and kubectl describe pod"

@@ -266,7 +266,7 @@ def test_events_on_the_objects_themselves_where_these_are_on(appliance: Applianc
     appliance.until(lambda: any("cannot create" in each for each in appliance.status()["problems"]), "that is shown")
     assert appliance.ask("shop").startswith("shop-"), "nobody waits for it"
     denied = appliance.command("preflight")
-    assert denied.returncode == 1
+    assert denied.returncode == 0
     assert "may not create events" in denied.stdout
     assert told(appliance) == []
     appliance.stop()  # what was denied is tried again after a minute, or by who begins anew

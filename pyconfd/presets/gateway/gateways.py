@@ -124,6 +124,15 @@ def mistaken_class(gateway: Gateway, classes: Mapping[Key, GatewayClass]) -> str
     return f"its GatewayClass {values.shown(name)} is that of {controller}: set gatewayClassName: {meant}"
 
 
+def is_misspelled(gateway: Gateway, classes: Mapping[Key, GatewayClass]) -> bool:
+    """Return whether a Gateway names a class that is not there, and resembles one of pyconfd's."""
+    name = gateway.spec.gateway_class_name
+    if Key("", name) in classes:
+        return False
+    own = [each.metadata.name for each in classes.values() if is_mine(each)]
+    return bool(difflib.get_close_matches(name.lower(), own, n=1, cutoff=0.75))
+
+
 def mistaken_parent(parent: Key, snapshot: Snapshot) -> str:
     """Return why the Gateway that a route names is not there or not pyconfd's, and which one may be meant."""
     shown = values.shown(f"{parent.namespace}/{parent.name}")

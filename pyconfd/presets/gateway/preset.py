@@ -14,7 +14,7 @@ import msgspec
 
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim, ClaimedBackend
-from pyconfd.model.context import PresetName, Refusal
+from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.gateway_api import Gateway, GRPCRoute, HTTPRoute, ParentReference, TCPRoute, TLSRoute
 from pyconfd.model.kubernetes import AnyObject, ObjectRef
 from pyconfd.model.listener import Listener
@@ -37,6 +37,7 @@ from pyconfd.presets.gateway.gateways import (
     decide_gateway,
     gateway_status,
     is_mine,
+    is_misspelled,
     mistaken_class,
     mistaken_parent,
 )
@@ -409,6 +410,8 @@ class _Reading:
         same_inputs = self.inputs.gateways is self.former.inputs.gateways and (
             self.inputs.policies is self.former.inputs.policies
         )
+        former, current = self.former.inputs.cluster.snapshot, self.inputs.cluster.snapshot
+        same_inputs = same_inputs and not differing(former.gateways, current.gateways)
         if parts and same_routes and same_inputs and self.inputs.same_classes(self.former.inputs):
             return parts
         return tuple(_refused_by(self.inputs)), tuple(each for route in self.routes.values() for each in route.refused)
@@ -452,8 +455,14 @@ def _same_for_routes(inputs: RouteInputs, former: RouteInputs) -> bool:
 
 
 def _refused_by(inputs: RouteInputs) -> Iterator[Refusal]:
-    cluster = inputs.cluster.snapshot.cluster
-    for key, each in inputs.cluster.snapshot.gatewayclasses.items():
+    snapshot = inputs.cluster.snapshot
+    cluster, classes = snapshot.cluster, snapshot.gatewayclasses
+    for key, found in snapshot.gateways.items():
+        if is_misspelled(found, classes):
+            ref = ObjectRef("Gateway", values.shown(key.namespace), values.shown(key.name), cluster)
+            detail = mistaken_class(found, classes)
+            yield Refusal(ref, "spec.gatewayClassName", "", RefusalReason.UNKNOWN_CLASS, detail)
+    for key, each in classes.items():
         fault = class_fault(each) if is_mine(each) else None
         if fault is not None:
             yield fault.refusal(ObjectRef("GatewayClass", "", key.name, cluster))

@@ -520,3 +520,20 @@ def test_a_wrong_port_of_a_route_is_not_a_missing_service(reference: str, value:
     [refusal] = context.refused
     assert (refusal.value, refusal.reason.value) == (value, reason)
     assert route_reasons(context, "web")["ResolvedRefs"] == "BackendNotFound"  # the specification has no other
+
+
+def test_a_gateway_of_a_class_that_is_not_there_and_resembles_ours_is_said() -> None:
+    memo = Memo()
+    misspelled = GATEWAY.replace("gatewayClassName: pyconfd", "gatewayClassName: pyconf")
+    foreign = GATEWAY.replace("gatewayClassName: pyconfd", "gatewayClassName: nginx")
+    for text, expected in [
+        (GATEWAY, []),
+        (misspelled, ["unknown_class"]),
+        (foreign, []),
+        (misspelled, ["unknown_class"]),
+    ]:
+        for context in (read(snapshot(CLASS, text), memo), read(snapshot(CLASS, text))):
+            assert [each.reason.value for each in context.refused] == expected
+            assert not expected or "did you mean gatewayClassName: pyconfd?" in context.refused[0].detail
+    other = CLASS.replace("name: pyconfd", "name: pyconf").replace("pyconfd.io/gateway", "example.com/other")
+    assert read(snapshot(CLASS, f"---{other}", misspelled), memo).refused == ()
