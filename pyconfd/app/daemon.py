@@ -246,7 +246,11 @@ class Notices:
         if seen is None:
             return []
         refused = [refused_object(public_refusal(each), _uid(each.ref, seen.snapshot)) for each in seen.refused]
-        down = tuple(each for each in status.live.down if status.now - each.since >= UNSERVED_S)
+        # What an operator has taken out is no fault of the object.
+        by_hand = {each.server.partition("/")[0] for each in status.live.overrides}
+        down = tuple(
+            each for each in status.live.down if status.now - each.since >= UNSERVED_S and each.backend not in by_hand
+        )
         return [*refused, *(self._unserved(seen, down) if down else ())]
 
     def _unserved(self, seen: Seen, down: tuple[BackendDown, ...]) -> list[ObjectNotice]:

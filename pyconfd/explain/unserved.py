@@ -37,16 +37,16 @@ def unserved(
     for claim in registry.claims_of(snapshot, context, presets, options):
         for backend in claim.backends:
             if found := sections.get(backend.section):
-                yield _unserved(claim, backend.name, found)
+                yield _unserved(claim, backend.name, found.servers)
 
 
-def _unserved(claim: Claim, backend: str, found: BackendDown) -> Unserved:
-    if not found.servers:
+def _unserved(claim: Claim, backend: str, servers: int) -> Unserved:
+    if not servers:
         namespace = claim.ref.namespace
         look = f"kubectl get endpointslices -n {namespace} -l kubernetes.io/service-name={backend.partition(':')[0]}"
         if claim.ref.kind == "Service":
             look = f"kubectl get endpointslices -n {namespace} -l kubernetes.io/service-name={claim.ref.name}"
         return Unserved(claim.ref, backend, NOT_READY, f"{backend}: no endpoint is ready, so nothing answers: {look}")
-    count = "its server does not answer" if found.servers == 1 else f"none of its {found.servers} servers answers"
+    count = "its server does not answer" if servers == 1 else f"none of its {servers} servers answers"
     message = f"{backend}: {count} the load balancer, though the cluster says ready: is there a route to the pods?"
     return Unserved(claim.ref, backend, UNREACHABLE, message)

@@ -105,6 +105,8 @@ def read_foreign(annotations: Mapping[str, str] | None, kind: str, accepted: Ite
             continue
         if bare == "canary" and _plain(value) == "true":
             canary = name
+        if prefix not in _table() and not _is_controllers(prefix):
+            continue  # nearly all
         effect = _effect(prefix, bare, value)
         if effect is None and not _is_controllers(prefix):
             continue

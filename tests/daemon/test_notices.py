@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyconfd.app.daemon import UNSERVED_S, Notices
 from pyconfd.daemon.memory import Seen
-from pyconfd.model.status import BackendDown, LiveStatus
+from pyconfd.model.status import BackendDown, LiveStatus, OverrideStatus
 from pyconfd.presets import registry
 from pyconfd.presets.preset import PresetOptions
 from tests.presets.ingress.objects import ingress, ingress_class, path, service, snapshot
@@ -24,10 +24,11 @@ class FakeDaemon:
         context = registry.translate(seen, PRESETS, options)
         self.memory = SimpleNamespace(seen=Seen(seen, options, context, None, context.refused))
         self.down: tuple[BackendDown, ...] = ()
+        self.overrides: tuple[OverrideStatus, ...] = ()
         self.now = 1_000.0
 
     def status(self) -> Any:
-        return SimpleNamespace(now=self.now, live=LiveStatus(down=self.down))
+        return SimpleNamespace(now=self.now, live=LiveStatus(down=self.down, overrides=self.overrides))
 
 
 def said(notices: Notices) -> list[tuple[str, str, str]]:
@@ -45,10 +46,18 @@ def test_what_is_refused_is_said_at_once_and_what_nothing_answers_for_after_a_mi
     assert said(notices) == [refused]
     daemon.now += 1
     assert said(notices) == [refused, ("Ingress demo/web", "NoReadyEndpoints", "demo/web")]
-    daemon.down = (BackendDown("ing_demo_web_80", 2, since=1_000.0),)
-    assert said(notices)[1:] == [("Ingress demo/web", "EndpointsUnreachable", "demo/web")]
     daemon.down = ()
     assert said(notices) == [refused]
+
+
+def test_pods_that_do_not_answer_are_said_unless_an_operator_took_them_out() -> None:
+    made = ingress(rules={"a.example.com": [path("/")]})
+    daemon = FakeDaemon(ingress_class(), *service("web", "10.0.0.1"), made)
+    notices = Notices(cast("Daemon", daemon), PRESETS)
+    daemon.down, daemon.now = (BackendDown("ing_demo_web_80", 1, since=1.0),), 100.0
+    assert said(notices) == [("Ingress demo/web", "EndpointsUnreachable", "demo/web")]
+    daemon.overrides = (OverrideStatus("ing_demo_web_80/web-1", "maint", 5.0),)
+    assert said(notices) == []
 
 
 def test_nothing_is_said_before_anything_was_read() -> None:

@@ -272,9 +272,9 @@ def _status(key: Key, state: _IngressState) -> ObjectStatus | None:
 
 
 def _can_answer(backends: Backends, name: str) -> bool:
-    """Return whether a backend has a server that takes traffic; pods that end still do until others are there."""
+    """Return whether a backend has a server that takes traffic."""
     backend = backends.served.get(name)
-    return backend is not None and any(server.state in {"ready", "draining"} for server in backend.servers)
+    return backend is not None and bool(_addresses_of(backend))
 
 
 def _reads_alike(former: PresetOptions, options: PresetOptions) -> bool:
