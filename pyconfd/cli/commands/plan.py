@@ -93,6 +93,7 @@ def plan_once(settings: Settings, snapshot_files: tuple[str, ...]) -> Planned:
     installed = observed.installed_text or ""
     difference = _difference(installed, mark(rendering.text, rendering.digest), settings.haproxy.conf)
     notes = [*once.notes, *([assumed] if assumed and not isinstance(found, Noop) else [])]
+    notes += _compared_with(settings.haproxy.conf, balancer.loaded_elsewhere(), installed)
     notes += _hold_note(settings, last, once)
     if (problem := balancer.adoption(rendering)) is not None:
         notes.append(f"the daemon would apply nothing yet: {problem.place}: {problem.message}; {problem.remedy}")
@@ -140,6 +141,13 @@ def _difference(installed: str, wanted: str, path: str) -> str:
     )
     difference = "".join(f"{line}\n" for line in lines)
     return without_passwords(difference, passwords_in(installed) | passwords_in(wanted)) if difference else ""
+
+
+def _compared_with(conf: str, elsewhere: tuple[str, ...], installed: str) -> Iterator[str]:
+    """Return a note where the running haproxy has another file than the one that is compared."""
+    if elsewhere:
+        state = "" if installed else ", which is not there yet"
+        yield f"compared with {conf}{state}; the haproxy that runs was started with {' '.join(elsewhere)}"
 
 
 def _hold_note(settings: Settings, last: Stored | None, once: DryRun) -> Iterator[str]:

@@ -54,13 +54,19 @@ def foreign(settings: HaproxySettings, unit: UnitFacts) -> Foreign | None:
     A haproxy that was not restarted since the installation still runs with another file; the installed one counts only
     where none does.
     """
-    running = HaproxyProcess(settings, unit).observe([])
-    pids = [unit.main_pid, running.master_pid if isinstance(running, Running) else 0]
-    for loaded in filter(None, map(host.configuration_files, filter(None, pids))):
-        if not host.loads(loaded, settings.conf):
-            return _unless_ours(loaded)
+    if loaded := loaded_elsewhere(settings, unit):
+        return _unless_ours(loaded)
     installed = _unless_ours((settings.conf,))
     return None if installed is not None and installed.missing else installed
+
+
+def loaded_elsewhere(settings: HaproxySettings, unit: UnitFacts) -> tuple[str, ...]:
+    """Return what the running haproxy was started with where that is not the installed file, else nothing."""
+    process = HaproxyProcess(settings, unit)
+    running = process.observe([])
+    pids = [unit.main_pid, running.master_pid if isinstance(running, Running) else 0, process.master_by_pid_file]
+    found = filter(None, map(host.configuration_files, filter(None, pids)))
+    return next((loaded for loaded in found if not host.loads(loaded, settings.conf)), ())
 
 
 def adopted(state_dir: str) -> frozenset[str]:

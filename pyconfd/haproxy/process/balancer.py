@@ -496,6 +496,10 @@ class Balancer:
         self._last_good = Stored(generation, rendering)
         return Applied(generation, plan, verified)
 
+    def loaded_elsewhere(self) -> tuple[str, ...]:
+        """Return what the running haproxy was started with where that is not what pyconfd writes, else nothing."""
+        return adoption.loaded_elsewhere(self._settings, self._unit)
+
     def adoption(self, rendering: Rendering) -> Problem | None:
         """Return what the first configuration would end, None where nothing or where an operator has adopted it."""
         if self.last_good() is not None or adoption.adopted(self._state_dir):

@@ -267,6 +267,12 @@ class HaproxyProcess:
             return Problem("haproxy.pid_file", "haproxy ended just now")
         return None
 
+    @property
+    def master_by_pid_file(self) -> int:
+        """The master that the pid file names, 0 for none."""
+        master = self._master_by_pid_file()
+        return master.pid if master is not None else 0
+
     def _master_by_pid_file(self) -> psutil.Process | None:
         """Return the master, only if it surely is one: SIGUSR2 ends any other process."""
         with suppress(OSError, ValueError, psutil.Error):
