@@ -7,6 +7,7 @@ import structlog
 
 from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.daemon.base_loop import MAY_RELOAD, Loop, Task
+from pyconfd.daemon.causes import Causes
 from pyconfd.daemon.fragments import Compiled, LiveFragments
 from pyconfd.daemon.memory import Memory, Seen
 from pyconfd.daemon.ports import World
@@ -61,6 +62,7 @@ class Daemon(Loop):
             lambda: world.former_fragments(applied.rendering.inputs) if applied else None,
             world.served_before,
         )
+        self._causes = Causes()
         self._protected = ProtectedSnapshots(settings.removal, world, self._report.held)
         self._rollout = RolloutMonitor(world, settings.history, self._report, self._is_in_place)
 
@@ -205,7 +207,8 @@ class Daemon(Loop):
         self._conclude_quarantine(done)
         refused = tuple(sorted({*done.context.refused, *self._world.source.refusals()}))
         endpoints = done.context.totals.claimed
-        self._report.reconciled(outcome, duration_s=duration_s, endpoints=endpoints, refused=refused)
+        causes = self._causes.of(snapshot, applied=isinstance(outcome, Applied | Unchanged))
+        self._report.reconciled(outcome, duration_s=duration_s, endpoints=endpoints, refused=refused, causes=causes)
         serving, without_hold = self._world.balancer.last_good(), self._protected.without_hold
         running = serving.rendering if serving else None
         seen = Seen(snapshot, compiled.options, done.context, done.rendering, refused, running, without_hold)

@@ -141,9 +141,15 @@ class Reporter:
     # What came of an attempt
 
     def reconciled(
-        self, outcome: Outcome, *, duration_s: float, endpoints: int, refused: tuple[Refusal, ...] = ()
+        self,
+        outcome: Outcome,
+        *,
+        duration_s: float,
+        endpoints: int,
+        refused: tuple[Refusal, ...] = (),
+        causes: tuple[str, ...] = (),
     ) -> None:
-        """Count a reconciliation, log what came of it, and record what changed for people to read."""
+        """Count a reconciliation, log what came of it, and record what changed, and by which objects."""
         self._log_refused(refused)
         self._log_outcome(outcome, "outcome", duration_s, endpoints)
         change = self._change_of(outcome, duration_s)
@@ -160,7 +166,7 @@ class Reporter:
             return
         same = replace(change, at=0.0, duration_s=0.0)
         if change.action is not Action.DEFERRED or same != self._recorded:
-            self._changes.record(change)  # what waits is recorded when it begins to
+            self._changes.record(replace(change, causes=causes))  # what waits is recorded when it begins to
         self._recorded = same
 
     def new_fragments_failed(self, outcome: Rejected | Failed, duration_s: float) -> None:

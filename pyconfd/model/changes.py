@@ -93,7 +93,8 @@ class Change:
 
     ``at`` is seconds since the epoch, ``generation`` the running one after it (0 for none), ``duration_s`` from when
     it was noticed until it was applied. ``summary`` says what was updated at run time, ``details`` what the reload is
-    about, or the problem.
+    about, or the problem. ``causes`` are the objects of the cluster that changed, as far as they are named; none where
+    fragments, settings or an operator are the cause.
     """
 
     at: float
@@ -103,6 +104,7 @@ class Change:
     details: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     duration_s: float = 0.0
+    causes: tuple[str, ...] = ()
 
 
 def change_of(outcome: Outcome, *, at: float, serving: int, duration_s: float) -> Change | None:

@@ -8,7 +8,7 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import sleep
@@ -172,11 +172,19 @@ def _opened(path: Path) -> BinaryIO | None:
 
 
 DETAILS_SHOWN = 3
+CAUSES_SHOWN = 2
 
 
 def line_of(change: Change) -> str:
-    """Return one line: when, what changed, how and how fast, and the running generation."""
-    return clean(f"{time.strftime('%H:%M:%S', time.localtime(change.at))} {_sentence(change)}")
+    """Return one line: when, what changed, how and how fast, the running generation, and which object caused it."""
+    by = f", by {named(change.causes)}" if change.causes else ""
+    return clean(f"{time.strftime('%H:%M:%S', time.localtime(change.at))} {_sentence(change)}{by}")
+
+
+def named(causes: Sequence[str]) -> str:
+    """Return the first of several objects, and how many more there are."""
+    more = len(causes) - CAUSES_SHOWN
+    return ", ".join(causes[:CAUSES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _sentence(change: Change) -> str:  # noqa: C901, PLR0911 - one sentence for each action

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from pyconfd.status.changes import ChangeReader
 from tests.e2e.expect import all_is_well, beats, edit, list_again, new_pod_answers, serving, texts_in, undisturbed
-from tests.world.appliance import Appliance
+from tests.world.appliance import NAMESPACE, Appliance
 from tests.world.haproxy import BINARY, fetch, free_port
 from tests.world.objects import EndpointSpec, PortSpec
 
@@ -79,16 +80,23 @@ def test_history_tells_what_changed_and_a_rollback_pins_fragments_while_endpoint
     all_is_well(greeter)
     # What goes live is kept a moment later.
     greeter.until(lambda: rows(greeter)[0]["number"] == greeter.generation, "the newest is kept")
+    greeter.until(lambda: rows(greeter)[0]["causes"], "what caused it is written")
     listed = rows(greeter)
     live, edited = listed[0], next(row for row in listed if row["edits"])
     assert (live["how"], live["reasons"], live["edits"], live["serving"]) == ("live", [], [], True)
     assert any("1 server added" in change for change in live["changes"]), live
+    (cause,) = [each for each in live["causes"] if each.startswith("EndpointSlice")]
+    assert cause.startswith(f"EndpointSlice {NAMESPACE}/shop-")
+    assert edited["causes"] == []
     assert edited["how"] == "reload"
     assert edited["reasons"]
     assert edited["edits"] == [GREETING_EDITED]
     assert edited["changes"] == ["frontend greeting changed"]
     text = greeter.command("history").stdout
     assert "fragment 30-greeting.conf edited (+1 -1 lines)" in text
+    assert f", by {cause}" in text
+    with ChangeReader(greeter.values[""]["runtime_dir"]) as reader:
+        assert any(cause in change.causes for change in reader.known())
     shown = greeter.command("diff", str(edited["since"]), str(edited["number"]))
     assert shown.returncode == 2
     assert "fragment 30-greeting.conf edited" in shown.stdout

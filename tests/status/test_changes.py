@@ -227,6 +227,14 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             "12:03:04 hold ended after 62.0 s: the endpoints are back (3f9c); generation 421 runs on",
         ),
         (Change(AT, 421, Action.NOOP), "12:03:04 nothing to do, generation 421"),
+        (
+            Change(AT, 418, Action.LIVE, "a +1 server", duration_s=0.001, causes=("Service shop/a", "Service shop/b")),
+            "12:03:04 a +1 server, runtime update 1.0 ms, generation 418, by Service shop/a, Service shop/b",
+        ),
+        (
+            Change(AT, 418, Action.FILE, causes=("Ingress shop/a", "Service shop/a", "Node a", "Node b")),
+            "12:03:04 only the file 0.0 ms, generation 418, by Ingress shop/a, Service shop/a and 2 more",
+        ),
     ],
 )
 def test_one_line(change: Change, expected: str) -> None:

@@ -1,6 +1,7 @@
 """``pyconfd history`` and ``pyconfd diff``: the generations that are kept, and what differs between two."""
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -10,20 +11,23 @@ import click
 from pyconfd.cli.command import CommandContext, command, json_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_difference, print_json, print_lines, print_notes, print_table, print_text
-from pyconfd.errors import Problem, RejectedInput
+from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.haproxy.config.diff import differences
 from pyconfd.haproxy.config.text import without_passwords
 from pyconfd.haproxy.history.generations import GenerationEntry, GenerationStore
 from pyconfd.haproxy.history.pins import InputsStore, PinFile
+from pyconfd.model.changes import Action, Change
 from pyconfd.model.inputs import Edit
 from pyconfd.model.outcome import Generation, Stored
 from pyconfd.settings import Settings
 from pyconfd.settings.inputs import secret_values
+from pyconfd.status.changes import ChangeReader, named
 from pyconfd.status.document import read_report
 
 _UNREADABLE = "this user may not read the state directory"
 _SHOWN = 20
 _CHANGES_SHOWN = 2
+_MADE_ONE = frozenset({Action.LIVE, Action.FILE, Action.RELOAD})
 
 
 @command(
@@ -40,7 +44,8 @@ def history(context: CommandContext, *, as_json: bool, everything: bool) -> int:
     """List the generations: what changed, when and how.
 
     Newest first: number, time, digest, how it was applied (live, or by a reload and why), and in words what changed
-    since the one before it in the list: fragments, settings, services, servers. `*` is the running one, `p` is pinned.
+    since the one before it in the list: fragments, settings, services, servers; and by which objects of the cluster, as
+    far as `pyconfd watch` still knows. `*` is the running one, `p` is pinned.
     """
     settings = context.settings()
     past = GenerationHistory(settings)
@@ -50,6 +55,7 @@ def history(context: CommandContext, *, as_json: bool, everything: bool) -> int:
     found = ((entry, past.store.read(entry.number)) for entry in shown)
     readable = [(entry, stored) for entry, stored in found if stored is not None]
     formers: list[Stored | None] = [*(stored for _, stored in readable[1:]), None]
+    recorded = past.recorded()
     rows = [
         HistoryRow(
             entry,
@@ -59,6 +65,7 @@ def history(context: CommandContext, *, as_json: bool, everything: bool) -> int:
             changes=differences(former.rendering, stored.rendering) if former else (),
             serving=entry.number == running,
             pinned=pin is not None and pin.generation == entry.number,
+            causes=_causes(recorded, former.generation.number if former else entry.number - 1, entry.number),
         )
         for (entry, stored), former in zip(readable, formers, strict=False)
     ]
@@ -138,6 +145,8 @@ class HistoryRow:
     changes: tuple[str, ...]
     serving: bool
     pinned: bool
+    causes: tuple[str, ...] = ()
+    """The objects of the cluster that changed, as far as that is still known."""
 
     @property
     def values(self) -> dict[str, Any]:
@@ -152,6 +161,7 @@ class HistoryRow:
             "since": self.since,
             "edits": [asdict(edit) for edit in self.edits],
             "changes": list(self.changes),
+            "causes": list(self.causes),
             "inputs": self.entry.inputs,
             "ran_well": self.entry.ran_well,
             "serving": self.serving,
@@ -169,7 +179,15 @@ class HistoryRow:
         said = "; ".join(sentences[:_CHANGES_SHOWN]) + (f"; and {more} more" if more > 0 else "")
         how = f"reload ({', '.join(generation.reasons)})" if generation.reasons else "live"
         nothing = "nothing before it is kept" if not self.since else "only comments, blanks or the order of sections"
-        return mark, str(generation.number), when, generation.digest[:8], how, said or nothing
+        by = f", by {named(self.causes)}" if self.causes else ""
+        return mark, str(generation.number), when, generation.digest[:8], how, (said or nothing) + by
+
+
+def _causes(recorded: Sequence[Change], since: int, number: int) -> tuple[str, ...]:
+    """Return what caused the changes after one generation up to another."""
+    return tuple(
+        dict.fromkeys(cause for each in recorded if since < each.generation <= number for cause in each.causes)
+    )
 
 
 class GenerationHistory:
@@ -197,6 +215,14 @@ class GenerationHistory:
             return self.inputs.read(before).changes_to(self.inputs.read(after))
         except RejectedInput as error:
             return (Edit("", "", f"fragments or settings changed: {error.problems[0]}"),)
+
+    def recorded(self) -> tuple[Change, ...]:
+        """Return the changes that made a generation, as far as the runtime directory has them."""
+        try:
+            with ChangeReader(self._settings.runtime_dir) as reader:
+                return tuple(each for each in reader.known() if each.action in _MADE_ONE)
+        except TransientError:
+            return ()
 
     def running(self, entries: tuple[GenerationEntry, ...]) -> int:
         """Return the number of the running generation, as far as it is on disk; 0 for none."""
