@@ -385,6 +385,7 @@ def _claim_options(settings: Settings) -> ClaimOptions:
         tuple(map(network, own.allow_endpoints)),
         addresses,
         tuple(map(network, own.endpoint_networks)),
+        frozenset(own.shared_hosts),
     )
 
 

@@ -1,8 +1,6 @@
-"""The owners of names and their reservations, over restarts: ``owners.json`` in the state directory."""
+"""Which namespace has which name, over restarts: ``owners.json`` in the state directory."""
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -15,16 +13,17 @@ FILE_NAME = "owners.json"
 _EFFECT = "names of objects that are gone are not kept for their namespace across a restart until it can be"
 
 
-class OwnerRow(msgspec.Struct, array_like=True, frozen=True):
-    """Preset, place, name, and the fields of Owner; what a newer version adds at the end is ignored."""
+class NameRow(msgspec.Struct, array_like=True, frozen=True):
+    """Scope, place, name, the fields of Owner, and until when it is kept; what is added at the end is ignored."""
 
-    preset: str
+    scope: str
     place: str
     name: str
     kind: str
     namespace: str
     object: str
     since: str
+    until: float
 
     @property
     def holds(self) -> Name:
@@ -32,26 +31,13 @@ class OwnerRow(msgspec.Struct, array_like=True, frozen=True):
         return Name(self.place, self.name)
 
     @property
-    def owner(self) -> Owner:
+    def reservation(self) -> Reservation:
         """Who has it."""
-        return Owner(self.kind, self.namespace, self.object, self.since)
-
-
-class _ReservationRow(msgspec.Struct, array_like=True):
-    """A row of preset, place, name, and the fields of Reservation."""
-
-    preset: str
-    place: str
-    name: str
-    namespace: str
-    since: str
-    until: float
-    owner: str
+        return Reservation(Owner(self.kind, self.namespace, self.object, self.since), self.until)
 
 
 class _NamesDocument(msgspec.Struct):
-    owners: list[OwnerRow] = []
-    reservations: list[_ReservationRow] = []
+    names: list[NameRow] = []
 
 
 class NameRegisterFile:
@@ -89,31 +75,16 @@ class NameRegisterFile:
 
 def _document(register: NameRegister) -> _NamesDocument:
     return _NamesDocument(
-        [OwnerRow(preset, *name, *owner) for preset, mine in register.owners.items() for name, owner in mine.items()],
         [
-            _ReservationRow(
-                preset, *name, reservation.namespace, reservation.since, reservation.until, reservation.owner
-            )
-            for preset, mine in register.reservations.items()
+            NameRow(scope, *name, *reservation.owner, reservation.until)
+            for scope, mine in register.reservations.items()
             for name, reservation in mine.items()
-        ],
+        ]
     )
 
 
 def _register_of(document: _NamesDocument | None) -> NameRegister:
-    if document is None:
-        return NameRegister()
-    return NameRegister(
-        _by_preset((row.preset, row.holds, row.owner) for row in document.owners),
-        _by_preset(
-            (row.preset, Name(row.place, row.name), Reservation(row.namespace, row.since, row.until, row.owner))
-            for row in document.reservations
-        ),
-    )
-
-
-def _by_preset(rows: Iterator[tuple[str, Name, Any]]) -> Mapping[str, Mapping[Name, Any]]:
-    found: dict[str, dict[Name, Any]] = {}
-    for preset, name, item in rows:
-        found.setdefault(preset, {})[name] = item
-    return found
+    found: dict[str, dict[Name, Reservation]] = {}
+    for row in document.names if document is not None else ():
+        found.setdefault(row.scope, {})[row.holds] = row.reservation
+    return NameRegister.of(found)

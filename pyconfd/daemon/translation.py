@@ -9,7 +9,7 @@ from pyconfd.model.claim import Claim
 from pyconfd.model.context import Context, RefusalReason, left_out
 from pyconfd.model.listener import Listener, asked_for
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.reservation import NEVER, NO_OWNERS, NO_RESERVATIONS, NameRegister, Owner, Reservations
+from pyconfd.model.reservation import NEVER, NO_OWNERS, NameRegister, Owner, Reservations
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
 from pyconfd.presets import addresses, conflicts, registry
 from pyconfd.presets.preset import PresetOptions
@@ -63,11 +63,9 @@ class Translator:
         names = self.names
         before = conflicts.current_register(names.register, names.now, names.keep_s, names.held_back)
         context, after = self._read(snapshot, taken, before, before.reservations)
-        waiting = after.reservations.get(addresses.RESERVED, NO_RESERVATIONS)
-        given = context.owners.get(addresses.RESERVED, NO_OWNERS)
-        if conflicts.is_contradicted(after, context.owners) or addresses.is_contradicted(waiting, given):
-            # An owner that has just gone left a reservation, which the first reading could not know.
-            context, after = self._read(snapshot, taken, before, after.reservations)
+        if conflicts.freed(before, after):
+            # What an owner gave up may go to the next claim, and only this reading knows that it did.
+            context, after = self._read(snapshot, taken, after, after.reservations)
         return replace(context, register=after)
 
     def _read(
@@ -84,7 +82,7 @@ class Translator:
         context = registry.translate(snapshot, self.presets, options, self.memo, had=had)
         is_released = partial(_is_released, snapshot, context)
         now, keep_s = self.names.now, self.names.keep_s
-        after = conflicts.register_after(before, context.owners, is_released=is_released, now=now, keep_s=keep_s)
+        after = conflicts.register_after(before, context.reserved, is_released=is_released, now=now, keep_s=keep_s)
         return context, after
 
     def claims(self, snapshot: Snapshot, context: Context) -> tuple[Claim, ...]:
@@ -124,9 +122,9 @@ _LOST = frozenset({RefusalReason.NAME_TAKEN, RefusalReason.NAME_RESERVED, Refusa
 """Why an object whose claim is valid does not have a name."""
 
 
-def _is_released(snapshot: Snapshot, context: Context, preset: str, owner: Owner) -> bool:
+def _is_released(snapshot: Snapshot, context: Context, scope: str, owner: Owner) -> bool:
     """Return whether the very object that had a name is still there and valid, so that it gave the name up."""
-    if owner in context.owners.get(preset, {}).values():
+    if owner in context.reserved.get(scope, {}).values():
         return True  # it has another name now, whatever else of it is refused
     resource = next((each for each, kind in KIND_OF.items() if kind == owner.kind), None)
     found = getattr(snapshot, resource.field).get(Key(owner.namespace, owner.name)) if resource else None

@@ -161,8 +161,9 @@ class Context:
     rendered after the fragments, in order. ``files`` were declared by presets. ``dns_names`` are the names that should
     point at this balancer, sorted; None where no object is there that could say so. ``claimed`` is what each preset
     serves; ``everything`` counts all services of the cluster, for fragments that need no preset. ``owners`` says, by
-    preset, who was given which name; ``register`` is what to remember of that for the next translation. ``statuses``
-    has one mapping for each preset; ``certificates`` too, of what is presented for hosts, by any key.
+    preset, who was given which name. ``reserved`` has the names that stay with a namespace, by scope: what several
+    presets ask for is a scope of its own. ``register`` is what to remember of that for the next translation.
+    ``statuses`` has one mapping for each preset; ``certificates`` too, of what is presented for hosts, by any key.
     """
 
     names: Mapping[str, Any]
@@ -175,6 +176,7 @@ class Context:
     claimed: tuple[Claimed, ...] = ()
     everything: Claimed | None = None
     owners: Mapping[str, Owners] = field(default_factory=lambda: MappingProxyType({}))
+    reserved: Mapping[str, Owners] = field(default_factory=lambda: MappingProxyType({}))
     register: NameRegister = field(default_factory=NameRegister)
     statuses: tuple[Statuses, ...] = ()
     certificates: tuple[Mapping[str, PresentedCertificate], ...] = ()

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from pyconfd.model.listener import Listener
-from pyconfd.model.versioned import differing
+from pyconfd.model.versioned import VersionedDict, differing
 
 NEVER = "9999"
 """Sorts after every creation time: an object without one (typed by hand) never takes a name from a real one."""
@@ -53,17 +53,34 @@ class Owner(NamedTuple):
     since: str
 
 
-class Reservation(NamedTuple):
-    """A namespace has a name from ``since`` on, whatever object of it asks.
+class HostClaim(NamedTuple):
+    """One object asks for a host; ``shared_with`` are the namespaces that it lets add paths to it."""
 
-    ``until`` (seconds since the epoch) is how long it is kept where no object of it asks; 0 where one does. ``owner``
-    is the name of the object that had it last where it is kept, "" where that is not known.
+    host: str
+    owner: Owner
+    shared_with: frozenset[str] = frozenset()
+
+    @property
+    def rank(self) -> tuple[str, str, str, str]:
+        """The older object comes first; the name decides between twins."""
+        owner = self.owner
+        return owner.since, owner.namespace, owner.name, owner.kind
+
+
+class Reservation(NamedTuple):
+    """A namespace has a name: that of ``owner``, the object that was given it last.
+
+    It has it as long as an object of it asks, and until ``until`` (seconds since the epoch) after that; ``until`` is 0
+    while one asks. Of an owner that another load balancer recorded only the namespace is known.
     """
 
-    namespace: str
-    since: str
-    until: float
-    owner: str = ""
+    owner: Owner
+    until: float = 0.0
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that has the name."""
+        return self.owner.namespace
 
 
 Owners = Mapping[Name, Owner]
@@ -72,16 +89,36 @@ NO_OWNERS: Owners = MappingProxyType({})
 NO_RESERVATIONS: Reservations = MappingProxyType({})
 
 
+def owned_by(namespace: str) -> Owner:
+    """Return the owner of a name of which only the namespace is known."""
+    return Owner("", namespace, "", NEVER)
+
+
 @dataclass(frozen=True, slots=True)
 class NameRegister:
-    """What is remembered from one translation to the next, by preset: who had which name, and what is kept for whom."""
+    """What is remembered from one translation to the next, by scope: a preset, or what several presets share.
+
+    ``owners`` has the objects that were given names, ``reservations`` each name that a namespace has, those of
+    ``owners`` included. ``waiting`` are the reserved names that no object asks for.
+    """
 
     owners: Mapping[str, Owners] = field(default_factory=lambda: MappingProxyType({}))
     reservations: Mapping[str, Reservations] = field(default_factory=lambda: MappingProxyType({}))
+    waiting: frozenset[tuple[str, Name]] = frozenset()
+
+    @classmethod
+    def of(cls, reservations: Mapping[str, Reservations]) -> "NameRegister":
+        """Return the register with these reservations; the scopes without any are left out."""
+        kept = {scope: VersionedDict(mine) for scope, mine in reservations.items() if mine}
+        owners = {
+            scope: {name: each.owner for name, each in mine.items() if not each.until} for scope, mine in kept.items()
+        }
+        waiting = frozenset((scope, name) for scope, mine in kept.items() for name, each in mine.items() if each.until)
+        return cls(owners, kept, waiting)
 
     def is_due(self, now: float) -> bool:
-        """Return whether the time of a name that was kept is over, so that somebody else may have it."""
-        return any(0 < reservation.until <= now for mine in self.reservations.values() for reservation in mine.values())
+        """Return whether the time of a name that was kept is over, so that another namespace may have it."""
+        return any(self.reservations[scope][name].until <= now for scope, name in self.waiting)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,11 +89,16 @@ class VersionedDict(dict[_K, _V]):
         return self._places[key]
 
 
+def versioned(values: Mapping[_K, _V]) -> VersionedDict[_K, _V]:
+    """Return ``values`` itself if its successors know what differs, else a copy that does."""
+    return values if isinstance(values, VersionedDict) else VersionedDict(values)
+
+
 def with_values(former: Mapping[_K, _V], replaced: Mapping[_K, _V]) -> Mapping[_K, _V]:
     """Return ``former`` with other values for keys that it has; itself where there are none."""
     if not replaced:
         return former
-    return (former if isinstance(former, VersionedDict) else VersionedDict(former)).with_values(replaced)
+    return versioned(former).with_values(replaced)
 
 
 def without(former: Mapping[_K, _V], gone: Collection[_K]) -> Mapping[_K, _V]:

@@ -202,22 +202,6 @@ def _address_and_port(place: str) -> tuple[str, int]:
     return address.strip("[]"), int(port) if port.isdecimal() else _WHOLE
 
 
-def is_contradicted(reservations: Reservations, owners: Owners) -> bool:
-    """Return whether a part of an address was given away that is kept for another namespace."""
-    kept = [(_address_and_port(name.place), name.name, each) for name, each in reservations.items() if each.until]
-    if not kept:
-        return False
-    given: defaultdict[str, list[tuple[int, str, str]]] = defaultdict(list)
-    for (place, key), owner in owners.items():
-        address, port = _address_and_port(place)
-        given[address].append((port, key, owner.namespace))
-    return any(
-        namespace != each.namespace and not (key and key == other_key and 0 < port != other_port > 0)
-        for (address, port), key, each in kept
-        for other_port, other_key, namespace in given.get(address, ())
-    )
-
-
 class _ReservedPlace(NamedTuple):
     port: int
     sharing_key: str
@@ -265,7 +249,7 @@ class _Free:
             address, port = _address_and_port(place)
             self._reserved[address].append(_ReservedPlace(port, key, reservation))
             self._counted[reservation.namespace].add(address)
-            self._kept[reservation.namespace, reservation.owner][address] = None
+            self._kept[reservation.namespace, reservation.owner.name][address] = None
         order = sorted(pool, key=named.__contains__)
         self._order = {
             _ANY: order,
@@ -428,9 +412,7 @@ class _Free:
     def _reserved_for_others(self, address: str, request: AddressRequest) -> Iterator[Reservation]:
         for port, key, reservation in self._reserved.get(address, ()):
             is_shared = key and key == request.sharing_key and port and request.ports and port not in request.ports
-            # The namespace may have it again by an object that is younger than this one.
-            counts = reservation.until or request.created >= reservation.since
-            if counts and not is_shared and reservation.namespace != request.key.namespace:
+            if not is_shared and reservation.namespace != request.key.namespace:
                 yield reservation
 
     def _owner_of(self, address: str, ports: tuple[int, ...]) -> AddressRequest | None:

@@ -15,6 +15,7 @@ from pyconfd.presets.addresses import NO_ADDRESSES, AddressBook
 from pyconfd.presets.certificates import TLS, ReadSecret, read_secret
 from pyconfd.presets.conflicts import reuse_if_same, updated
 from pyconfd.presets.endpoints import join, owner_of, slices_of_endpoints
+from pyconfd.presets.host_ownership import NO_HOSTS, HostOwnership
 from pyconfd.presets.policy import ANYTHING, API_SERVICE, AllowedAddresses, ClaimOptions
 from pyconfd.presets.views import ClusterView, NodeView, PortView, ServiceView
 
@@ -49,7 +50,7 @@ class Cluster:
 
     ``ready`` counts the endpoints that traffic may be sent to, one for each port. ``places`` says where endpoints may
     be. ``slices``, ``nodes`` and ``secrets`` are what the next reading builds on. ``addresses`` says which addresses of
-    the pool objects have.
+    the pool objects have, ``hosts`` which namespace has which host of the shared frontends.
     """
 
     snapshot: Snapshot
@@ -62,6 +63,7 @@ class Cluster:
     nodes: Mapping[Key, "_NodePart"] = field(repr=False, compare=False)
     secrets: Mapping[Key, ReadSecret] = field(repr=False, compare=False)
     addresses: AddressBook = field(default=NO_ADDRESSES, repr=False, compare=False)
+    hosts: HostOwnership = field(default=NO_HOSTS, repr=False, compare=False)
 
     def service(self, key: Key) -> ServiceView | None:
         """Return the view of one service, None where there is none."""

@@ -1,4 +1,4 @@
-"""Conflicts: the claims in order of age, who listens where, and names that are reserved for a namespace."""
+"""Conflicts: the claims in order of age, who listens where, and names that belong to a namespace."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -8,11 +8,12 @@ from functools import lru_cache
 from operator import is_
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from pyconfd.model.context import SHARING_NAMES, Refusal
+from pyconfd.model.context import Refusal
 from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
 from pyconfd.model.reservation import (
     NO_OWNERS,
     NO_RESERVATIONS,
+    HostClaim,
     Name,
     NameRegister,
     Owner,
@@ -23,7 +24,7 @@ from pyconfd.model.reservation import (
     port_of,
 )
 from pyconfd.model.snapshot import Key
-from pyconfd.model.versioned import VersionedDict, differing, with_values
+from pyconfd.model.versioned import VersionedDict, differing, versioned, with_values
 
 _T = TypeVar("_T")
 
@@ -99,10 +100,11 @@ _C = TypeVar("_C", bound=_RankedClaim)
 
 @dataclass(frozen=True, slots=True)
 class ParsedClaims(Generic[_C]):
-    """What the objects of one key ask for, and what of it cannot be."""
+    """What the objects of one key ask for, and what of it cannot be; ``hosts`` are those of the shared frontends."""
 
     claims: tuple[_C, ...] = ()
     refused: tuple[Refusal, ...] = ()
+    hosts: tuple[HostClaim, ...] = ()
 
 
 _NOTHING: ParsedClaims[Any] = ParsedClaims()
@@ -201,11 +203,11 @@ class Sockets(Generic[_T]):
 
 
 IsReleased = Callable[[str, Owner], bool]
-"""Returns whether the owner that had a name by a preset still exists, and gave the name up."""
+"""Returns whether the owner that had a name of a scope still exists, and gave the name up."""
 
 
 class ReservedNames:
-    """Names that are reserved for a namespace; a reservation on all addresses counts on each of them.
+    """Names that namespaces have; what is reserved on all addresses counts on each of them.
 
     ``claimed`` returns all claims, first in rank first: name, namespace, and owner.
     """
@@ -220,23 +222,16 @@ class ReservedNames:
                     self._successors.setdefault(name, who)
             for name, reservation in reservations.items():
                 self._by_name[port_of(name.place), name.name].append((name, reservation))
-                if reservation.until:
+                if name not in self._successors:
                     self._reserved_at[port_of(name.place)].append((name.place, reservation))
 
-    def reserved_for_another(self, name: Name, namespace: str, created: str) -> str:
+    def reserved_for_another(self, name: Name, namespace: str) -> str:
         """Return why ``name`` stays with another namespace, or ""."""
         for known, reservation in self._by_name.get((port_of(name.place), name.name), ()):
             # A part of what is asked for may be another's where all of a listener is meant ("").
             same = covers(known.place, name.place) or (bool(name.name) and covers(name.place, known.place))
-            if not same or reservation.namespace == namespace:
-                continue
-            successor = self._successors.get(known)
-            if successor is None:
-                if reservation.until:
-                    return reserved_until(reservation)
-            elif created >= reservation.since:
-                since = f"its namespace has it since {reservation.since}"
-                return f"{successor} has this already ({since}, before this object)"
+            if same and reservation.namespace != namespace:
+                return reserved_for(reservation, self._successors.get(known))
         return ""
 
     def place_reserved_for_another(self, place: str, namespace: str) -> str:
@@ -246,13 +241,21 @@ class ReservedNames:
         return next(map(reserved_until, others), "")
 
 
+def reserved_for(reservation: Reservation, successor: object = None) -> str:
+    """Return whose a name is, as a sentence; ``successor`` is the object of its namespace that asks for it now."""
+    if successor is not None:
+        return f"{successor} has this already: the namespace that was given it first keeps it while it asks for it"
+    return reserved_until(reservation)
+
+
 def reserved_until(reservation: Reservation) -> str:
     """Return for which namespace a name without an owner is reserved, and until when, as a sentence."""
+    namespace = reservation.namespace
+    whose = f"this was the namespace {namespace}'s, whose object is gone and may come back: it is kept for it"
+    if not reservation.until:
+        return f"{whose} (setting claims.reserve_s)"
     until = datetime.fromtimestamp(int(reservation.until), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return (
-        f"this was the namespace {reservation.namespace}'s, whose object is gone and may come back: it is kept for it"
-        f" until {until} (setting claims.reserve_s), and is free after that, without a change of anything"
-    )
+    return f"{whose} until {until} (setting claims.reserve_s), and is free after that, without a change of anything"
 
 
 def current_register(former: NameRegister, now: float, keep_s: float, held_back: Collection[Key] = ()) -> NameRegister:
@@ -260,78 +263,62 @@ def current_register(former: NameRegister, now: float, keep_s: float, held_back:
 
     The reservations of objects that are ``held_back`` start again.
     """
-    if not former.reservations:
+    moved: defaultdict[str, dict[Name, Reservation]] = defaultdict(dict)
+    ended: defaultdict[str, list[Name]] = defaultdict(list)
+    for scope, name in former.waiting:
+        reservation = former.reservations[scope][name]
+        is_held_back = Key(reservation.namespace, reservation.owner.name) in held_back
+        if is_held_back or reservation.until > now + keep_s:
+            moved[scope][name] = reservation._replace(until=now + keep_s)
+        elif reservation.until <= now:
+            ended[scope].append(name)
+    if not moved and not ended:
         return former
-    reservations: dict[str, Reservations] = {}
-    for preset, mine in former.reservations.items():
-        mine_still = {
-            name: reservation._replace(until=now + keep_s)
-            if _restarts(reservation, now + keep_s, held_back)
-            else reservation
-            for name, reservation in mine.items()
-            if not 0 < reservation.until <= now or _is_held_back(reservation, held_back)
-        }
-        reservations[preset] = mine if mine_still == mine else mine_still
-    unchanged = all(reservations[preset] is mine for preset, mine in former.reservations.items())
-    return former if unchanged else NameRegister(former.owners, reservations)
-
-
-def _restarts(reservation: Reservation, until: float, held_back: Collection[Key]) -> bool:
-    return reservation.until > until or (reservation.until > 0 and _is_held_back(reservation, held_back))
-
-
-def _is_held_back(reservation: Reservation, held_back: Collection[Key]) -> bool:
-    return Key(reservation.namespace, reservation.owner) in held_back
+    reservations = dict(former.reservations)
+    for scope in {*moved, *ended}:
+        reservations[scope] = versioned(reservations[scope]).with_changes(moved[scope], ended[scope])
+    gone = {(scope, name) for scope, names in ended.items() for name in names}
+    return NameRegister(former.owners, reservations, former.waiting - gone)
 
 
 def register_after(
     former: NameRegister, owners: Mapping[str, Owners], *, is_released: IsReleased, now: float, keep_s: float
 ) -> NameRegister:
-    """Return what to remember once ``owners`` have the names, where ``former`` was remembered before."""
-    same = former.owners.keys() == owners.keys() and all(former.owners[each] is mine for each, mine in owners.items())
-    if same and not former.reservations:
+    """Return what to remember once ``owners`` have the names, where ``former`` was remembered before.
+
+    A name without owner is free if its owner gave it up, and else stays with its namespace for ``keep_s``.
+    """
+    if former.owners.keys() == owners.keys() and all(former.owners[each] is mine for each, mine in owners.items()):
         return former
-    reservations = {}
-    for preset in sorted({*former.owners, *former.reservations, *owners}):
-        before, after = former.owners.get(preset, NO_OWNERS), owners.get(preset, NO_OWNERS)
-        mine = former.reservations.get(preset, NO_RESERVATIONS)
-        changed = [name for name in differing(before, after) if before.get(name) != after.get(name)]
-        found = dict(mine)
-        for name in changed:
-            old, new = before.get(name), after.get(name)
-            released = old is not None and is_released(preset, old)
-            reservation = _reservation_after(old, new, mine.get(name), released=released, until=now + keep_s)
-            if reservation is not None and (keep_s > 0 or not reservation.until):
-                found[name] = reservation
-            else:
-                found.pop(name, None)
-        reservations[preset] = mine if found == mine else found
-    return NameRegister(owners, {preset: mine for preset, mine in reservations.items() if mine})
+    reservations, waiting = dict(former.reservations), set(former.waiting)
+    for scope in sorted({*former.owners, *owners}):
+        before, after = former.owners.get(scope, NO_OWNERS), owners.get(scope, NO_OWNERS)
+        known = reservations.get(scope, NO_RESERVATIONS)
+        given: dict[Name, Reservation] = {}
+        ended: list[Name] = []
+        for name in differing(before, after):
+            owner, reservation = after.get(name), known.get(name)
+            if owner is not None:
+                waiting.discard((scope, name))
+                if reservation is None or reservation != (owner, 0.0):
+                    given[name] = Reservation(owner)
+            elif reservation is not None and not reservation.until:
+                if keep_s > 0 and not is_released(scope, reservation.owner):
+                    given[name] = Reservation(reservation.owner, now + keep_s)
+                    waiting.add((scope, name))
+                else:
+                    ended.append(name)
+        if given or ended:
+            reservations[scope] = versioned(known).with_changes(given, ended)
+        if not reservations.get(scope):
+            reservations.pop(scope, None)
+    return NameRegister(owners, reservations, frozenset(waiting))
 
 
-def _reservation_after(
-    old: Owner | None, new: Owner | None, known: Reservation | None, *, released: bool, until: float
-) -> Reservation | None:
-    """Return the reservation of one name after its owner changed, came or went."""
-    if old is not None:
-        since = known.since if known is not None and known.namespace == old.namespace else old.since
-        known = Reservation(old.namespace, min(since, old.since), until, old.name)
-    if known is None:
-        return None
-    if new is not None and new.namespace == known.namespace:
-        return known._replace(until=0.0, owner="") if new.since > known.since else None
-    if old is None:
-        # It stays until another namespace has the name, which it can only get after the reservation.
-        return known if new is None else None
-    return None if released else known
-
-
-def is_contradicted(register: NameRegister, owners: Mapping[str, Owners]) -> bool:
-    """Return whether a name was given away that is reserved for another namespace."""
-    return bool(register.reservations) and any(
-        name in owners.get(other, NO_OWNERS) and owners[other][name].namespace != reservation.namespace
-        for preset, mine in register.reservations.items()
-        for other in (SHARING_NAMES if preset in SHARING_NAMES else (preset,))
-        for name, reservation in mine.items()
-        if reservation.until
+def freed(before: NameRegister, after: NameRegister) -> bool:
+    """Return whether ``after`` lacks a name that was reserved in ``before``, so that another claim may have it now."""
+    return any(
+        name not in after.reservations.get(scope, NO_RESERVATIONS)
+        for scope, mine in before.reservations.items()
+        for name in differing(mine, after.reservations.get(scope, NO_RESERVATIONS))
     )

@@ -4,8 +4,9 @@ Read from Endpoints objects (python-confd's way) and from Services, there also a
 ``pyconfd.io/proto``, ``pyconfd.io/port`` (which port of the service, by name or number) and ``pyconfd.io/listen-port``
 (which port to bind for a protocol that is not routed by name); those of :mod:`pyconfd.presets.domain_tls` ask for TLS.
 
-Read in this order: :func:`asked` parses what one object claims, :func:`read` updates the claims of the changed objects,
-``_decide`` gives each name to the oldest claim, ``_certificates`` finds those, ``_entries`` makes what templates see.
+Read in this order: ``_parse`` parses what the objects of one name claim; which namespace has a host is decided for all
+presets at once (:mod:`pyconfd.presets.host_ownership`); ``_decide`` gives each name to the oldest claim of that
+namespace, ``_certificates`` finds those, ``_entries`` makes what templates see.
 """
 
 import difflib
@@ -13,20 +14,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, Endpoints, ObjectRef, Service
 from pyconfd.model.listener import Listener
 from pyconfd.model.records import ObjectMeta
-from pyconfd.model.reservation import NEVER, NO_OWNERS, Name, Owner, Owners
+from pyconfd.model.reservation import NEVER, NO_OWNERS, HostClaim, Name, Owner, Owners
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.versioned import GivenDict, GivenList, VersionedDict, differing, with_values
-from pyconfd.presets import values
+from pyconfd.presets import host_ownership, values
 from pyconfd.presets.annotations import read_foreign
 from pyconfd.presets.certificates import described_secret
-from pyconfd.presets.cluster import Cluster, nothing_read
+from pyconfd.presets.cluster import Cluster, ReadService, nothing_read
 from pyconfd.presets.conflicts import NO_REFUSALS, Claims, ParsedClaims, ReservedNames, SortedRefusals
 from pyconfd.presets.domain_tls import (
     TLS_ANNOTATIONS,
@@ -38,6 +39,7 @@ from pyconfd.presets.domain_tls import (
     tls_claim,
 )
 from pyconfd.presets.endpoints import EXTERNAL_NAME, NO_TCP, targets_of_port
+from pyconfd.presets.host_ownership import HostOwnership, ParsedHosts
 from pyconfd.presets.policy import ClaimOptions, in_ranges
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
 from pyconfd.presets.views import EndpointView, PortView, ServiceView
@@ -45,7 +47,8 @@ from pyconfd.presets.views import EndpointView, PortView, ServiceView
 _T = TypeVar("_T")
 
 PREFIX = "pyconfd.io/"
-_PREFIXED = ("port", "listen-port", *TLS_ANNOTATIONS)
+_SHARED_WITH = host_ownership.SHARED_WITH.removeprefix(PREFIX)
+_PREFIXED = ("port", "listen-port", _SHARED_WITH, *TLS_ANNOTATIONS)
 _ANNOTATIONS = ("domain", "proto", *(PREFIX + name for name in ("domain", "proto", *_PREFIXED)))
 
 ROUTED_BY_NAME = frozenset({"http", "https"})
@@ -83,12 +86,6 @@ class DomainClaim:
         return None if self.proto in ROUTED_BY_NAME else self.listen_port or self.port.port
 
     @property
-    def names(self) -> tuple[Name, ...]:
-        """All names that it claims, and that may be reserved for another namespace."""
-        bound = self.bound
-        return (self.claimed_name,) if bound is None else (self.claimed_name, port_name(bound))
-
-    @property
     def decisive(self) -> tuple[Any, ...]:
         """All that decides which claim gets a name; the endpoints behind it do not."""
         port = self.port
@@ -106,18 +103,37 @@ def port_name(port: int) -> Name:
     return Name(f"port {port}", "")
 
 
-def _parse(key: Key, cluster: Cluster, rules: ClaimOptions, former: "_Former") -> ParsedClaims[DomainClaim] | None:
+@dataclass(frozen=True, slots=True)
+class ParsedDomains:
+    """What all objects claim, and what it was parsed of."""
+
+    cluster: str
+    rules: ClaimOptions
+    services: Mapping[Key, Service] = field(default_factory=dict)
+    endpoints: Mapping[Key, Endpoints] = field(default_factory=dict)
+    read: Mapping[Key, ReadService] = field(default_factory=dict)
+    claims: Claims[DomainClaim] = field(default_factory=lambda: Claims({}))
+
+    @property
+    def by_key(self) -> Mapping[Key, ParsedClaims[DomainClaim]]:
+        """The claims of the objects of each name."""
+        return self.claims.by_key
+
+
+def _parse(key: Key, cluster: Cluster, rules: ClaimOptions, former: ParsedDomains) -> ParsedClaims[DomainClaim] | None:
     """Return the claims of the objects of one name; None for nothing."""
-    view, snapshot, before = cluster.service(key), cluster.snapshot, former.cluster.snapshot
+    view, snapshot = cluster.service(key), cluster.snapshot
     if view is None:
         return None
     service, endpoints = snapshot.services.get(key), snapshot.endpoints.get(key)
-    if before.services.get(key) is service and before.endpoints.get(key) is endpoints:
-        again = _with_view(former.claims.by_key.get(key), former.cluster.service(key), view)
+    if former.services.get(key) is service and former.endpoints.get(key) is endpoints:
+        before = former.read.get(key)
+        again = _with_view(former.claims.by_key.get(key), before.view if before is not None else None, view)
         if again is not None:
             return again
     claims: list[DomainClaim] = []
     refused: list[Refusal] = []
+    hosts: list[HostClaim] = []
     sources: list[tuple[str, ObjectMeta, Mapping[str, str], Endpoints | None]] = []
     if service is not None:
         if note := read_foreign(service.metadata.annotations, "Service").note("Service"):
@@ -130,12 +146,32 @@ def _parse(key: Key, cluster: Cluster, rules: ClaimOptions, former: "_Former") -
         if not (annotations["domain"] or annotations["proto"]):
             continue
         ref = ObjectRef(kind, key.namespace, key.name, snapshot.cluster)
+        hosts += _host_claims(ref, annotations, meta.creation_timestamp or NEVER, rules, refused)
         try:
             claim = _claim(ref, annotations, meta.creation_timestamp, service=service, endpoints=subsets, view=view)
             claims.append(_allowed(claim, rules))
         except _RefusedClaim as error:
             refused.append(error.refusal)
-    return ParsedClaims(tuple(claims), tuple(refused)) if claims or refused else None
+    return ParsedClaims(tuple(claims), tuple(refused), tuple(hosts)) if claims or refused else None
+
+
+def _host_claims(
+    ref: ObjectRef, annotations: Mapping[str, str], created: str, rules: ClaimOptions, refused: list[Refusal]
+) -> Iterator[HostClaim]:
+    """Return the host that an object asks for, also where nothing of it can be served."""
+    try:
+        domain, proto = values.host_name(annotations["domain"]), values.protocol(annotations["proto"])
+    except ValueError:
+        return
+    if rules.domain(ref.namespace, domain) or rules.protocol(ref.namespace, proto):
+        return
+    shared: frozenset[str] = frozenset()
+    try:
+        shared = host_ownership.shared_with(annotations.get(_SHARED_WITH, ""))
+    except ValueError as error:
+        value, reason = annotations[_SHARED_WITH], RefusalReason.INVALID_VALUE
+        refused.append(refusal(ref, f"annotation {_SHARED_WITH}", value, reason, f"{error}; it has no effect"))
+    yield HostClaim(domain, Owner(ref.kind, ref.namespace, ref.name, created), shared)
 
 
 def _with_view(
@@ -154,6 +190,7 @@ def _with_view(
             for claim in parsed.claims
         ),
         parsed.refused,
+        parsed.hosts,
     )  # fmt: skip
 
 
@@ -275,14 +312,26 @@ def refusal(ref: ObjectRef, field: str, value: str, reason: RefusalReason, detai
     return Refusal(ref, field, values.shown(value), reason, detail)
 
 
+class _Served(NamedTuple):
+    """Who has a domain; ``below_foreign``: the next wildcard above it belongs to another namespace."""
+
+    claim: DomainClaim
+    listen_port: int | None
+    below_foreign: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class _DecidedDomains:
-    """Who has which domain, with the port to bind for it; ``listeners`` were given away, ``owners`` says to whom."""
+    """Who has which domain, with the port to bind for it; ``listeners`` were given away, ``owners`` says to whom.
 
-    served: Mapping[str, tuple[DomainClaim, int | None]]
+    ``ports`` are those of ``owners`` that stand for ports.
+    """
+
+    served: Mapping[str, "_Served"]
     refused: tuple[Refusal, ...]
     listeners: Mapping[Listener, Owner]
     owners: Owners = field(default_factory=lambda: NO_OWNERS)
+    ports: Owners = field(default_factory=lambda: NO_OWNERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,40 +352,60 @@ class _Former:
         """The options that decide where traffic goes."""
         return self.options.node_ports, self.options.node_address_types
 
-    def reads_alike(self, cluster: Cluster, options: PresetOptions) -> bool:
-        """Return whether claims are still parsed in the same way."""
-        return (self.cluster.view.name, self.options.claims) == (cluster.view.name, options.claims)
+    def decides_alike(self, cluster: Cluster, options: PresetOptions) -> bool:
+        """Return whether the same claims still get the same."""
+        before = self.options
+        reserved = options.reservations_of("domains"), before.reservations_of("domains")
+        if reserved[0] is not reserved[1] and reserved[0] != reserved[1]:
+            return False
+        if options is not before and options.without_reservations() != before.without_reservations():
+            return False
+        old, new = self.cluster.hosts, cluster.hosts
+        moved = differing(old.decisions, new.decisions)
+        return not any(claim.owner.kind in _KINDS for host in moved for each in (old, new) for claim in each.of(host))
 
 
 def _addresses_of(entry: Mapping[str, Any]) -> list[str]:
     return [endpoint.address for endpoint in entry["endpoints"] if endpoint.state == "ready"]
 
 
+_KINDS = frozenset({"Service", "Endpoints"})
+
+
 def _with_claims(decided: _DecidedDomains, replaced: Iterable[tuple[DomainClaim, DomainClaim]]) -> _DecidedDomains:
     """Return what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
-    replacing: dict[str, tuple[DomainClaim, int | None]] = {}
+    replacing: dict[str, _Served] = {}
     for old, new in replaced:
         # A name that is reserved for a namespace whose object is gone has no owner.
-        owner, listen_port = decided.served.get(old.domain) or (None, None)
-        if owner is old:
-            replacing[new.domain] = new, listen_port
+        served = decided.served.get(old.domain)
+        if served is not None and served.claim is old:
+            replacing[new.domain] = _Served(new, served.listen_port, served.below_foreign)
     if not replacing:
         return decided
     # Not dataclasses.replace(): each change of an endpoint comes through here.
-    return _DecidedDomains(with_values(decided.served, replacing), decided.refused, decided.listeners, decided.owners)
+    return _DecidedDomains(
+        with_values(decided.served, replacing), decided.refused, decided.listeners, decided.owners, decided.ports
+    )
 
 
-def _decide(claims: Sequence[DomainClaim], options: PresetOptions) -> _DecidedDomains:
-    """Assign each domain to the first of the claims, which come by rank, unless another namespace has reserved it."""
+def _decide(claims: Sequence[DomainClaim], hosts: HostOwnership, options: PresetOptions) -> _DecidedDomains:
+    """Assign each domain to the first of its namespace's claims, which come by rank."""
     refused: list[Refusal] = []
     ports: dict[int, DomainClaim] = {}
-    served: dict[str, tuple[DomainClaim, int | None]] = {}
+    served: dict[str, _Served] = {}
     reserved_names = ReservedNames(
-        options.reservations_of("domains"), lambda: ((n, c.ref.namespace, c.ref) for c in claims for n in c.names)
+        options.reservations_of("domains"),
+        lambda: ((port_name(c.bound), c.ref.namespace, c.ref) for c in claims if c.bound is not None),
     )
     for claim in claims:
+        if not hosts.is_owner(claim.domain, claim.ref.namespace):
+            # A domain is the whole host, so no consent to paths is enough.
+            reason = RefusalReason.NAME_RESERVED if hosts.is_kept(claim.domain) else RefusalReason.NAME_TAKEN
+            detail = hosts.why_not(claim.domain)
+            refused.append(refusal(claim.ref, "annotation domain", claim.domain, reason, detail))
+            continue
         if claim.domain in served:
-            owner, _ = served[claim.domain]
+            owner = served[claim.domain].claim
             if (owner.ref.namespace, owner.ref.name) != (claim.ref.namespace, claim.ref.name):
                 refused.append(_taken(claim, owner))
             continue
@@ -344,20 +413,18 @@ def _decide(claims: Sequence[DomainClaim], options: PresetOptions) -> _DecidedDo
             taken = options.taken_names[claim.claimed_name]
             refused.append(refusal(claim.ref, "annotation domain", claim.domain, RefusalReason.NAME_TAKEN, taken))
             continue
-        if kept := reserved_names.reserved_for_another(claim.claimed_name, claim.ref.namespace, claim.created):
-            reason = RefusalReason.NAME_RESERVED
-            refused.append(refusal(claim.ref, "annotation domain", claim.domain, reason, kept))
-            continue
         if options.node_ports and not claim.port.node_port:
             detail = "traffic goes to node ports (presets.backend_target) but this port has none: use type NodePort"
             refused.append(refusal(claim.ref, "spec.ports", claim.port.name, RefusalReason.NO_NODE_PORT, detail))
-        served[claim.domain] = claim, _listen_port(claim, ports, reserved_names, options, refused)
+        listen_port = _listen_port(claim, ports, reserved_names, options, refused)
+        served[claim.domain] = _Served(claim, listen_port, hosts.is_below_foreign(claim.domain))
+    owned_ports = {port_name(port): claim.owner for port, claim in ports.items()}
     return _DecidedDomains(
         VersionedDict(dict(sorted(served.items(), key=itemgetter(0)))),
         tuple(refused),
         {Listener.at(options.listen_address, port): claim.owner for port, claim in ports.items()},
-        {claim.claimed_name: claim.owner for claim, _ in served.values()}
-        | {port_name(port): claim.owner for port, claim in ports.items()},
+        {claim.claimed_name: claim.owner for claim, *_ in served.values()} | owned_ports,
+        owned_ports,
     )
 
 
@@ -377,10 +444,10 @@ def _certificates(
     return memo.certificates.updated(changed, secrets, cluster, options.tls)
 
 
-def _wanted_tls(served: tuple[DomainClaim, int | None] | None) -> WantedTls | None:
-    if served is None or served[0].tls is None:
+def _wanted_tls(served: _Served | None) -> WantedTls | None:
+    if served is None or served.claim.tls is None:
         return None
-    return WantedTls(served[0].ref, served[0].tls)
+    return WantedTls(served.claim.ref, served.claim.tls)
 
 
 def _entries(
@@ -398,12 +465,12 @@ def _entries(
         if domain not in decided.served:
             gone = True
             continue
-        claim, listen_port = decided.served[domain]
+        served = decided.served[domain]
         before, own = former.get(domain), tls.get(domain)
         same_tls = own is memo.certificates.views.get(domain)
-        if not same_tls or before is None or before[0] is not claim or before[1] != listen_port:
-            targets = targets_of_port(claim.port, claim.service, nodes, options)
-            made[domain] = _entry(claim, targets, listen_port, own)
+        if not same_tls or before is None or before.claim is not served.claim or before[1:] != served[1:]:
+            targets = targets_of_port(served.claim.port, served.claim.service, nodes, options)
+            made[domain] = _entry(served, targets, own)
     if former is not memo.decided.served:
         return VersionedDict(made)
     if not made and not gone:
@@ -413,9 +480,8 @@ def _entries(
     return with_values(memo.entries, made)
 
 
-def _entry(
-    claim: DomainClaim, endpoints: tuple[EndpointView, ...], listen_port: int | None, tls: DomainTls | None
-) -> dict[str, Any]:
+def _entry(served: _Served, endpoints: tuple[EndpointView, ...], tls: DomainTls | None) -> dict[str, Any]:
+    claim = served.claim
     ready = [endpoint for endpoint in endpoints if endpoint.state == "ready"]
     # One port for all of ``ips``, as python-confd had it: that of the first subset, where a pod of it is ready.
     port = claim.first_port or claim.port.target_port
@@ -432,7 +498,8 @@ def _entry(
         name=claim.ref.name,
         cluster=claim.ref.cluster,
         endpoints=GivenList(endpoints),
-        listen_port=listen_port,
+        listen_port=served.listen_port,
+        below_foreign=served.below_foreign,
         ports=GivenList(map(GivenDict, ports)),
         service=claim.view,
         tls=tls,
@@ -459,7 +526,7 @@ def _listen_port(
         detail = f"{holder}; choose another with pyconfd.io/listen-port"
     elif port in taken:
         detail = f"{taken[port].ref} ({taken[port].domain}) listens there; choose another with pyconfd.io/listen-port"
-    elif kept := reserved_names.reserved_for_another(port_name(port), claim.ref.namespace, claim.created):
+    elif kept := reserved_names.reserved_for_another(port_name(port), claim.ref.namespace):
         reason, detail = RefusalReason.NAME_RESERVED, kept
     if detail:
         refused.append(refusal(claim.ref, "annotation listen-port", str(port), reason, detail))
@@ -480,18 +547,32 @@ class DomainsPreset(Preset):
     gives = frozenset({"domains"})
     resources = CLUSTER_VIEW
 
+    def parse(self, cluster: Cluster, options: PresetOptions, former: ParsedHosts | None) -> ParsedDomains:
+        """Return what the annotations ask for."""
+        name, rules = cluster.view.name, options.claims
+        if not isinstance(former, ParsedDomains) or (former.cluster, former.rules) != (name, rules):
+            former = ParsedDomains(name, rules)
+        known, snapshot = former, cluster.snapshot
+        changed = {
+            *differing(known.read, cluster.services),
+            *differing(known.services, snapshot.services),
+            *differing(known.endpoints, snapshot.endpoints),
+        }
+        claims = known.claims.updated(changed, lambda key: _parse(key, cluster, rules, known))
+        return ParsedDomains(name, rules, snapshot.services, snapshot.endpoints, cluster.services, claims)
+
     def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return ``domains``: a dict from domain to its entry, sorted by domain."""
+        claims = cast("ParsedDomains", cluster.hosts.parsed[self.name]).claims
         memo = former.memo if former else None
-        if not isinstance(memo, _Former) or not memo.reads_alike(cluster, options):
+        if not isinstance(memo, _Former) or memo.cluster.view.name != cluster.view.name:
             nothing, empty = _DecidedDomains({}, (), {}), nothing_read(cluster.view.name)
-            memo = _Former(empty, PresetOptions(claims=options.claims), Claims({}), nothing, VersionedDict({}))
-        changed = cluster.changed_since(memo.cluster)
-        claims = memo.claims.updated(changed, lambda key: _parse(key, cluster, options.claims, memo))
-        if claims.places is memo.claims.places and options == memo.options:
-            decided = _with_claims(memo.decided, claims.replaced(memo.claims, changed))
+            memo = _Former(empty, PresetOptions(), Claims({}), nothing, VersionedDict({}))
+        if claims.places is memo.claims.places and memo.decides_alike(cluster, options):
+            replaced = claims.replaced(memo.claims, differing(memo.claims.by_key, claims.by_key))
+            decided = _with_claims(memo.decided, replaced)
         else:
-            decided = _decide(list(claims.in_order()), options)
+            decided = _decide(list(claims.in_order()), cluster.hosts, options)
         certificates = _certificates(decided, memo, cluster, options)
         refused = memo.refused.of(claims.refused, decided.refused, certificates.refused)
         entries = _entries(decided, memo, cluster, options, certificates.views)
@@ -508,6 +589,7 @@ class DomainsPreset(Preset):
             serves=entries,
             addresses_of=_addresses_of,
             owners=decided.owners,
+            reserves=decided.ports,
             ends_tls=bool(certificates.wanted),
             certificates=certificates.presented,
             memo=_Former(cluster, options, claims, decided, entries, certificates, refused, claimed),

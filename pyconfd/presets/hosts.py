@@ -17,7 +17,7 @@ from pyconfd.model.snapshot import KIND_OF, Key, Named, Resource, Snapshot
 from pyconfd.model.versioned import differing
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Cluster
-from pyconfd.presets.conflicts import ReservedNames
+from pyconfd.presets.conflicts import reserved_until
 from pyconfd.presets.pods import address_of, endpoint, is_ready, wrong_address
 from pyconfd.presets.policy import AllowedAddresses, ClaimOptions
 from pyconfd.presets.preset import HostsOptions, Preset, PresetOptions, PresetResult, Translation
@@ -178,30 +178,20 @@ def _oldest(pods: Iterable[Pod]) -> str:
 def _owned(
     app: str, by_namespace: Mapping[str, list[Pod]], cluster: str, reader: _HostsReader, refused: list[Refusal]
 ) -> list[Pod]:
-    """Return the pods of one namespace: that of the balancer, else that with the oldest pod; others may not join in.
+    """Return the pods of one namespace: that of the balancer, else that which has the app, else that of the oldest pod.
 
-    A rolling update makes all pods of an app younger, so the namespace that had the app keeps its seniority.
+    Pods of other namespaces may not join in.
     """
     home = reader.options.config.namespace if reader.options.config else ""
     reservation = reader.reservations.get(Name("", app))
-
-    def rank(namespace: str) -> tuple[bool, str, bool, str]:
-        since = _oldest(by_namespace[namespace])
-        if reservation is None or reservation.namespace != namespace:
-            return namespace != home, since, True, namespace
-        return namespace != home, min(since, reservation.since), False, namespace
-
-    ranked = sorted(by_namespace, key=rank)
-    mine = {} if reservation is None else {Name("", app): reservation}
-    reserved_names = ReservedNames(mine, lambda: ((Name("", app), namespace, namespace) for namespace in ranked))
+    holder = reservation.namespace if reservation is not None else ""
+    ranked = sorted(by_namespace, key=lambda each: (each != home, each != holder, _oldest(by_namespace[each]), each))
     first = ranked[0]
     reason, turned_away = RefusalReason.NAME_TAKEN, ranked[1:]
     detail = f"the app {app} belongs to the namespace {values.shown(first)}; name it differently"
-    kept = (
-        reserved_names.reserved_for_another(Name("", app), first, _oldest(by_namespace[first])) if first != home else ""
-    )
-    if kept:
-        reason, turned_away, detail = RefusalReason.NAME_RESERVED, ranked, kept
+    kept = reservation is not None and first not in {home, holder}
+    if reservation is not None and kept:
+        reason, turned_away, detail = RefusalReason.NAME_RESERVED, ranked, reserved_until(reservation)
     for namespace in turned_away:
         for pod in by_namespace[namespace]:
             ref = ObjectRef("Pod", values.shown(namespace), values.shown(pod.metadata.name), cluster)

@@ -168,13 +168,15 @@ class ClaimOptions:
     The first of ``rules`` that names a namespace decides about it; where there are rules, a namespace that none names
     may claim nothing. ``allow_endpoints`` are networks at which endpoints are served whatever they are,
     ``endpoint_networks`` all networks where they may be, none for no limit; ``own_addresses`` are the balancer's beside
-    those of its interfaces.
+    those of its interfaces. ``shared_hosts`` are hosts to which every namespace may add paths: as they are,
+    ``*.example.com`` for all below it, or ``*``.
     """
 
     rules: tuple[Rule, ...] = ()
     allow_endpoints: tuple[Network, ...] = ()
     own_addresses: frozenset[str] = frozenset()
     endpoint_networks: tuple[Network, ...] = ()
+    shared_hosts: frozenset[str] = frozenset()
 
     def places(self, snapshot: Snapshot) -> AllowedAddresses:
         """Return where endpoints may be."""

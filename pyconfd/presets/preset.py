@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim
-from pyconfd.model.context import SHARING_NAMES, ClusterTemplate, PresetName, Refusal
+from pyconfd.model.context import ClusterTemplate, PresetName, Refusal
 from pyconfd.model.kubernetes import AnyObject, ObjectRef
 from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.object_status import Statuses
@@ -17,6 +17,7 @@ from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Name, Owner, O
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.presets.addresses import NO_POOL, AddressOptions
 from pyconfd.presets.certificates import NO_SECRETS, TlsOptions
+from pyconfd.presets.host_ownership import ParsedHosts
 from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, PortRanges
 
@@ -93,7 +94,7 @@ class PresetOptions:
     ``taken_names``: those that an older claim of another preset has, and whose they are.
     ``addresses``: those of the pool, where the operator's listeners on all addresses are in nobody's way.
     ``kubefigurator`` and ``kube2lb`` are for the presets of those names; ``tls`` is for certificates of Secrets.
-    ``claims`` says who may claim what; ``reservations`` are names that stay with a namespace, by preset.
+    ``claims`` says who may claim what; ``reservations`` are the names that namespaces have, by scope.
     ``cluster_templates``: render what the cluster supplies as configuration. ``ignored_annotations`` are annotations
     of other controllers, or patterns, whose restrictions are done without.
     """
@@ -121,12 +122,9 @@ class PresetOptions:
         """Return all but the reservations: they decide who gets a name, and not what is asked for."""
         return replace(self, reservations={}) if self.reservations else self
 
-    def reservations_of(self, preset: str) -> Reservations:
-        """Return the names of a preset that stay with a namespace, those of presets with the same names included."""
-        own = self.reservations.get(preset, NO_RESERVATIONS)
-        others = SHARING_NAMES - {preset} if preset in SHARING_NAMES else ()
-        found = [self.reservations[other] for other in sorted(others) if other in self.reservations]
-        return {name: each for mapping in (*found, own) for name, each in mapping.items()} if found else own
+    def reservations_of(self, scope: str) -> Reservations:
+        """Return the names of a scope (a preset, or what several share) that namespaces have."""
+        return self.reservations.get(scope, NO_RESERVATIONS)
 
     def holder(self, wanted: Listener) -> str:
         """Return who has ``wanted``, and where, so that no object can be given it; "" where it is free."""
@@ -146,11 +144,11 @@ class PresetResult:
     where another preset gave one away that overlaps, the older claim keeps it. ``templates`` came from the cluster,
     ``files`` go beside the configuration, ``dns_names`` should point here (None: no object says). ``serves`` has each
     thing that is served by its name, and ``addresses_of`` gives the addresses of what is ready behind one; what did not
-    change there is the same object. ``owners`` says who was given which name. ``ends_tls``: some
-    object asks for the frontend that ends TLS on the shared port. ``statuses`` are
-    for objects of the cluster, as they shall be once all of this is served. ``certificates`` are what is presented for
-    hosts, by any key. ``memo`` is what the next result of this
-    preset builds on.
+    change there is the same object. ``owners`` says who was given which name; ``reserves`` are those that stay with the
+    namespace, where that is not decided for several presets together (None: all of them). ``ends_tls``: some object
+    asks for the frontend that ends TLS on the shared port. ``statuses`` are for objects of the cluster, as they shall
+    be once all of this is served. ``certificates`` are what is presented for hosts, by any key. ``memo`` is what the
+    next result of this preset builds on.
     """
 
     names: Mapping[str, Any]
@@ -163,6 +161,7 @@ class PresetResult:
     serves: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     addresses_of: Callable[[Any], Iterable[str]] = tuple
     owners: Owners = field(default_factory=lambda: NO_OWNERS)
+    reserves: Owners | None = None
     ends_tls: bool = False
     statuses: Statuses = field(default_factory=lambda: MappingProxyType({}))
     certificates: Mapping[str, PresentedCertificate] = field(default_factory=lambda: MappingProxyType({}))
@@ -200,6 +199,15 @@ class Preset(ABC):
     gives: ClassVar[frozenset[str]]
     resources: ClassVar[frozenset[Resource]]
     writes_status: ClassVar[frozenset[Resource]] = frozenset()
+
+    def parse(self, cluster: "Cluster", options: PresetOptions, former: ParsedHosts | None) -> ParsedHosts | None:
+        """Return what the objects ask for, if hosts of the shared frontends are among it; never raise.
+
+        Who has which host is decided of that, before any preset reads. ``former`` is an earlier result, which is
+        returned where nothing changed.
+        """
+        del cluster, options, former
+        return None
 
     @abstractmethod
     def read(self, cluster: "Cluster", options: PresetOptions, former: PresetResult | None = None) -> PresetResult:

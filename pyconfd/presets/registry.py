@@ -25,13 +25,14 @@ from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import NO_OWNERS, Name, Owner, Owners
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.model.versioned import GivenDict
-from pyconfd.presets import addresses, cluster, values
+from pyconfd.presets import addresses, cluster, host_ownership, values
 from pyconfd.presets.certificates import certificate_for, notes_on, presented
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.configmap import ConfigmapPreset
 from pyconfd.presets.conflicts import NO_REFUSALS
 from pyconfd.presets.domains import DomainsPreset
 from pyconfd.presets.gateway.preset import GatewayPreset
+from pyconfd.presets.host_ownership import ParsedHosts
 from pyconfd.presets.hosts import HostsPreset
 from pyconfd.presets.ingress.preset import IngressPreset
 from pyconfd.presets.kube2lb.preset import Kube2lbPreset
@@ -90,6 +91,7 @@ class Memo:
         self._former: list[_Kept] = []
         self._refused = NO_REFUSALS
         self._cluster: Cluster | None = None
+        self._hosts = host_ownership.NO_HOSTS
         self.lost: _Recent[list[dict[Listener, str]]] = _Recent()
         self.lost_names: _Recent[list[dict[Name, str]]] = _Recent()
         self.listeners: _Recent[frozenset[Listener]] = _Recent()
@@ -109,7 +111,18 @@ class Memo:
             snapshot, names, options.addresses, options.claims, former, reservations=reserved, owners=had
         )
         self._cluster = cluster.read(snapshot, self._cluster, options.claims, book)
-        return self._cluster
+        return self._with_hosts(self._cluster, names, options)
+
+    def _with_hosts(self, read: Cluster, names: Sequence[str], options: PresetOptions) -> Cluster:
+        """Return the cluster with who has which host of the shared frontends."""
+        former, parsed = self._hosts, dict[str, ParsedHosts]()
+        for name in names:
+            found = PRESETS[name].parse(read, options, former.parsed.get(name))
+            if found is not None:
+                parsed[name] = found
+        reserved = options.reservations_of(host_ownership.SCOPE)
+        self._hosts = host_ownership.decide(former, parsed, reserved, options.claims.shared_hosts)
+        return replace(read, hosts=self._hosts)
 
     def read_preset(self, name: str, read: Cluster, options: PresetOptions) -> PresetResult:
         """Return what a preset makes of the Snapshot.
@@ -201,12 +214,17 @@ def translate(
     default = _default_certificate(read, options, memo)
     templates: list[ClusterTemplate] = []
     owners: dict[str, Owners] = {addresses.RESERVED: read.addresses.owners} if read.addresses.owners else {}
+    reserved = dict(owners)
+    if read.hosts.owners:
+        reserved[host_ownership.SCOPE] = read.hosts.owners
     claimed = 0
     for name, result in zip(names, results, strict=True):
         templates += result.templates
         claimed += result.claimed
         if result.owners:
             owners[name] = result.owners
+        if kept := result.owners if result.reserves is None else result.reserves:
+            reserved[name] = kept
     listeners = tuple(result.listeners for result in results)
     off = () if options.cluster_templates else tuple(map(_switched_off, templates))
     return Context(
@@ -222,6 +240,7 @@ def translate(
         ),
         everything=Claimed("cluster", read.services, cluster.ready_addresses),
         owners=owners,
+        reserved=reserved,
         statuses=tuple(result.statuses for result in results),
         certificates=(*(result.certificates for result in results), default.presented),
     )

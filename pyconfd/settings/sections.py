@@ -27,6 +27,7 @@ from pyconfd.settings.values import (
     DurationOrZero,
     EtcdEndpoint,
     FilePath,
+    HostPattern,
     ItemName,
     Listen,
     NamespaceOrAll,
@@ -264,6 +265,13 @@ class ClaimSettings:
         600.0,
         "how long a name or port stays with its namespace when its object is gone, so that a recreated one gets it"
         " back; 0: the next claimant gets it at once",
+    )
+    shared_hosts: tuple[HostPattern, ...] = setting(
+        (),
+        "hosts to which every namespace may add paths: names, *.example.com for all below it, * for all; any other host"
+        " belongs to one namespace with all its paths and its TLS, unless that consents by the annotation"
+        " pyconfd.io/shared-with",
+        empty="none",
     )
     allow_endpoints: tuple[Network, ...] = setting(
         (),

@@ -226,6 +226,17 @@ DnsName = Annotated[str, TextForm("NAME", read=dns_name)]
 Domain = Annotated[str, TextForm("DOMAIN", read=host_name), Meta(description="a domain like cluster.local")]
 
 
+def _host_pattern(text: str) -> str:
+    return text if text == "*" else host_name(text)
+
+
+HostPattern = Annotated[
+    str,
+    TextForm("HOST", read=_host_pattern),
+    Meta(description="a host like app.example.com, *.example.com for all below it, or * for all"),
+]
+
+
 def _suffix(text: str) -> str:
     return host_name(text.removeprefix("*.").removeprefix("."))
 

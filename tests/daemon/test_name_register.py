@@ -15,7 +15,7 @@ from pyconfd.daemon.translation import FormerNames, Translator
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import Pod, Service, ServicePort, ServiceSpec
 from pyconfd.model.records import ObjectMeta
-from pyconfd.model.reservation import NameRegister
+from pyconfd.model.reservation import Name, NameRegister, Reservation, owned_by
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets.origins import ObjectOrigin, owners_among
 from pyconfd.presets.preset import HostsOptions, KubefiguratorOptions, PresetOptions
@@ -200,14 +200,15 @@ def test_an_owner_that_took_another_name_gives_the_former_one_up_whatever_else_o
 
 
 def test_what_a_newer_pyconfd_noted_beside_what_this_one_knows_is_ignored(tmp_path: Path) -> None:
-    owner = ["domains", "", NAME, "Service", "prod", "shop", created(1)]
-    kept = ["domains", "", NAME, "prod", "", 50.0, "shop"]
-    (tmp_path / "owners.json").write_text(json.dumps({"owners": [owner], "reservations": [kept]}))
+    owner = ["domains", "", NAME, "Service", "prod", "shop", created(1), 0.0]
+    kept = ["domains", "", "other.example.com", "Service", "prod", "shop", created(1), 50.0]
+    (tmp_path / "owners.json").write_text(json.dumps({"names": [owner, kept]}))
     known = NameRegisterFile(str(tmp_path), KEEP_S).at(10.0).register
     assert known.owners
-    more = {"owners": [[*owner, "more"]], "reservations": [[*kept, "more"]], "more": [1]}
+    assert known.waiting == {("domains", Name("", "other.example.com"))}
+    more = {"names": [[*owner, "more"], [*kept, "more"]], "more": [1]}
     (tmp_path / "owners.json").write_text(json.dumps(more))
-    assert NameRegisterFile(str(tmp_path), KEEP_S).at(10.0).register.owners == known.owners
+    assert NameRegisterFile(str(tmp_path), KEEP_S).at(10.0).register == known
 
 
 @presets
@@ -309,10 +310,10 @@ def test_a_restart_forgets_nothing(tmp_path: Path) -> None:
     assert late.names["domains"] == {}
     assert {each.ref.namespace for each in late.refused if each.reason is RefusalReason.NAME_RESERVED} == {"stranger"}
     assert of_domains(read(gone, 3 + KEEP_S)) == "stranger"
-    assert NameRegisterFile(str(tmp_path), KEEP_S).at(0).register.owners.keys() == {"domains", "kube2lb", "hosts"}
+    assert NameRegisterFile(str(tmp_path), KEEP_S).at(0).register.owners.keys() == {"shared-hosts", "kube2lb", "hosts"}
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"owners": [[1]]}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"names": [[1]]}', b"\xff"])
 def test_a_damaged_file_is_said_and_stops_nothing(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "owners.json").write_bytes(content)
     name_register = NameRegisterFile(str(tmp_path), KEEP_S)
@@ -325,7 +326,7 @@ def test_a_damaged_file_is_said_and_stops_nothing(tmp_path: Path, content: bytes
 def test_what_cannot_be_written_is_a_problem_that_passes(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file in the way")
     name_register = NameRegisterFile(str(tmp_path / "state"), KEEP_S)
-    name_register.keep(NameRegister({"domains": {}}))
+    name_register.keep(NameRegister.of({"domains": {Name("", NAME): Reservation(owned_by("prod"))}}))
     name_register.flush()
     assert "across a restart" in str(name_register.problems())
     (tmp_path / "state").unlink()
@@ -342,27 +343,21 @@ EVENTS = st.lists(
 
 @settings(max_examples=60)
 @given(st.sampled_from(sorted(OWNER)), EVENTS)
-def test_a_name_changes_hands_only_by_age_or_when_its_time_is_over(preset: str, events: Any) -> None:
+def test_a_name_changes_hands_only_when_its_namespace_gave_it_up(preset: str, events: Any) -> None:
     """Each namespace has an object of one of three ages, or (0) none."""
     world, now = World(preset), 0.0
-    owner, since, gone_at = "", 0, 0.0
+    owner, gone_at = "", 0.0
     for pause, objects in events:
         now += pause
-        before = owner
         asking = {namespace: day for namespace, day in objects.items() if day}
         found = world.owner(now, *(claimant(namespace, day) for namespace, day in asking.items()))
-        if before and before in asking:
-            since, gone_at = min(since, asking[before]), 0.0
-        elif before:
-            gone_at = gone_at or now
-        kept = bool(before) and (before in asking or now < gone_at + KEEP_S)
-        if not kept:
-            assert bool(found) == bool(asking), "a free name is given to whoever asks"
-            owner, since = found, asking.get(found, 0)
+        if owner in asking:
             gone_at = 0.0
-        elif found and found != before:
-            assert before in asking, "it is kept for the namespace"
-            assert asking[found] <= since, "only an older one takes it away"
-            owner, since = found, asking[found]
-        else:
-            assert found == (before if before in asking else "")
+        elif owner:
+            gone_at = gone_at or now
+        if owner and (owner in asking or now < gone_at + KEEP_S):
+            assert found == (owner if owner in asking else ""), "older or younger, nobody else gets it"
+            continue
+        assert bool(found) == bool(asking), "a free name goes to the oldest claim"
+        assert not found or asking[found] == min(asking.values())
+        owner, gone_at = found, 0.0

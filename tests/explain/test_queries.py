@@ -17,7 +17,7 @@ from pyconfd.model.gateway_api import HTTPRoute
 from pyconfd.model.ingress import Ingress
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.records import ObjectMeta
-from pyconfd.model.reservation import Name, NameRegister, Reservation
+from pyconfd.model.reservation import Name, NameRegister, Reservation, owned_by
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.system import secrecy
 from tests.explain.test_conditions import WEB, annotated, slice_of
@@ -165,7 +165,7 @@ def test_unknown_names_get_suggestions() -> None:
 
 def test_a_reserved_name_says_for_whom() -> None:
     register = NameRegister(
-        reservations={"domains": {Name("http", "gone.example.com"): Reservation("demo", "2026-01-01", 600.0)}}
+        reservations={"domains": {Name("http", "gone.example.com"): Reservation(owned_by("demo"), 600.0)}}
     )
     evidence = world()
     evidence = replace(evidence, context=replace(evidence.context, register=register))

@@ -113,6 +113,7 @@ def services(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
             "namespace": "demo",
             "domain": domain,
             "ports": [],
+            "below_foreign": draw(st.booleans()),
             "listen_port": draw(st.none() | st.just(20000 + number)),
             "endpoints": draw(endpoints),
             "key": identifier(domain),

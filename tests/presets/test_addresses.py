@@ -272,7 +272,7 @@ RESERVED: Mapping[str, tuple[list[AddressRequest], dict[str, str]]] = {
     "a wish": ([service("a", 443, wanted=("192.0.2.1",))], {"a": "reserved"}),
     "one's own": ([service("bank/a", 443)], {"bank/a": "1"}),
     "all of an address": ([service("a", 5432, wanted=("192.0.2.3",))], {"a": "reserved"}),
-    "who is older than what a namespace has again": ([service("a", 25, age=20, wanted=("192.0.2.4",))], {"a": "4"}),
+    "who is older than what a namespace has": ([service("a", 25, age=20, wanted=("192.0.2.4",))], {"a": "reserved"}),
     "who is younger": ([service("a", 25, wanted=("192.0.2.4",))], {"a": "reserved"}),
 }
 
@@ -280,19 +280,19 @@ RESERVED: Mapping[str, tuple[list[AddressRequest], dict[str, str]]] = {
 @pytest.mark.parametrize("name", RESERVED)
 def test_reservations_of_another_namespace(name: str) -> None:
     requests, expected = RESERVED[name]
-    gone, again = Reservation("bank", "2026-01-20", 99.0), Reservation("bank", "2026-01-20", 0.0)
+    gone, has = (Reservation(Owner("Service", "bank", "web", "2026-01-20"), until) for until in (99.0, 0.0))
     reserved = {
         Name("192.0.2.1:443", ""): gone,
         Name("192.0.2.1:25", "j"): gone,
         Name("192.0.2.2:26", "j"): gone,
         Name("192.0.2.3", ""): gone,
-        Name("192.0.2.4:25", ""): again,
+        Name("192.0.2.4:25", ""): has,
     }
     assert given_to(requests, (*POOL, "192.0.2.4", "192.0.2.5"), reserved) == expected
 
 
 def test_an_object_that_is_created_again_has_what_it_had() -> None:
-    reserved = {Name("192.0.2.2:443", ""): Reservation("shop", "2026-01-20", 99.0, "b")}
+    reserved = {Name("192.0.2.2:443", ""): Reservation(Owner("Service", "shop", "b", "2026-01-20"), 99.0)}
     assert given_to([service("a", 443, age=1), service("b", 443)], reservations=reserved) == {"a": "1", "b": "2"}
     assert given_to([service("b", 443)], reservations=reserved) == {"b": "2"}
 
@@ -300,7 +300,8 @@ def test_an_object_that_is_created_again_has_what_it_had() -> None:
 def test_what_is_kept_for_a_namespace_counts_for_its_bound() -> None:
     """Else who creates and deletes keeps all of the pool from others."""
     kept = {
-        Name(f"192.0.2.{number}", ""): Reservation("shop", "2026-01-20", 99.0, f"gone{number}") for number in (2, 3)
+        Name(f"192.0.2.{number}", ""): Reservation(Owner("Gateway", "shop", f"gone{number}", "2026-01-20"), 99.0)
+        for number in (2, 3)
     }
 
     def answer(request: AddressRequest) -> dict[str, str]:
@@ -317,7 +318,7 @@ def test_a_node_that_knows_the_namespace_alone_gives_its_addresses_by_age() -> N
     asked = [gateway("a", age=1), gateway("b"), gateway("bank/a", age=9)]
     names = [Name("192.0.2.3", ""), Name("192.0.2.2", "")]
     for order in (names, names[::-1]):
-        reserved = {name: Reservation("shop", "2026-01-20", 99.0) for name in order}
+        reserved = {name: Reservation(Owner("Service", "shop", "x", "2026-01-20"), 99.0) for name in order}
         assert given_to(asked, reservations=reserved) == {"a": "2", "b": "3", "bank/a": "1"}
 
 

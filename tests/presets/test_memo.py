@@ -14,7 +14,7 @@ from pyconfd.model.context import AUTOMATIC_PRESETS, Context, PresetName, Refusa
 from pyconfd.model.kubernetes import EndpointPort, Endpoints, ObjectRef, Secret, Service, ServicePort, ServiceSpec
 from pyconfd.model.listener import Listener
 from pyconfd.model.records import ObjectMeta
-from pyconfd.model.reservation import Name, Reservation
+from pyconfd.model.reservation import Name, Owner, Reservation, owned_by
 from pyconfd.model.snapshot import HostFacts, Key, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import LOAD_BALANCER_CLASS, AddressOptions
@@ -142,7 +142,7 @@ FACTS = st.sampled_from(
         HostFacts(hour=10_000_000),  # when all certificates have expired
     ]
 )
-RESERVATION = Reservation("shop", "2026-01-01T12:00:00Z", 0.0)
+RESERVATION = Reservation(Owner("Service", "shop", "a", "2026-01-01T12:00:00Z"))
 OWN = PresetOptions(
     addresses=AddressOptions(POOL),
     kube2lb=Kube2lbOptions(server_name_templates=("{{ .Service.Name }}.example.com",)),
@@ -151,20 +151,21 @@ OWN = PresetOptions(
 )
 RULES = ClaimOptions((Rule(("demo",), ("a.example.com",), ("http",)), Rule(("*",))), (), frozenset({"10.0.0.2"}))
 KEPT = {
-    "domains": {
-        Name("", "a.example.com"): Reservation("shop", "2025-12-31T00:00:00Z", 99.0),
-        Name("port 5432", ""): RESERVATION,
+    "shared-hosts": {
+        Name("", "a.example.com"): RESERVATION._replace(until=99.0),
+        Name("", "b.example.com"): RESERVATION,
     },
+    "domains": {Name("port 5432", ""): RESERVATION},
     "kubefigurator": {Name("*:443", "a.example.com"): RESERVATION, Name("*:80", ""): RESERVATION},
     "kube2lb": {Name("0.0.0.0:80/tcp", "a.example.com"): RESERVATION, Name("0.0.0.0:5432/tcp", ""): RESERVATION},
     "addresses": {Name("192.0.2.1:80", ""): RESERVATION, Name("192.0.2.2", ""): RESERVATION._replace(until=99.0)},
-    "hosts": {Name("", "a"): RESERVATION, Name("", "b"): RESERVATION._replace(namespace="demo")},
+    "hosts": {Name("", "a"): RESERVATION, Name("", "b"): Reservation(owned_by("demo"))},
 }
 OPTIONS = st.sampled_from(
     [
         replace(OWN, claims=RULES),
         replace(OWN, reservations=KEPT),
-        replace(OWN, claims=RULES, reservations={name: KEPT[name] for name in ("hosts", "kube2lb")}),
+        replace(OWN, claims=RULES, reservations={name: KEPT[name] for name in ("hosts", "kube2lb", "shared-hosts")}),
         OWN,
         OWN,
         replace(OWN, node_ports=True, kubefigurator=KubefiguratorOptions(node_ports=False)),

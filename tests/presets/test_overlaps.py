@@ -7,7 +7,7 @@ import pytest
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import Service
 from pyconfd.model.listener import Listener
-from pyconfd.model.reservation import Name, Reservation, Reservations
+from pyconfd.model.reservation import Name, Owner, Reservation, Reservations
 from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import registry
 from pyconfd.presets.policy import ClaimOptions, Rule, network
@@ -203,7 +203,7 @@ class TestReservations:
     """The object of an older namespace is gone for a moment."""
 
     def kept(self, name: Name) -> PresetOptions:
-        reservations: Reservations = {name: Reservation("elsewhere", OLD, 1.0, "shop")}
+        reservations: Reservations = {name: Reservation(Owner("Service", "elsewhere", "shop", OLD), 1.0)}
         return PresetOptions(reservations={"kubefigurator": reservations, "kube2lb": reservations})
 
     @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from pyconfd.model.snapshot import Key
 from pyconfd.model.versioned import VersionedDict, differing
 from pyconfd.presets.certificates import ServedCertificate, certificate_for, is_usable, presented
 from pyconfd.presets.cluster import Cluster
+from pyconfd.presets.host_ownership import HostOwnership
 from pyconfd.presets.ingress.changes import NOBODY, ChangedClaims, replaced, users_of
 from pyconfd.presets.ingress.claims import IngressClaim
 from pyconfd.presets.preset import PresetOptions
-from pyconfd.presets.routing.table import RoutingTable, SitePath
 
 
 class HostCertificate(NamedTuple):
@@ -47,7 +47,7 @@ class CertificateLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """``hosts`` says whose certificate a host has: that of the oldest Ingress with a rule for it.
+    """``hosts`` says whose certificate a host has: that of the oldest Ingress of the namespace that has the host.
 
     ``asking`` are the Ingresses with a certificate for a host, ``hosts_of`` the hosts of each Secret that is used, and
     ``secrets`` what comes of it. ``presented`` has what clients get, by host.
@@ -65,16 +65,15 @@ class Certificates:
     def updated(
         self,
         changed: ChangedClaims,
-        paths: Collection[SitePath],
-        table: RoutingTable,
+        moved: Collection[str],
         cluster: Cluster,
         options: PresetOptions,
     ) -> "Certificates":
-        """Return the certificates after claims, the owners of ``paths``, Secrets or settings changed."""
+        """Return the certificates after claims, the owners of ``moved`` hosts, Secrets or settings changed."""
         asking = users_of(self.asking, changed, lambda claim: (host for item in claim.tls for host in item.hosts))
         stale = {host for claim in changed.both() for item in claim.tls for host in item.hosts}
-        stale |= {path.site for path in paths if path.site in asking}
-        found = {host: _of_host(host, changed.after, asking.get(host, NOBODY), table) for host in stale}
+        stale.update(host for host in moved if host in asking)
+        found = {host: _of_host(host, changed.after, asking.get(host, NOBODY), cluster.hosts) for host in stale}
         hosts = replaced(self.hosts, found)
         hosts_of = self._hosts_of(hosts)
         secrets = {
@@ -114,11 +113,9 @@ class Certificates:
 
 
 def _of_host(
-    host: str, claims: Mapping[Key, IngressClaim], asking: Collection[Key], table: RoutingTable
+    host: str, claims: Mapping[Key, IngressClaim], asking: Collection[Key], ownership: HostOwnership
 ) -> HostCertificate | None:
-    serving = [
-        claims[key] for key in asking if any(rule.site == host and table.has_won(rule) for rule in claims[key].rules)
-    ]
+    serving = [claims[key] for key in asking if ownership.is_owner(host, key.namespace)]
     claim = min(serving, key=lambda each: (each.owner.since, each.owner.namespace, each.owner.name), default=None)
     if claim is None:
         return None

@@ -3,17 +3,19 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.ingress import Ingress, IngressBackend, IngressPath
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.reservation import NEVER, Name, Owner
+from pyconfd.model.reservation import NEVER, HostClaim, Name, Owner
 from pyconfd.presets import values
 from pyconfd.presets.annotations import Foreign, read_foreign
+from pyconfd.presets.host_ownership import SHARED_WITH, shared_with
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import ServiceReference
-from pyconfd.presets.routing.table import Place, SitePath
+from pyconfd.presets.routing.table import SitePath
 from pyconfd.presets.routing.types import PathKind, RouteMatch, RouteRule, section_name
 
 _T = TypeVar("_T")
@@ -53,6 +55,7 @@ class TlsHosts(NamedTuple):
 class IngressClaim:
     """What one Ingress asks for. ``references`` are by the name of the backend that is made of each.
 
+    ``hosts`` are those of its rules that its namespace may have, also where no path of one can be served.
     ``https_only``: its author relies on plain HTTP not being served, whatever becomes of the certificate.
     """
 
@@ -67,23 +70,16 @@ class IngressClaim:
     hsts: int | None
     refused: tuple[Refusal, ...]
     https_only: bool = False
+    hosts: tuple[HostClaim, ...] = ()
 
 
 def name_of(path: SitePath) -> Name:
-    """Return what a path at a site is called among the names that conflict, and are reserved for a namespace.
+    """Return what a path at a site is called among the names that conflict.
 
     All of a host has the name of the host, as a domain of the preset ``domains``.
     """
     place = path.place
     return Name("", f"{path.site}{place.path}{_EXACT if place.kind is PathKind.EXACT else ''}")
-
-
-def place_named(name: Name) -> SitePath:
-    """Return the path that has a name."""
-    bare = name.name.removesuffix(_EXACT)
-    kind = PathKind.EXACT if bare != name.name else PathKind.PREFIX
-    site, slash, path = bare.partition("/")
-    return SitePath(site, Place(kind, f"{slash}{path}"))
 
 
 class _Invalid(Exception):  # noqa: N818 - it carries a reason out of a parser
@@ -125,12 +121,14 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted:
     if foreign.canary:
         problems.append(_Invalid(f"annotation {foreign.canary}", "", _CANARY, _UNSUPPORTED))
     redirect = _annotation(ingress, SSL_REDIRECT, values.flag, problems)
-    sites: set[str] = set()
     restricted = _Restricted(ingress, foreign, redirects=redirect is not False)
-    for asked in _asked(ingress) if is_named and not foreign.canary else ():
+    # A canary owns no host.
+    sites = _sites(ingress, policy, problems) if is_named and not foreign.canary else {}
+    for asked in _asked(ingress):
+        if asked.host not in sites:
+            continue
         try:
-            site = _site(asked.host, meta.namespace, policy)
-            sites.add(site)
+            site = sites[asked.host]
             restricted.check(site)
             rule = site, _match(asked.path)
             reference = _reference(asked, meta.namespace)
@@ -143,23 +141,39 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted:
             break
         if backends.setdefault(rule, name) == name:
             references[name] = reference
-    tls: list[TlsHosts] = []
-    for item in _tls(ingress, sites) if not foreign.canary else ():
-        if isinstance(item, TlsHosts):
-            tls.append(item)
-        else:
-            problems.append(item)
+    items = [] if foreign.canary else list(_tls(ingress, set(sites.values())))
+    tls = tuple(item for item in items if isinstance(item, TlsHosts))
+    problems += (item for item in items if not isinstance(item, TlsHosts))
     hsts = _annotation(ingress, HSTS, values.seconds, problems)
+    shared = _annotation(ingress, SHARED_WITH, shared_with, problems) or frozenset()
     rules = tuple(
         RouteRule(site, match, name, owner, number) for number, ((site, match), name) in enumerate(backends.items())
     )
     if note := foreign.note("Ingress"):
         problems.append(_Invalid("metadata.annotations", "", note, RefusalReason.IGNORED_ANNOTATION))
     refused = tuple(dict.fromkeys(Refusal(ref, *problem.refusal) for problem in problems))
+    hosts = tuple(HostClaim(site, owner, shared) for site in dict.fromkeys(sites.values()))
     return IngressClaim(
-        ref, owner, meta.uid, meta.generation, rules, references, tuple(tls), redirect is not False, hsts, refused,
-        bool(foreign.https or foreign.https_with_tls),
+        ref, owner, meta.uid, meta.generation, rules, references, tls, redirect is not False, hsts, refused,
+        bool(foreign.https or foreign.https_with_tls), hosts,
     )  # fmt: skip
+
+
+def _sites(ingress: Ingress, policy: ClaimOptions, problems: list[_Invalid]) -> dict[str, str]:
+    """Return the site of each host of the rules that can be one, as it is written."""
+    spec = ingress.spec
+    written = dict.fromkeys(rule.host for rule in spec.rules or ())
+    if spec.default_backend is not None and not written:
+        written[""] = None
+    sites: dict[str, str] = {}
+    if len(written) > _MOST_RULES:
+        problems.append(_Invalid("spec.rules", "", f"more than {_MOST_RULES} hosts: make several Ingresses of it"))
+    for host in islice(written, _MOST_RULES):
+        try:
+            sites[host] = _site(host, ingress.metadata.namespace, policy)
+        except _Invalid as error:
+            problems.append(error)
+    return sites
 
 
 class _Restricted:

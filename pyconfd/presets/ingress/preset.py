@@ -9,7 +9,7 @@ step looks at what the steps before it changed, and all that is equal stays the 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
@@ -17,21 +17,23 @@ from pyconfd.model.ingress import Ingress
 from pyconfd.model.kubernetes import AnyObject, ObjectRef
 from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.rendering import OutputFile
-from pyconfd.model.reservation import Name, Owner
+from pyconfd.model.reservation import NO_OWNERS, Name, Owner
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.model.versioned import GivenDict, VersionedDict, differing
 from pyconfd.presets import values
 from pyconfd.presets.certificates import notes_on
 from pyconfd.presets.cluster import Cluster, nothing_read
-from pyconfd.presets.conflicts import ReservedNames, updated
+from pyconfd.presets.conflicts import updated
+from pyconfd.presets.host_ownership import HostOwnership, ParsedHosts
 from pyconfd.presets.ingress.backends import Backends
 from pyconfd.presets.ingress.certificates import Certificates
 from pyconfd.presets.ingress.changes import ChangedClaims, replaced
-from pyconfd.presets.ingress.claims import ANY_HOST, IngressClaim, name_of, place_named, read_ingress
+from pyconfd.presets.ingress.claims import ANY_HOST, IngressClaim, name_of, read_ingress
 from pyconfd.presets.ingress.classes import OwnClasses, is_misspelled, mistaken_class, own_classes
+from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
 from pyconfd.presets.routing.references import Missing, Unresolved
-from pyconfd.presets.routing.table import RoutingTable, SitePath, path_of
+from pyconfd.presets.routing.table import RoutingTable, SitePath, conflict_key, path_of
 from pyconfd.presets.routing.types import HostKind, RouteBackend, RouteRule, Site
 
 SHARED_FRONTENDS = "http"
@@ -50,7 +52,6 @@ class _IngressState:
     options: PresetOptions
     backends: Backends
     certificates: Certificates
-    classes: OwnClasses
     claims: Mapping[Key, IngressClaim] = field(default_factory=lambda: VersionedDict({}))
     table: RoutingTable = field(default_factory=RoutingTable)
     owners: Mapping[Name, Owner] = field(default_factory=lambda: VersionedDict({}))
@@ -63,54 +64,69 @@ class _IngressState:
 
 def _nothing(cluster: str, options: PresetOptions) -> _IngressState:
     empty = nothing_read(cluster)
-    return _IngressState(empty, options, Backends(empty, options), Certificates(empty, options), own_classes({}))
+    return _IngressState(empty, options, Backends(empty, options), Certificates(empty, options))
 
 
+@dataclass(frozen=True, slots=True)
+class ParsedIngresses:
+    """What all Ingresses of pyconfd's classes ask for, and what it was parsed of."""
+
+    cluster: str
+    policy: ClaimOptions
+    ignored_annotations: tuple[str, ...] = ()
+    classes: OwnClasses = field(default_factory=lambda: own_classes({}))
+    ingresses: Mapping[Key, Ingress] = field(default_factory=dict)
+    by_key: Mapping[Key, IngressClaim] = field(default_factory=lambda: VersionedDict({}))
+
+    @property
+    def parsed_with(self) -> tuple[str, ClaimOptions, tuple[str, ...]]:
+        """All beside the Ingresses and their classes that decides what is parsed."""
+        return self.cluster, self.policy, self.ignored_annotations
+
+
+@dataclass(frozen=True, slots=True)
 class _Blocked:
-    """Says which paths an Ingress cannot have: another preset's older object has them, or they are reserved."""
+    """Says which paths an Ingress cannot have: the host is another namespace's, or an older domain is all of it."""
 
-    def __init__(self, options: PresetOptions) -> None:
-        self.reservations = options.reservations_of(PresetName.INGRESS)
-        self.taken = options.taken_names
+    hosts: HostOwnership
+    taken: Mapping[Name, str]
 
     def __call__(self, rule: RouteRule, claimants: Sequence[RouteRule]) -> str:
         """Return why a rule may not have its path, or ""."""
-        if not (self.reservations or self.taken):
-            return ""
-        name = name_of(path_of(rule))
-        if name in self.taken:
-            return self.taken[name]
-        if name not in self.reservations:
-            return ""
-        reserved = ReservedNames(
-            {name: self.reservations[name]},
-            lambda: ((name, each.owner.namespace, ObjectRef(*each.owner[:3])) for each in claimants),
-        )
-        return reserved.reserved_for_another(name, rule.owner.namespace, rule.owner.since)
+        host, namespace = rule.site, rule.owner.namespace
+        if not self.hosts.may_add_paths(host, namespace):
+            return self.hosts.why_not(host)
+        if not self.hosts.is_owner(host, namespace):
+            # With a consent, the owner of the host comes before older objects of others.
+            same = (each for each in claimants if conflict_key(each.match) == conflict_key(rule.match))
+            if owner := next((each.owner for each in same if self.hosts.is_owner(host, each.owner.namespace)), None):
+                return f"{owner.kind} {owner.namespace}/{owner.name} of the host's owner has this path"
+        return self.taken.get(name_of(path_of(rule)), "")
 
-    def differing(self, former: "_Blocked") -> Iterator[SitePath]:
-        """Return the paths for which something else may be said than before."""
-        if (self.reservations, self.taken) != (former.reservations, former.taken):
-            for names in (self.reservations, self.taken, former.reservations, former.taken):
-                yield from map(place_named, names)
+
+def _parsed(cluster: Cluster) -> ParsedIngresses:
+    return cast("ParsedIngresses", cluster.hosts.parsed[PresetName.INGRESS])
 
 
 def _after(former: _IngressState, cluster: Cluster, options: PresetOptions) -> _IngressState:
     """Return the state of a cluster, made of a former one that parsed claims in the same way."""
-    classes = own_classes(cluster.snapshot.ingressclasses)
-    claims, changed = _claims(former, cluster, classes, options)
-    blocked = _Blocked(options)
+    claims = _parsed(cluster).by_key
+    changed = ChangedClaims(former.claims, claims, tuple(differing(former.claims, claims)))
+    moved = differing(former.cluster.hosts.decisions, cluster.hosts.decisions)
+    blocked = _Blocked(cluster.hosts, options.taken_names)
     paths = {path_of(rule) for claim in changed.both() for rule in claim.rules}
-    again = {*blocked.differing(_Blocked(former.options))}
+    sites_again = {*moved, *_sites_of(former.options.taken_names), *_sites_of(options.taken_names)}
+    again = {SitePath(site, place) for site in sites_again for place in former.table.sites.get(site, ())}
     rules = {key: claims[key].rules if key in claims else () for key in changed.keys}
     table = former.table.updated(rules, blocked, again)
     paths |= again
     backends = former.backends.updated(changed, table.entries, cluster, options)
-    certificates = former.certificates.updated(changed, paths, table, cluster, options)
+    certificates = former.certificates.updated(changed, moved, cluster, options)
     owners = replaced(former.owners, {name_of(path): _owner(table.winners(path)) for path in paths})
-    sites = replaced(former.sites, {site: _site(site, table) for site in {path.site for path in paths}}, rank=str)
-    made = _IngressState(cluster, options, backends, certificates, classes, claims, table, owners, sites)
-    stale = _stale(former, made, changed, paths)
+    hosts = {*(path.site for path in paths), *moved, *(each.host for claim in changed.both() for each in claim.hosts)}
+    sites = replaced(former.sites, {host: _site(host, table, cluster.hosts) for host in hosts}, rank=str)
+    made = _IngressState(cluster, options, backends, certificates, claims, table, owners, sites)
+    stale = _stale(former, made, changed, paths, moved)
     refused = replaced(former.refused, {key: _refused(key, made) or None for key in stale})
     statuses = replaced(former.statuses, {StatusOf(Resource.INGRESSES, key): _status(key, made) for key in stale})
     refusals, files = former.refusals, former.files
@@ -122,40 +138,34 @@ def _after(former: _IngressState, cluster: Cluster, options: PresetOptions) -> _
     return replace(made, refused=refused, refusals=refusals, statuses=statuses, files=files)
 
 
-def _claims(
-    former: _IngressState, cluster: Cluster, classes: OwnClasses, options: PresetOptions
-) -> tuple[Mapping[Key, IngressClaim], ChangedClaims]:
-    snapshot = cluster.snapshot
-    changed = differing(former.cluster.snapshot.ingresses, snapshot.ingresses)
-    if classes != former.classes:
-        changed = {*changed, *snapshot.ingresses}
-
-    def claim_of(key: Key) -> IngressClaim | None:
-        ingress = snapshot.ingresses.get(key)
-        if ingress is None or not classes.serve(ingress):
-            return None
-        return read_ingress(ingress, snapshot.cluster, options.claims, options.ignored_annotations)
-
-    claims = updated(former.claims, changed, claim_of)
-    keys = tuple(key for key in changed if claims.get(key) is not former.claims.get(key))
-    return claims, ChangedClaims(former.claims, claims, keys)
+def _sites_of(names: Iterable[Name]) -> Iterator[str]:
+    return (name.name.partition("/")[0] for name in names)
 
 
 def _owner(winners: Sequence[RouteRule]) -> Owner | None:
     return winners[0].owner if winners else None
 
 
-def _site(host: str, table: RoutingTable) -> Site | None:
-    if host not in table.sites:
+def _site(host: str, table: RoutingTable, hosts: HostOwnership) -> Site | None:
+    """Return the site of a host: one with a path, or one of which no path can be served and that nobody else has."""
+    served = any(rules.winners for rules in table.sites.get(host, {}).values())
+    decision = hosts.decisions.get(host)
+    is_ours = decision is not None and decision.owner is not None and decision.owner.kind == "Ingress"
+    if not (served or is_ours):
         return None
     kind = HostKind.ONE_LABEL if host.startswith("*.") else HostKind.ANY if host == ANY_HOST else HostKind.EXACT
-    # Of several namespaces with paths of the host the oldest counts.
-    winners = (rules.winners[0] for rules in table.sites[host].values() if rules.winners)
-    first = min(winners, key=lambda rule: rule.rank, default=None)
-    return Site(host, SHARED_FRONTENDS, host, kind, namespace=first.owner.namespace if first is not None else "")
+    namespace = decision.namespace if decision is not None else ""
+    below_foreign = hosts.is_below_foreign(host)
+    return Site(host, SHARED_FRONTENDS, host, kind, namespace=namespace, below_foreign=below_foreign)
 
 
-def _stale(former: _IngressState, made: _IngressState, changed: ChangedClaims, paths: Collection[SitePath]) -> set[Key]:
+def _stale(
+    former: _IngressState,
+    made: _IngressState,
+    changed: ChangedClaims,
+    paths: Collection[SitePath],
+    moved: Collection[str],
+) -> set[Key]:
     """Return the Ingresses of which something may have been refused, or is served, that was not before."""
     if made.options.addresses.shared != former.options.addresses.shared:
         return {*former.claims, *made.claims, *_changed_objects(former, made)}
@@ -172,7 +182,7 @@ def _stale(former: _IngressState, made: _IngressState, changed: ChangedClaims, p
         for state in (former, made):
             if name in state.backends.uses:
                 stale |= state.backends.uses[name].users
-    hosts = set(differing(former.certificates.hosts, made.certificates.hosts))
+    hosts = {*moved, *differing(former.certificates.hosts, made.certificates.hosts)}
     for secret in differing(former.certificates.secrets, made.certificates.secrets):
         hosts.update(made.certificates.hosts_of.get(secret, ()))
     for host in hosts:
@@ -203,7 +213,7 @@ def _refused(key: Key, state: _IngressState) -> tuple[Refusal, ...]:
     for rule in claim.rules:
         for lost in state.table.lost.get(path_of(rule), ()):
             if lost.rule == rule:
-                found.add(_lost(claim.ref, rule, lost.winner, lost.why, state.options))
+                found.add(_lost(claim.ref, rule, lost.winner, lost.why, state.cluster.hosts))
     for name, reference in claim.references.items():
         if fault := state.backends.faults.get(name):
             shown = f"{reference.name}:{reference.port}"
@@ -216,23 +226,19 @@ def _of_no_class(key: Key, state: _IngressState) -> tuple[Refusal, ...]:
     """Return why an Ingress is nobody's that was probably meant for pyconfd."""
     snapshot = state.cluster.snapshot
     ingress = snapshot.ingresses.get(key)
-    if ingress is None or not is_misspelled(ingress, snapshot.ingressclasses, state.classes):
+    if ingress is None or not is_misspelled(ingress, snapshot.ingressclasses, _parsed(state.cluster).classes):
         return ()
     ref = ObjectRef("Ingress", values.shown(key.namespace), values.shown(key.name), snapshot.cluster)
     detail = mistaken_class(ingress, snapshot.ingressclasses)
     return (Refusal(ref, "spec.ingressClassName", "", RefusalReason.UNKNOWN_CLASS, detail),)
 
 
-def _lost(ref: ObjectRef, rule: RouteRule, winner: RouteRule | None, why: str, options: PresetOptions) -> Refusal:
-    path = path_of(rule)
-    name = name_of(path)
-    reason = RefusalReason.NAME_TAKEN
+def _lost(ref: ObjectRef, rule: RouteRule, winner: RouteRule | None, why: str, hosts: HostOwnership) -> Refusal:
+    reason = RefusalReason.NAME_RESERVED if hosts.is_kept(rule.site) else RefusalReason.NAME_TAKEN
     if winner is not None:
         owner = ObjectRef(*winner.owner[:3], ref.cluster)
         why = f"{owner} has this host and path already (the older object keeps it); remove it from one of them"
-    elif name not in options.taken_names:
-        reason = RefusalReason.NAME_RESERVED
-    return Refusal(ref, _PATH_FIELD, values.shown(name.name), reason, why)
+    return Refusal(ref, _PATH_FIELD, values.shown(name_of(path_of(rule)).name), reason, why)
 
 
 def _reason(fault: Missing) -> RefusalReason:
@@ -244,11 +250,15 @@ def _reason(fault: Missing) -> RefusalReason:
 
 
 def _refused_certificates(claim: IngressClaim, state: _IngressState) -> Iterator[Refusal]:
+    hosts = state.cluster.hosts
     for item in claim.tls:
         for host in item.hosts:
-            given = state.certificates.hosts.get(host)
-            if given is None:
-                continue  # none of its paths is served there
+            if not hosts.is_owner(host, claim.ref.namespace):
+                reason = RefusalReason.NAME_RESERVED if hosts.is_kept(host) else RefusalReason.NAME_TAKEN
+                detail = f"the certificate of a host is its owner's: {hosts.why_not(host)}"
+                yield Refusal(claim.ref, "spec.tls.hosts", host, reason, detail)
+                continue
+            given = state.certificates.hosts[host]
             if given.secret != (claim.ref.namespace, item.secret):
                 detail = f"Ingress {given.claimant.namespace}/{given.claimant.name} has a certificate for it already"
                 yield Refusal(claim.ref, _TLS_HOSTS, host, RefusalReason.NAME_TAKEN, detail)
@@ -277,11 +287,6 @@ def _can_answer(backends: Backends, name: str) -> bool:
     return backend is not None and bool(_addresses_of(backend))
 
 
-def _reads_alike(former: PresetOptions, options: PresetOptions) -> bool:
-    """Return whether claims are parsed in the same way by both."""
-    return (former.claims, former.ignored_annotations) == (options.claims, options.ignored_annotations)
-
-
 def _addresses_of(backend: RouteBackend) -> Iterable[str]:
     return [server.address for server in backend.servers if server.state == "ready"]
 
@@ -294,10 +299,29 @@ class IngressPreset(Preset):
     resources = CLUSTER_VIEW | {Resource.INGRESSES, Resource.INGRESSCLASSES}
     writes_status = frozenset({Resource.INGRESSES})
 
+    def parse(self, cluster: Cluster, options: PresetOptions, former: ParsedHosts | None) -> ParsedIngresses:
+        """Return what the Ingresses ask for."""
+        snapshot, parsed_with = cluster.snapshot, (cluster.view.name, options.claims, options.ignored_annotations)
+        if not isinstance(former, ParsedIngresses) or former.parsed_with != parsed_with:
+            former = ParsedIngresses(*parsed_with)
+        classes = own_classes(snapshot.ingressclasses)
+        changed = differing(former.ingresses, snapshot.ingresses)
+        if classes != former.classes:
+            changed = {*changed, *snapshot.ingresses}
+
+        def claim_of(key: Key) -> IngressClaim | None:
+            ingress = snapshot.ingresses.get(key)
+            if ingress is None or not classes.serve(ingress):
+                return None
+            return read_ingress(ingress, snapshot.cluster, options.claims, options.ignored_annotations)
+
+        by_key = updated(former.by_key, changed, claim_of)
+        return ParsedIngresses(*parsed_with, classes, snapshot.ingresses, by_key)
+
     def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return ``ingress``: its sites, backends and certificates."""
         memo = former.memo if former is not None else None
-        same = isinstance(memo, _IngressState) and _reads_alike(memo.options, options)
+        same = isinstance(memo, _IngressState) and memo.options.ignored_annotations == options.ignored_annotations
         if not isinstance(memo, _IngressState) or not same or memo.cluster.view.name != cluster.view.name:
             memo = _nothing(cluster.view.name, options)
         state = _after(memo, cluster, options)
@@ -315,6 +339,7 @@ class IngressPreset(Preset):
             addresses_of=_addresses_of,
             ends_tls=bool(state.certificates.asking),
             owners=state.owners,
+            reserves=NO_OWNERS,
             statuses=state.statuses,
             certificates=state.certificates.presented,
             memo=state,

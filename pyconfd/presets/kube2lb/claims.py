@@ -274,7 +274,7 @@ def _without_port_conflicts(
         for entry in claim.entries:
             port, place = entry.port, _place(entry.port)
             shared = _is_shared(port)
-            reserved = reserved_names.reserved_for_another(Name(place, ""), claim.ref.namespace, claim.created)
+            reserved = reserved_names.reserved_for_another(Name(place, ""), claim.ref.namespace)
             if not reserved and not shared:
                 reserved = reserved_names.place_reserved_for_another(place, claim.ref.namespace)
             if reserved:
@@ -370,7 +370,7 @@ class Kube2lbServerNames:
         namespace, claimed_name, listener = claim.ref.namespace, Name(_place(port), str(name)), _listener(port)
         if wrong := self.rules.domain(namespace, name):
             return RefusalReason.NOT_ALLOWED, wrong
-        if kept := self.reserved_names.reserved_for_another(claimed_name, namespace, claim.created):
+        if kept := self.reserved_names.reserved_for_another(claimed_name, namespace):
             return RefusalReason.NAME_RESERVED, kept
         owner = owners.owner(listener, name, port.protocol) if port.mode == "http" else claim
         if owner is None:

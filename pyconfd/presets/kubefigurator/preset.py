@@ -218,12 +218,12 @@ def _reserved(claim: ListenerClaim, reserved_names: ReservedNames) -> Refusal | 
     """Refuse what is kept for another namespace: the host name, the whole listener, or a part of it."""
     namespace, (whole, name) = claim.ref.namespace, claim.names
     reason = RefusalReason.NAME_RESERVED
-    why = reserved_names.reserved_for_another(whole, namespace, claim.created)
+    why = reserved_names.reserved_for_another(whole, namespace)
     if not why and claim.mode == "tcp":
         why = reserved_names.place_reserved_for_another(whole.place, namespace)
     if why:
         return claim.refusal("listen-port", str(claim.slot.port), reason, why)
-    why = reserved_names.reserved_for_another(name, namespace, claim.created)
+    why = reserved_names.reserved_for_another(name, namespace)
     return claim.refusal("hostname", claim.hostname, reason, why) if why else None
 
 

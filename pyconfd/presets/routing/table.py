@@ -96,7 +96,7 @@ def entry_of(site: str, place: Place) -> PathEntry:
     return PathEntry(PATH_PREFIXES, f"{site}{place.path}/")
 
 
-def _conflict_key(match: RouteMatch) -> object:
+def conflict_key(match: RouteMatch) -> object:
     """Return what two matches at one place must differ in, or they conflict; the order of conditions does not count."""
     regex = match.path if match.kind is PathKind.REGEX else ""
     return regex, match.method, frozenset(match.headers), frozenset(match.query)
@@ -114,7 +114,7 @@ def _decide(claimants: tuple[RouteRule, ...], blocked: Blocked) -> _Rules:
     given: dict[object, RouteRule] = {}
     lost: list[Lost] = []
     for rule in claimants:
-        what = _conflict_key(rule.match)
+        what = conflict_key(rule.match)
         if what in given:
             lost.append(Lost(rule, given[what]))
         elif why := blocked(rule, claimants):

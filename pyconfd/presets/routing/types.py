@@ -113,6 +113,7 @@ class Site(msgspec.Struct, frozen=True, gc=False):
     """One host in one frontend; ``frontend`` is the name in the names of its maps of hosts.
 
     ``namespace`` has the host, where the frontend is one that all namespaces share.
+    ``below_foreign``: the next wildcard above the host belongs to another namespace, whose certificate it does not get.
     """
 
     id: str
@@ -121,6 +122,7 @@ class Site(msgspec.Struct, frozen=True, gc=False):
     kind: HostKind
     groups: tuple[RouteGroup, ...] = ()
     namespace: str = ""
+    below_foreign: bool = False
 
     @property
     def map(self) -> str:

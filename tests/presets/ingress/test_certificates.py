@@ -99,7 +99,7 @@ def lines(context: Context) -> dict[str, tuple[str, tuple[str, ...]]]:
                 ingress("thief", hosts(A), tls=[tls("one", A)], namespace="team", day=2),
             ],
             {},
-            [("team/thief", "spec.rules.http.paths.path", "name_taken")],
+            [("team/thief", "spec.rules.http.paths.path", "name_taken"), ("team/thief", HOSTS, "name_taken")],
         ),
     ],
 )
