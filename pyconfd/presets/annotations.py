@@ -19,11 +19,11 @@ from pyconfd.presets import values
 OWN_PREFIX = "pyconfd.io/"
 OWN_ANNOTATIONS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        "Ingress": frozenset({"hsts", "ssl-redirect"}),
+        "Ingress": frozenset({"hsts", "shared-with", "ssl-redirect"}),
         "Service": frozenset(
             {
-                "addresses", "domain", "hsts", "listen-port", "port", "proto", "proxy-protocol", "sharing-key",
-                "ssl-redirect", "tls-secret",
+                "addresses", "domain", "hsts", "listen-port", "port", "proto", "proxy-protocol", "shared-with",
+                "sharing-key", "ssl-redirect", "tls-secret",
             }
         ),
     }
