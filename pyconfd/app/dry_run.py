@@ -164,11 +164,18 @@ class _DryRunBalancer:
         return self._serving.listener_conflicts(rendering) if self._binds else {}
 
     def change(
-        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, totals: EndpointTotals, now: float
-    ) -> Applied | Reload:
+        self,
+        rendering: Rendering,
+        plan: RuntimeUpdate,
+        *,
+        curdate: str,
+        totals: EndpointTotals,
+        now: float,
+        in_slices: bool = False,
+    ) -> Applied | Deferred | Reload:
         raise NotImplementedError  # it never plans that
 
-    def defer(self, plan: Reload, *, now: float) -> Deferred:
+    def defer(self, plan: Reload, *, now: float, in_slices: bool = False) -> Deferred:
         raise NotImplementedError
 
     def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, totals: EndpointTotals, now: float) -> Applied:

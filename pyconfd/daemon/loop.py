@@ -18,7 +18,7 @@ from pyconfd.daemon.rollout_monitor import RolloutMonitor
 from pyconfd.daemon.translation import Translator
 from pyconfd.errors import PendingRendering
 from pyconfd.model.hold import ADOPTION
-from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Rejected, Step, Unchanged
+from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from pyconfd.presets.preset import PresetOptions
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     from pyconfd.render.cluster_templates import RejectedTemplates
 
 log = structlog.get_logger(__name__)
+
+SLICES_S = 10.0
+"""How long a runtime update may go on in slices; then the rest is sent at once.
+
+What is reported of complete changes only, as the status of objects, must not wait for ever where servers change without
+an end, faster than slices are sent.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,8 @@ class Daemon(Loop):
         self._memo, self.memory = Memo(), Memory()
         self._rejected_templates: RejectedTemplates = {}
         self._quarantine = Quarantine(retry_min_s=apply.retry_min_s, retry_max_s=apply.retry_max_s)
+        self._slices_since: float | None = None
+        """When the first slice was sent of a runtime update that is not complete yet."""
         applied = world.balancer.last_good()
         self._fragments = LiveFragments(
             world.read_fragments,
@@ -176,6 +185,7 @@ class Daemon(Loop):
         served = self._protected.protect(snapshot, translator)
         snapshot = served.snapshot
         was_applied = self._fragments.was_applied(compiled)
+        in_part = (self._fragments.applied or compiled) is compiled
         if not self._queue.is_waiting(Task.RETRY_TEMPLATES):
             self._rejected_templates = {}
         done = reconcile(
@@ -189,7 +199,8 @@ class Daemon(Loop):
                 judge=self._protected.judge,
                 failed=failed,
                 may_reload=may_reload,
-                in_part=(self._fragments.applied or compiled) is compiled,
+                in_part=in_part,
+                in_slices=in_part and (self._slices_since is None or began - self._slices_since < SLICES_S),
                 left_out=self._quarantine.left_out(snapshot, began, may_release=may_reload, were_applied=was_applied),
                 rejected_templates=self._rejected_templates,
                 monotonic=clock.monotonic,
@@ -215,6 +226,7 @@ class Daemon(Loop):
         self.memory.concluded(seen, outcome, clock.now())
         self._schedule_retries(done)
         self._pace_after(outcome)
+        self._schedule_next_slice(outcome, now)
         if isinstance(outcome, Deferred):
             self._report.concluded(outcome)
             self._world.targets.offer(done.context, protect=False)  # they need not wait for haproxy's turn
@@ -241,6 +253,16 @@ class Daemon(Loop):
         if isinstance(outcome, Applied | Unchanged):
             # Last: what waits for these to be applied then reads the generation's number.
             self._fragments.mark_applied(compiled)
+
+    def _schedule_next_slice(self, outcome: Outcome, now: float) -> None:
+        """Go on with a runtime update of which the first slices were sent: at once, but after newer events."""
+        if not (isinstance(outcome, Deferred) and outcome.more):
+            self._slices_since = None
+            return
+        if self._slices_since is None:
+            self._slices_since = now
+        self._note_change(now)
+        self._queue.add(Task.RUNTIME_UPDATE, now)
 
     def _conclude_quarantine(self, done: Reconciled) -> None:
         """Update the quarantine after an attempt, report it, and schedule the next retry."""

@@ -78,13 +78,20 @@ class BalancerPort(Protocol):
         ...
 
     def change(
-        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, totals: EndpointTotals, now: float
-    ) -> Applied | Reload:
-        """Change what runs; where that did not work as it should, give the reload that it takes instead."""
+        self,
+        rendering: Rendering,
+        plan: RuntimeUpdate,
+        *,
+        curdate: str,
+        totals: EndpointTotals,
+        now: float,
+        in_slices: bool = False,
+    ) -> Applied | Deferred | Reload:
+        """Change what runs, or the first slice of it; where that failed, return the reload that it takes instead."""
         ...
 
-    def defer(self, plan: Reload, *, now: float) -> Deferred:
-        """Delay a reload, and apply what needs none at once."""
+    def defer(self, plan: Reload, *, now: float, in_slices: bool = False) -> Deferred:
+        """Delay a reload, and apply what needs none at once: all of that, or the first slice."""
         ...
 
     def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, totals: EndpointTotals, now: float) -> Applied:
@@ -123,8 +130,9 @@ class Inputs:
 
     ``context`` is what the presets make of the Snapshot, None where that is not known yet. ``failed`` is a failure that
     it is too early to repeat. ``judge`` may hold a whole change. Where it is too early for a reload (``may_reload``),
-    only what needs none is done; ``in_part``: the same where one failed. ``left_out`` are the quarantined objects, None
-    where no object is left out or searched. ``rejected_templates`` are those whose text HAProxy rejected.
+    only what needs none is done; ``in_part``: the same where one failed; ``in_slices``: of many servers to change only
+    the first, so that newer events need not wait for the rest. ``left_out`` are the quarantined objects, None where no
+    object is left out or searched. ``rejected_templates`` are those whose text HAProxy rejected.
     """
 
     snapshot: Snapshot
@@ -136,6 +144,7 @@ class Inputs:
     failed: FailedAttempt | None = None
     may_reload: bool = True
     in_part: bool = True
+    in_slices: bool = False
     left_out: LeftOut | None = None
     rejected_templates: RejectedTemplates = field(default_factory=dict)
     monotonic: Callable[[], float] = lambda: 0.0
@@ -324,6 +333,7 @@ def _attempt(inputs: Inputs, balancer: BalancerPort) -> Reconciled:
         now=inputs.now,
         may_reload=inputs.may_reload and waits is None,
         in_part=inputs.in_part,
+        in_slices=inputs.in_slices,
     )
     return done.repeated(waits) if waits and isinstance(outcome, Deferred) else done.with_outcome(outcome)
 
@@ -372,6 +382,7 @@ def serve(
     now: float,
     may_reload: bool = True,
     in_part: bool = False,
+    in_slices: bool = False,
 ) -> Outcome:
     """Apply what differs; on an error the running configuration is unchanged. See Inputs for what may be done."""
     try:
@@ -379,13 +390,13 @@ def serve(
         if serving and isinstance(plan, Noop):
             return Unchanged(serving, plan.verified)
         if isinstance(plan, RuntimeUpdate):
-            done = balancer.change(rendering, plan, curdate=curdate, totals=totals, now=now)
-            if isinstance(done, Applied):
+            done = balancer.change(rendering, plan, curdate=curdate, totals=totals, now=now, in_slices=in_slices)
+            if not isinstance(done, Reload):
                 return done
             plan = done
         wanted = Reload((ReloadReason.FIRST_CONFIGURATION,)) if isinstance(plan, Noop) else plan
         if serving and not may_reload:
-            return balancer.defer(wanted, now=now)
+            return balancer.defer(wanted, now=now, in_slices=in_slices)
         return balancer.apply(rendering, wanted, curdate=curdate, totals=totals, now=now)
     except RejectedInput as error:
         return Rejected(Step(error.step or Step.CHECK), error.problems)

@@ -422,10 +422,12 @@ class Reporter:
             case Failed(step, problems):
                 self._log_problems(topic, problems, "generation.failed", step=step.value)
 
-    def _log_deferred(self, plan: Reload, generation: Generation | None, live: RuntimeUpdate | None) -> None:
+    def _log_deferred(
+        self, plan: Reload | RuntimeUpdate, generation: Generation | None, live: RuntimeUpdate | None
+    ) -> None:
         if live is not None and generation is not None:
             log.info("generation.changed_live", number=generation.number, changes=len(live.commands))
-        if plan != self._deferred:
+        if isinstance(plan, Reload) and plan != self._deferred:
             self._deferred = plan
             reasons = [reason.value for reason in plan.reasons]
             changes = list(plan.details[:_LOGGED_CHANGES])

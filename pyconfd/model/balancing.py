@@ -48,14 +48,21 @@ class TakesAll(ABC):
         return Noop() if last is None else self.plan(last.rendering)
 
     def change(
-        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, totals: EndpointTotals, now: float
-    ) -> Applied | Reload:
+        self,
+        rendering: Rendering,
+        plan: RuntimeUpdate,
+        *,
+        curdate: str,
+        totals: EndpointTotals,
+        now: float,
+        in_slices: bool = False,
+    ) -> Applied | Deferred | Reload:
         """Return a reload: nothing can be changed at run time."""
-        del rendering, curdate, totals, now
+        del rendering, curdate, totals, now, in_slices
         return Reload((ReloadReason.NOT_LIVE,), plan.details)
 
-    def defer(self, plan: Reload, *, now: float) -> Deferred:
+    def defer(self, plan: Reload, *, now: float, in_slices: bool = False) -> Deferred:
         """Do nothing yet."""
-        del now
+        del now, in_slices
         last = self.last_good()
         return Deferred(plan, last.generation if last else None)

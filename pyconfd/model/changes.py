@@ -126,7 +126,8 @@ def change_of(outcome: Outcome, *, at: float, serving: int, duration_s: float) -
         case Deferred(plan, generation, live):
             number = generation.number if generation else serving
             summary = summary_of(live.commands) if live else ""
-            return Change(at, number, Action.DEFERRED, summary, plan.details, _reasons(plan), duration_s)
+            action, reasons = (Action.DEFERRED, _reasons(plan)) if isinstance(plan, Reload) else (Action.LIVE, ())
+            return Change(at, number, action, summary, plan.details, reasons, duration_s)
         case Held(_, problem):
             return Change(at, serving, Action.HELD, "", (str(problem),), (), duration_s)
         case Rejected(step, problems) | Failed(step, problems):

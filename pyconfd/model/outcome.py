@@ -77,14 +77,16 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """A change waits for a reload whose time has not come; ``live`` is the part of it that serves already.
+    """A change of which a part waits: for a reload whose time has not come, or, where no reload is needed, its turn.
 
-    ``generation`` is the running one, None where there is none.
+    ``live`` is the part that serves already; ``more`` says that the next part may follow at once. ``generation`` is the
+    running one, None where there is none.
     """
 
-    plan: Reload
+    plan: Reload | RuntimeUpdate
     generation: Generation | None
     live: RuntimeUpdate | None = None
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

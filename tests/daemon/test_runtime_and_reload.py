@@ -4,6 +4,7 @@ from pyconfd.errors import ApplyError, Problem
 from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import Comparison
+from pyconfd.haproxy.config.slices import SLICE
 from pyconfd.model.changes import Action, EndedWorker, RoomForReload
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied, Deferred, Generation, Step, Stored
@@ -37,6 +38,8 @@ class LiveBalancer(FakeBalancer):
     def __init__(self, clock: FakeClock, disk: FakeDisk | None) -> None:
         super().__init__(clock, disk)
         self.live: list[tuple[float, int]] = []
+        self.texts: list[str] = []
+        """What it ran after each of them."""
         self.refuses = False
         self.edited = False
         self.old_workers = 0
@@ -67,26 +70,38 @@ class LiveBalancer(FakeBalancer):
         return BalancerStatus(former=FormerWorkers(self.old_workers))
 
     def change(
-        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, totals: EndpointTotals, now: float
-    ) -> Applied | Reload:
+        self,
+        rendering: Rendering,
+        plan: RuntimeUpdate,
+        *,
+        curdate: str,
+        totals: EndpointTotals,
+        now: float,
+        in_slices: bool = False,
+    ) -> Applied | Deferred | Reload:
         if self.refuses:
             self._suspect = True
             return Reload((ReloadReason.NOT_LIVE,), plan.details)
         last = self.last_good()
         assert last is not None
+        if in_slices and (first := self._comparison.first_slice(last.rendering)):
+            update = RuntimeUpdate(first.commands)
+            self.change(first.rendering, update, curdate=curdate, totals=totals, now=now)
+            return Deferred(plan, self._last.generation if self._last else None, update, more=True)
         self.live.append((self.clock.monotonic(), len(plan.commands)))
+        self.texts.append(rendering.text)
         self.progress()
         self.clock.advance(0.002)
         self._last = Stored(Generation(last.generation.number + 1, "", now, curdate, (), totals), rendering)
         return Applied(self._last.generation, plan, verified=True)
 
-    def defer(self, plan: Reload, *, now: float) -> Deferred:
+    def defer(self, plan: Reload, *, now: float, in_slices: bool = False) -> Deferred:
         last = self.last_good()
         assert last is not None
         if plan.live is not None:
             generation = last.generation
             self.change(
-                self._comparison.partial(last.rendering),
+                self._comparison.partial(last.rendering).rendering,
                 plan.live,
                 curdate=generation.curdate,
                 totals=generation.totals,
@@ -340,3 +355,47 @@ def two(*addresses: str) -> Snapshot:
     services = [objects.service(name, {"domain": f"{name}.example.com", "proto": "http"}) for name in members]
     slices = [objects.slice_(name, *map(objects.endpoint, its)) for name, its in members.items()]
     return objects.snapshot(*services, *slices)
+
+
+MANY = """frontend fe
+    bind :8000
+{% for domain, items in domains.items() %}
+backend {{ domain }}
+{% for ip in items.ips %}
+    server s-{{ ip }} {{ ip }}:80
+{% endfor %}
+{% endfor %}
+"""
+
+
+def two_tenants(many: int, one: int) -> Snapshot:
+    """Return a Service with 300 endpoints, and a neighbour with one."""
+    endpoints = [objects.endpoint(f"10.{many}.{number // 200}.{number % 200 + 1}") for number in range(300)]
+    return objects.snapshot(
+        objects.service("many", {"domain": "many.example.com", "proto": "http"}),
+        objects.slice_("many", *endpoints),
+        objects.service("one", {"domain": "one.example.com", "proto": "http"}),
+        objects.slice_("one", objects.endpoint(f"10.9.9.{one}")),
+    )
+
+
+def test_neighbour_waits_for_one_slice_at_most() -> None:
+    bed, balancer = live_bed()
+    bed.templates = {"02-part.tmpl": MANY}
+    bed.source.show(two_tenants(many=1, one=1))
+    bed.run_for(30.0)
+    reloads = len(balancer.reloads)
+    del balancer.live[:], balancer.texts[:]
+    bed.source.show(two_tenants(many=2, one=1))
+    bed.turn()
+    assert [count for _, count in balancer.live] == [SLICE]
+    bed.source.show(two_tenants(many=2, one=2))
+    bed.run_for(0.1)
+    assert balancer.live[1][1] == SLICE
+    assert "10.9.9.2" in balancer.texts[1]
+    assert "10.1.1.1:" in balancer.texts[1]
+    bed.run_for(10.0)
+    assert sum(count for _, count in balancer.live) == 602
+    assert "10.1." not in balancer.text
+    assert not bed.status.pending_since
+    assert len(balancer.reloads) == reloads

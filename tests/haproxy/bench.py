@@ -15,7 +15,7 @@ from pyconfd.haproxy.runtime.overrides import Override, OverrideStore
 from pyconfd.haproxy.runtime.servers_now import servers_now
 from pyconfd.haproxy.runtime.sockets import ask
 from pyconfd.model.context import EndpointTotals
-from pyconfd.model.outcome import Applied
+from pyconfd.model.outcome import Applied, Deferred
 from pyconfd.model.plan import Noop, Reload, RuntimeUpdate, ServerState
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from pyconfd.settings import ApplySettings
@@ -153,7 +153,9 @@ class Live:
         wanted = self.rendering(*members)
         plan = self.balancer.plan(wanted)
         assert isinstance(plan, RuntimeUpdate), plan
-        return self.balancer.change(wanted, plan, curdate="", now=2.0, totals=EndpointTotals())
+        done = self.balancer.change(wanted, plan, curdate="", now=2.0, totals=EndpointTotals())
+        assert not isinstance(done, Deferred)  # all at once
+        return done
 
     def follow(self) -> None:
         wait_until(lambda: not self.balancer.file_behind, "the file is level")

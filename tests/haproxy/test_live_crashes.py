@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pyconfd.haproxy.config.slices import SLICE
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.runtime.servers_now import servers_now
@@ -50,9 +51,9 @@ def variant(bench: Bench, numbers: range) -> Rendering:
 def serve(balancer: Balancer, desired: Rendering) -> None:
     """Do what the daemon does with ``desired``."""
     plan = balancer.plan(desired)
-    if isinstance(plan, RuntimeUpdate):
-        done = balancer.change(desired, plan, curdate="", now=2.0)
-        plan = done if isinstance(done, Reload) else Noop()
+    while isinstance(plan, RuntimeUpdate):
+        done = balancer.change(desired, plan, curdate="", now=2.0, in_slices=True)
+        plan = done if isinstance(done, Reload) else balancer.plan(desired)
     if isinstance(plan, Reload):
         balancer.apply(desired, plan, curdate="", now=2.0)
 
@@ -76,8 +77,8 @@ def unlike(bench: Bench, desired: Rendering) -> list[str]:
 @pytest.mark.parametrize("back", [False, True], ids=["on", "back"])
 @pytest.mark.parametrize("shard", SHARDS)
 def test_whenever_it_is_killed_process_and_file_become_what_is_rendered(bench: Bench, shard: int, back: bool) -> None:
-    """``back``: what the cluster wants at the next start is what it wanted before."""
-    variants = [variant(bench, range(1, 121)), variant(bench, range(61, 181))]
+    """More servers come than fit one slice. ``back``: at the next start the cluster wants what it wanted before."""
+    variants = [variant(bench, range(1, 2 * SLICE)), variant(bench, range(SLICE + 10, 3 * SLICE + 10))]
     bench.conf.write_text(variants[0].text)
     Path(variants[0].files[0].path).parent.mkdir(parents=True)
     Path(variants[0].files[0].path).write_text(variants[0].files[0].content)

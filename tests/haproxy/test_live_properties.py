@@ -58,7 +58,7 @@ def test_what_goes_live_before_a_reload_is_what_the_file_says_then(old: Renderin
         process = ProcessModel.of(old)
         for command in made.live.commands:
             process.execute(command)
-        partial = comparison.partial(old)
+        partial = comparison.partial(old).rendering
         assert process.comparable() == ProcessModel.of(partial).comparable()
         # and from there the same rest is left, now without anything to be done before
         rest = plan(new, partial, None, comparison=Comparison(), abilities=CAN)

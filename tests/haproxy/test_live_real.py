@@ -77,7 +77,7 @@ class Live:
             return
         if isinstance(made, Reload):
             if made.live is not None and self.applied is not None:
-                partial = self.comparison.partial(self.applied)
+                partial = self.comparison.partial(self.applied).rendering
                 if self._goes_live(made.live):
                     self.applied = partial
                     self.see()

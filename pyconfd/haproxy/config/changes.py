@@ -19,6 +19,7 @@ from pyconfd.haproxy.config.servers import (
     takes_servers,
     why_not_addable,
 )
+from pyconfd.haproxy.config.slices import ServerChanges
 from pyconfd.haproxy.config.text import Section
 from pyconfd.model.plan import (
     AddBackend,
@@ -70,15 +71,13 @@ class Obstacle:
 class SectionChanges:
     """What differs: what a runtime update can do, and the obstacles to the rest. Both empty: nothing but the text.
 
-    Of whole texts, ``live`` are the commands that may go before a reload, and ``partial`` the texts of the sections
-    that the process then runs.
+    Of whole texts, ``live`` are the changes of servers that may go before a reload, or before the rest.
     """
 
     commands: list[Command] = field(default_factory=list)
     obstacles: list[Obstacle] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
-    live: list[Command] = field(default_factory=list)
-    partial: dict[SectionKey, str] = field(default_factory=dict)
+    live: dict[SectionKey, ServerChanges] = field(default_factory=dict)
 
     def extend(self, other: "SectionChanges") -> None:
         """Add what another part found."""
@@ -296,23 +295,6 @@ def _routing_advice(old: Section, new: Section) -> str:
 def _twice(servers: Iterable[ConfiguredServer]) -> bool:
     names = [server.name for server in servers]
     return len(names) != len(set(names))
-
-
-def spliced(old: Section, new: Section, old_text: str) -> str:
-    """Return the text of ``old`` with the server lines of ``new`` in the place of its own."""
-    lines, done = [], False
-    own = {line.number for line in old.lines if line.words[0] == "server"}
-    wanted = [line.raw for line in new.lines if line.words[0] == "server"]
-    for number, raw in enumerate(old_text.split("\n"), start=1):
-        if number in own:
-            if not done:
-                lines += wanted
-                done = True
-        else:
-            lines.append(raw)
-    if not done and wanted:
-        lines[1:1] = wanted
-    return "\n".join(lines)
 
 
 EXACT_CONVERTERS = frozenset(

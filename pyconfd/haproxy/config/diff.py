@@ -7,9 +7,10 @@ Pieces that are the same object are the same text. Only the sections of changed 
 piece cannot be judged by itself, both texts are cut into sections and those that differ are parsed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import NamedTuple
 
 from pyconfd.haproxy.config.changes import (
     Abilities,
@@ -19,10 +20,10 @@ from pyconfd.haproxy.config.changes import (
     changed_files,
     changed_section,
     removed_section,
-    spliced,
 )
 from pyconfd.haproxy.config.index import Cut, Index, SectionKey, cut, index_of, is_idle, section_of
 from pyconfd.haproxy.config.servers import Inherited
+from pyconfd.haproxy.config.slices import SLICE, ServerChanges, ServerCommand
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.observation import NotRunning, Observation, Running
 from pyconfd.model.plan import (
@@ -54,13 +55,39 @@ PARTIAL = "changed live"
 """The fragment of a rendering that the process runs while a reload waits."""
 
 
+class _Block(NamedTuple):
+    """Where a block that differs stands: what precedes its sections, and of each the key and what follows the block."""
+
+    piece: int
+    place: int
+    head: str
+    sections: tuple[tuple[SectionKey, str], ...]
+
+
 @dataclass(slots=True)
 class _Sections:
-    """Texts of the sections that differ; None where one is missing."""
+    """Texts of the sections that differ; None where one is missing. ``blocks`` is None where all were compared."""
 
-    old: dict[SectionKey, str]
-    new: dict[SectionKey, str]
+    old: Mapping[SectionKey, str]
+    new: Mapping[SectionKey, str]
     bases: Mapping[SectionKey, Inherited]
+    blocks: tuple[_Block, ...] | None = None
+
+
+class _Rest(NamedTuple):
+    """What is left of the changes of a section after a slice, and what that depends on."""
+
+    key: SectionKey
+    base: Inherited
+    abilities: Abilities
+    changes: ServerChanges
+
+
+class Slice(NamedTuple):
+    """The first part of a runtime update, and what the process runs after it."""
+
+    rendering: Rendering
+    commands: tuple[Command, ...]
 
 
 class Comparison:
@@ -69,8 +96,9 @@ class Comparison:
     def __init__(self) -> None:
         self._applied: Rendering | None = None
         self._index: Index | None = None
-        self._last: SectionChanges | None = None
+        self._last: tuple[_Sections, SectionChanges, Abilities] | None = None
         self._next: tuple[Rendering, Index | Mapping[SectionKey, str]] | None = None
+        self._rest: _Rest | None = None
 
     def compare(self, applied: Rendering, desired: Rendering, abilities: Abilities) -> SectionChanges | None:
         """Return what differs, None where nothing does."""
@@ -89,15 +117,52 @@ class Comparison:
             found = self._sections(sections, index, abilities)
         found.extend(changed_files(applied.files, desired.files, index))
         found.obstacles += _other_certificates(applied, desired)
-        found.commands, found.live = _in_safe_order(found.commands), _in_safe_order(found.live)
-        self._last = found
+        found.commands = _in_safe_order(found.commands)
+        self._last = sections, found, abilities
         return found
 
-    def partial(self, applied: Rendering) -> Rendering:
-        """Return ``applied`` with those changes of the last comparison that are applied before a reload."""
+    def partial(self, applied: Rendering) -> Slice:
+        """Return those changes of the last comparison, with ``applied``, that may be made before a reload."""
+        live = self._last[1].live if self._last else {}
+        return self._part(applied, live)
+
+    def first_slice(self, applied: Rendering, most: int = SLICE) -> Slice | None:
+        """Return the part of the last comparison, with ``applied``, that goes first: so many servers, ``most``.
+
+        None where all may go at once.
+        Changes of other things than servers wait for all servers that come, and those that go wait for them.
+        """
+        if self._last is None:
+            return None
+        _, found, abilities = self._last
+        only_additions = not found.obstacles and any(not isinstance(each, ServerCommand) for each in found.commands)
+        turns = {key: changes.in_turn(only_additions=only_additions) for key, changes in found.live.items()}
+        if sum(map(len, turns.values())) <= most:
+            return None
+        chosen: dict[SectionKey, ServerChanges] = {}
+        room = most
+        for key in sorted(turns, key=lambda each: len(turns[each])):  # the smallest first
+            servers = turns[key][:room]
+            room -= len(servers)
+            if not servers:
+                break
+            chosen[key], rest = found.live[key].parted(frozenset(servers))
+            if rest.commands and rest.is_all:
+                self._rest = _Rest(key, self._index_of(applied).bases.get(key, Inherited()), abilities, rest)
+        return self._part(applied, chosen)
+
+    def _part(self, applied: Rendering, changes: Mapping[SectionKey, ServerChanges]) -> Slice:
         index = self._index_of(applied)
-        texts = {**index.texts, **(self._last.partial if self._last else {})}
-        return replace(applied, pieces=(Piece(PARTIAL, "".join((index.head, *texts.values()))),))
+        texts = {key: each.whole for key, each in changes.items()}
+        blocks = self._last[0].blocks if self._last else None
+        if blocks is None:
+            whole = {**index.texts, **texts}
+            pieces: tuple[Piece, ...] = (Piece(PARTIAL, "".join((index.head, *whole.values()))),)
+        else:
+            pieces = _with_texts(applied.pieces, blocks, {**index.texts, **texts}, texts.keys())
+        made = replace(applied, pieces=pieces)
+        self._next = made, texts
+        return Slice(made, tuple(_in_safe_order([command for each in changes.values() for command in each.commands])))
 
     def index(self, applied: Rendering) -> Index:
         """Return the sections of ``applied``, the rendering that the process runs; mostly known already."""
@@ -127,19 +192,23 @@ class Comparison:
             return None
         old: dict[SectionKey, str] = {}
         new: dict[SectionKey, str] = {}
-        for before, after in pairs:
+        blocks: list[_Block] = []
+        for piece, place, before, after in pairs:
             (head, was), (other_head, now) = cut(before), cut(after)
             if head != other_head and not (is_idle(head) and is_idle(other_head)):
                 return None
             if [part[:2] for part in was] != [part[:2] for part in now]:
                 return None
+            keys: list[tuple[SectionKey, str]] = []
             for part, other in zip(was, now, strict=True):
                 known = _known(index, part)
                 if known is None or part.keyword in _FREE or ".if" in other.text or ".endif" in other.text:
                     return None
                 key, rest = known
                 old[key], new[key] = index.texts[key], other.text + rest
-        return _Sections(old, new, index.bases)
+                keys.append(known)
+            blocks.append(_Block(piece, place, head, tuple(keys)))
+        return _Sections(old, new, index.bases, tuple(blocks))
 
     def _sections(self, sections: _Sections, index: Index, abilities: Abilities) -> SectionChanges:
         found = SectionChanges()
@@ -147,14 +216,13 @@ class Comparison:
             was = sections.old.get(key)
             if was == text:
                 continue
-            section = section_of(text)
-            if section is None:
+            if was is not None:
+                self._changed(found, key, (was, text), index, abilities)
+            elif (section := section_of(text)) is None:
                 found.obstacles.append(Obstacle(ReloadReason.TEXT_CHANGED, f"{key.keyword} {key.name}: unreadable"))
-            elif was is None:
+            else:
                 named = index.defaults.get(section.options[1] if len(section.options) > 1 else "", Inherited())
                 found.extend(added_section(section, index.defaults, named, abilities))
-            else:
-                self._changed(found, key, (was, text), index, abilities)
         for key, text in sections.old.items():
             if key not in sections.new and (gone := section_of(text)) is not None:
                 found.extend(removed_section(gone, index.bases.get(key, Inherited()), abilities))
@@ -163,31 +231,52 @@ class Comparison:
     def _changed(
         self, found: SectionChanges, key: SectionKey, texts: tuple[str, str], index: Index, abilities: Abilities
     ) -> None:
+        base, rest = index.bases.get(key, Inherited()), self._rest
+        if rest is not None and rest[:3] == (key, base, abilities) and rest.changes.texts == texts:
+            commands: list[Command] = [*rest.changes.commands]
+            detail = f"{key.keyword} {key.name}: {len(commands)} more changes of servers"
+            found.extend(SectionChanges(commands, [], [detail]))
+            found.live[key] = rest.changes
+            return
         old, new = section_of(texts[0]), section_of(texts[1])
         if old is None or new is None:
             found.obstacles.append(Obstacle(ReloadReason.TEXT_CHANGED, f"{key.keyword} {key.name}: unreadable"))
             return
-        difference = changed_section(old, new, index.bases.get(key, Inherited()), abilities)
+        difference = changed_section(old, new, base, abilities)
         found.extend(difference)
         servers_only = {ReloadReason.BINDS_CHANGED, ReloadReason.SECTION_CHANGED}
         if difference.commands and {one.reason for one in difference.obstacles} <= servers_only:
-            found.live += difference.commands
-            found.partial[key] = texts[1] if not difference.obstacles else spliced(old, new, texts[0])
+            is_all = not difference.obstacles
+            found.live[key] = ServerChanges.between(old, new, texts, difference.commands, is_all=is_all)
 
 
-def _changed_pieces(applied: Rendering, desired: Rendering) -> list[tuple[str, str]] | None:
-    """Return the blocks that differ, pair by pair; None where pieces or blocks are others."""
+def _changed_pieces(applied: Rendering, desired: Rendering) -> list[tuple[int, int, str, str]] | None:
+    """Return the blocks that differ with their places, pair by pair; None where pieces or blocks are others."""
     if len(applied.pieces) != len(desired.pieces):
         return None
-    pairs: list[tuple[str, str]] = []
-    for was, now in zip(applied.pieces, desired.pieces, strict=True):
+    pairs: list[tuple[int, int, str, str]] = []
+    for number, (was, now) in enumerate(zip(applied.pieces, desired.pieces, strict=True)):
         if was is now:
             continue
         places = now.places_since(was) if was.fragment == now.fragment else None
         if places is None:
             return None
-        pairs.extend((was.blocks[place], now.blocks[place]) for place in places)
+        pairs.extend((number, place, was.blocks[place], now.blocks[place]) for place in places)
     return pairs
+
+
+def _with_texts(
+    pieces: Sequence[Piece], blocks: Iterable[_Block], texts: Mapping[SectionKey, str], changed: Collection[SectionKey]
+) -> tuple[Piece, ...]:
+    """Return the pieces with other texts of the sections that ``changed``."""
+    replaced: dict[int, dict[int, str]] = {}
+    for block in blocks:
+        if any(key in changed for key, _ in block.sections):
+            parts = (texts[key].removesuffix(rest) for key, rest in block.sections)
+            replaced.setdefault(block.piece, {})[block.place] = "".join((block.head, *parts))
+    return tuple(
+        piece.with_blocks(replaced[number]) if number in replaced else piece for number, piece in enumerate(pieces)
+    )
 
 
 def _other_certificates(applied: Rendering, desired: Rendering) -> list[Obstacle]:
@@ -216,7 +305,6 @@ def _judge_whole(found: SectionChanges, old: Index, new: Index) -> None:
         detail = "lines before the first section, or an .if beyond the end of one, changed or hide what did"
         found.obstacles.append(Obstacle(ReloadReason.TEXT_CHANGED, detail))
         found.live.clear()
-        found.partial.clear()
         return
     moved = next((key for key, base in new.bases.items() if _moved(key, base, old, new)), None)
     if moved is not None and not any(one.reason is ReloadReason.DEFAULTS_CHANGED for one in found.obstacles):
@@ -289,7 +377,8 @@ def plan(
         reasons = sorted({*reasons, ReloadReason.NOT_LIVE})
         advice.append(can.why)
     # What the process runs is not known well enough to change it, where more than the text differs.
-    live = RuntimeUpdate(tuple(difference.live)) if difference.live and can.runtime and not beside else None
+    before = _in_safe_order([command for each in difference.live.values() for command in each.commands])
+    live = RuntimeUpdate(tuple(before)) if before and can.runtime and not beside else None
     return Reload(tuple(reasons), shown, tuple(dict.fromkeys(advice)), live)
 
 

@@ -39,12 +39,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
+from typing import NamedTuple
 
 import structlog
 
 from pyconfd.errors import AdoptionNeeded, ApplyError, Problem, RejectedInput, TransientError
 from pyconfd.haproxy.config import diff
-from pyconfd.haproxy.config.diff import Comparison
+from pyconfd.haproxy.config.diff import Comparison, Slice
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.haproxy.process import adoption
@@ -98,6 +99,15 @@ class BalancerState(Enum):
 _LOOK_SHARE = 0.1
 _CAUSE_EVERY_S = 5.0
 """How often it is looked why HAProxy does not run."""
+
+
+class _PartApplied(NamedTuple):
+    """A part of a change that serves, and the generation that it made."""
+
+    generation: Generation
+    plan: RuntimeUpdate
+
+
 CUT_SHORT = "a former pyconfd ended in the middle of a change"
 _REPLACEMENT_REJECTED = f"{CUT_SHORT}, and the configuration to replace it was rejected"
 
@@ -470,8 +480,16 @@ class Balancer:
         curdate: str,
         now: float,
         totals: EndpointTotals | None = None,
-    ) -> Applied | Reload:
-        """Change what runs, and have the file written; where that failed, return the reload that it takes instead."""
+        in_slices: bool = False,
+    ) -> Applied | Deferred | Reload:
+        """Change what runs, and have the file written; where that failed, return the reload that it takes instead.
+
+        ``in_slices``: of many servers only the first are changed, so that newer events are looked at before the rest.
+        """
+        last = self.last_good()
+        if in_slices and last is not None and (first := self._comparison.first_slice(last.rendering)):
+            done = self._update_part(first, last, now)
+            return done if isinstance(done, Reload) else Deferred(plan, done.generation, done.plan, more=True)
         return self._update_process(
             rendering, plan, Generation(self._next_number(), "", now, curdate, (), totals or EndpointTotals())
         )
@@ -507,17 +525,23 @@ class Balancer:
         found = adoption.foreign(self._settings, self._unit)
         return found.problem(rendering.text) if found is not None else None
 
-    def defer(self, plan: Reload, *, now: float) -> Deferred:
-        """Postpone a reload, and apply what needs none at once."""
+    def defer(self, plan: Reload, *, now: float, in_slices: bool = False) -> Deferred:
+        """Postpone a reload, and apply what needs none at once: all of that, or the first slice."""
         last = self.last_good()
         if last is None or plan.live is None or self._state is BalancerState.SUSPECT:
             return Deferred(plan, last.generation if last else None)
-        partial = self._comparison.partial(last.rendering)
-        generation = replace(last.generation, number=self._next_number(), applied_at=now, reasons=())
-        done = self._update_process(partial, plan.live, generation)
+        first = self._comparison.first_slice(last.rendering) if in_slices else None
+        done = self._update_part(first or self._comparison.partial(last.rendering), last, now)
         if isinstance(done, Reload):
             return Deferred(done, (self.last_good() or last).generation)
-        return Deferred(plan, done.generation, plan.live)
+        return Deferred(plan, done.generation, done.plan, more=first is not None)
+
+    def _update_part(self, part: Slice, last: Stored, now: float) -> "_PartApplied | Reload":
+        """Make a part of a change; what runs then is what the next rendering is compared with."""
+        update = RuntimeUpdate(part.commands)
+        generation = replace(last.generation, number=self._next_number(), applied_at=now, reasons=())
+        done = self._update_process(part.rendering, update, generation)
+        return done if isinstance(done, Reload) else _PartApplied(done.generation, update)
 
     def _next_number(self) -> int:
         last = self.last_good()
