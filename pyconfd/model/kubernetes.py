@@ -191,6 +191,27 @@ class Node(Record, frozen=True, gc=False):
     status: NodeStatus = NodeStatus()
 
 
+LARGEST_PEM = 256 << 10
+"""In characters: of one value of a Secret (base64) or ConfigMap. Clients take chains of 100 KiB by default.
+
+Source: ``SSL_CTX_set_max_cert_list(3)``.
+"""
+ROOM_OF_NAMESPACE = 32 << 20
+"""In characters: of all Secrets, and of all ConfigMaps, of a namespace; room for some 3,000 certificates."""
+TOO_LARGE, NO_ROOM = "(too large)", "(no room)"
+"""In place of a value that was not kept."""
+
+
+def why_left_out(name: str, value: str) -> str:
+    """Return why the value of ``name`` was not kept; "" for one that was."""
+    if value == TOO_LARGE:
+        return f"{name} is larger than {LARGEST_PEM >> 10} KiB"
+    if value == NO_ROOM:
+        most = f"{ROOM_OF_NAMESPACE >> 20} MiB"
+        return f"{name} is not read: its namespace has more than {most} of them; delete some, then change this one"
+    return ""
+
+
 class Secret(Record, frozen=True, gc=False):
     """``data`` values are base64. Only Secrets of the namespaces named in the settings are read."""
 

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from pyconfd.model.certificate import Expiry, PresentedCertificate
 from pyconfd.model.context import ALL_NAMESPACES, Refusal, RefusalReason
-from pyconfd.model.kubernetes import ObjectRef, Secret
+from pyconfd.model.kubernetes import ObjectRef, Secret, why_left_out
 from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import values
@@ -248,6 +248,8 @@ def from_base64(value: str, name: str) -> str:
     Raises:
         ValueError: it is no base64 of ASCII text, or too long; the message names it and holds nothing of it.
     """
+    if reason := why_left_out(name, value):
+        raise ValueError(reason)
     if len(value) * 3 // 4 > _MOST_BYTES:
         raise ValueError(f"{name} is larger than 1 MB")
     try:

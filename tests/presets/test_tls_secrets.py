@@ -4,7 +4,7 @@ from base64 import b64encode
 
 import pytest
 
-from pyconfd.model.kubernetes import Secret
+from pyconfd.model.kubernetes import NO_ROOM, TOO_LARGE, Secret
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import HostFacts, Key, Named, Resource, Snapshot
 from pyconfd.presets import cluster
@@ -21,6 +21,11 @@ LATE = HostFacts(hour=10_000_000)
 def secret(key: str = PRIVATE, chain: str = CHAIN, type_: str = TLS) -> Secret:
     data = {"tls.key": b64encode(key.encode()).decode(), "tls.crt": b64encode(chain.encode()).decode()}
     return Secret(ObjectMeta(name=KEY.name, namespace=KEY.namespace), type_, data)
+
+
+def left_out(value: str) -> Secret:
+    meta = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
+    return Secret(meta, TLS, {"tls.key": value, "tls.crt": value})
 
 
 def test_a_usable_secret_gives_a_file_and_the_names_of_the_claim() -> None:
@@ -55,6 +60,8 @@ def test_without_hosts_it_answers_for_its_own_names() -> None:
         (Snapshot(secrets={KEY: secret("no PEM")}), OPTIONS, "no PRIVATE KEY"),
         (Snapshot(secrets={KEY: secret(chain="")}), OPTIONS, "no CERTIFICATE"),
         (Snapshot(secrets={KEY: secret(chain=CHAIN + "#" * (1 << 20))}), OPTIONS, "1 MB"),
+        (Snapshot(secrets={KEY: left_out(TOO_LARGE)}), OPTIONS, "tls.key is larger than 256 KiB"),
+        (Snapshot(secrets={KEY: left_out(NO_ROOM)}), OPTIONS, "its namespace has more than 32 MiB"),
         (Snapshot(secrets={KEY: secret()}, host=LATE), OPTIONS, "expired"),
     ],
 )

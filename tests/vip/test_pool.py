@@ -21,7 +21,8 @@ def test_an_address_of_the_pool_fails_over_with_its_service() -> None:
         (holder,) = (node for node in bed.nodes if node.holds(POOL))
         (other,) = bed.others(holder)
         conf = [(node.folder / "haproxy.cfg").read_text() for node in bed.nodes]
-        assert all(f"bind {POOL}:80 transparent\n" in text for text in conf)  # the backup has bound it before it gets it
+        # The backup has bound it before it gets it.
+        assert all(f"bind {POOL}:80 transparent\n" in text for text in conf)
 
         with bed.traffic(POOL) as traffic:
             traffic.until_answered(holder.name)

@@ -6,7 +6,7 @@ from functools import lru_cache
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from pyconfd.model.kubernetes import ConfigMap
+from pyconfd.model.kubernetes import ConfigMap, why_left_out
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.gateway.listeners import Found
 
@@ -24,6 +24,8 @@ def ca_bundle(config_maps: Mapping[Key, ConfigMap], key: Key) -> Found:
     text = (config_map.data or {}).get(CA_KEY, "")
     if not text:
         return Found(fault=f"the ConfigMap has no key {CA_KEY}")
+    if reason := why_left_out(CA_KEY, text):
+        return Found(fault=reason)
     return _parsed(text)
 
 

@@ -24,8 +24,17 @@ from pyconfd.model.status import ResourceState
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.client import MAX_LIST_BYTES, ApiServers, Connection, SilenceError
-from pyconfd.sources.kubernetes.decode import Bookmark, Event, ListPage, Upserted, decode_event, decode_list
+from pyconfd.sources.kubernetes.decode import (
+    Bookmark,
+    Deleted,
+    Event,
+    ListPage,
+    Upserted,
+    decode_event,
+    decode_list,
+)
 from pyconfd.sources.kubernetes.failures import NEXT_SERVER, NOT_READABLE, OF_ALL, ApiError, BrokenWatchError, Failure
+from pyconfd.sources.kubernetes.kept import Keeper
 from pyconfd.sources.kubernetes.resources import Read
 from pyconfd.system.backoff import Backoff
 from pyconfd.system.clock import SystemClock
@@ -215,6 +224,7 @@ class Reflector:
         self._next = Followup(Verb.LIST)
         self._lock = threading.Lock()
         self._cache = Cache()
+        self._keeper = Keeper(read.scope)
         self._resource_version = ""
         self._listed_at: int | None = None
         """The API server of the last list: resourceVersions of one are not continued at another."""
@@ -331,10 +341,11 @@ class Reflector:
         connection = None
         try:
             connection = self._servers.connection()
-            pages = self._pages(connection, paged=verb is not Verb.LIST_UNPAGED)
+            keeper = Keeper(self.read.scope)
+            pages = self._pages(connection, keeper, paged=verb is not Verb.LIST_UNPAGED)
         except ApiError as failure:
             return self._failed(verb, connection, failure)
-        self._listed_at = connection.index
+        self._listed_at, self._keeper = connection.index, keeper
         self._resource_version = pages[0].resource_version
         self._servers.succeeded(connection.index)
         with self._lock:
@@ -356,7 +367,7 @@ class Reflector:
             self._on_recovered()  # a group of definitions is installed at once: look for the others too
         return self._policy.listed()
 
-    def _pages(self, connection: Connection, *, paged: bool) -> list[ListPage]:
+    def _pages(self, connection: Connection, keeper: Keeper, *, paged: bool) -> list[ListPage]:
         pages: list[ListPage] = []
         token, tokens, total_bytes = "", set[str](), 0
         ends_s = self._clock.monotonic() + WHOLE_LIST_S
@@ -368,7 +379,7 @@ class Reflector:
                 params["continue"] = token
             body = connection.list_page(self.read.path, params)
             page = decode_list(self.read.scope.resource, body, self._settings.cluster)
-            pages.append(page._replace(items=tuple(map(self.read.kept, page.items))))
+            pages.append(page._replace(items=tuple(map(keeper.kept, page.items))))
             if not page.continue_token:
                 return pages
             total_bytes += len(body)
@@ -416,7 +427,9 @@ class Reflector:
         if not isinstance(event, Bookmark):
             self.events_total += 1
         if isinstance(event, Upserted):
-            event = Upserted(self.read.kept(event.record))
+            event = Upserted(self._keeper.kept(event.record))
+        elif isinstance(event, Deleted):
+            self._keeper.dropped(event.key)
         with self._lock:
             changed = self._cache.apply(event)
             self.last_sync_at = self._clock.now()

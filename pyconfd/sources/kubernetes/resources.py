@@ -8,8 +8,6 @@ from typing import Any
 
 import yaml
 
-from pyconfd.model.kubernetes import AnyObject, ConfigMap
-from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import ROUTING_RESOURCES, Named, Resource
 from pyconfd.settings import KubernetesSettings
 
@@ -42,10 +40,8 @@ ONLY_BY_NAME = frozenset({Resource.DEPLOYMENTS})
 """Never read as a whole: a preset names the few that it needs."""
 BY_NAMESPACE = frozenset({Resource.SECRETS, Resource.CONFIGMAPS})
 """Read only in the namespaces that ``kubernetes.secret_namespaces`` allows."""
-CA_KEY = "ca.crt"
-"""The only key of a ConfigMap that is read by namespace. Source: ``caCertificateRefs`` in the Gateway API."""
-_CA_PAGE_SIZE = 50
-"""Nothing selects the ConfigMaps with CA certificates, so all of them come, and each may have 1 MiB."""
+_LARGE_PAGE_SIZE = 20
+"""Tenants fill Secrets and ConfigMaps with up to 1 MiB each, and a page is in memory three times at first."""
 _TLS_ONLY: Mapping[str, str] = MappingProxyType({"fieldSelector": "type=kubernetes.io/tls"})
 """Secrets of other types hold tokens and passwords that pyconfd does not need."""
 _ESSENTIAL = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES})
@@ -77,22 +73,8 @@ class Read:
 
     def page_size(self, most: int) -> int:
         """Return how many objects to ask for at once; ``most`` is what the settings say."""
-        return min(most, _CA_PAGE_SIZE) if self._only_ca else most
-
-    def kept(self, record: AnyObject) -> AnyObject:
-        """Return what to keep of a record: of a ConfigMap that nobody named only the CA certificates."""
-        if not self._only_ca or not isinstance(record, ConfigMap):
-            return record
-        meta = record.metadata
-        short = ObjectMeta(
-            name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version
-        )
-        authorities = (record.data or {}).get(CA_KEY)
-        return ConfigMap(short, {CA_KEY: authorities} if authorities is not None else None)
-
-    @property
-    def _only_ca(self) -> bool:
-        return self.scope.resource is Resource.CONFIGMAPS and not self.scope.name
+        large = self.scope.resource in BY_NAMESPACE and not self.scope.name
+        return min(most, _LARGE_PAGE_SIZE) if large else most
 
     def watch_params(self, resource_version: str, timeout_s: int) -> dict[str, str | int]:
         """Return the parameters of a watch from this version on, which the server ends after ``timeout_s``."""

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 import yaml
 
-from pyconfd.model.kubernetes import ConfigMap
-from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.resources import Read, Rights, manifest, reads
@@ -49,16 +47,12 @@ def test_all_namespaces_are_one_list() -> None:
     assert (authorities.path, dict(authorities.params)) == ("/api/v1/configmaps", {})
 
 
-def test_of_a_config_map_only_ca_certificates_are_kept() -> None:
-    (read,) = reads(KubernetesSettings(secret_namespaces=("web",)), [CONFIGMAPS], [])
-    meta = ObjectMeta(name="ca", namespace="web", uid="u", resource_version="7", labels={"a": "b"})
-    kept = read.kept(ConfigMap(meta, {"ca.crt": "PEM", "other": "x" * 1000}))
-    assert kept == ConfigMap(ObjectMeta(name="ca", namespace="web", uid="u", resource_version="7"), {"ca.crt": "PEM"})
-    assert read.kept(ConfigMap(meta, {"other": "x"})) == ConfigMap(kept.metadata)
-    assert read.page_size(500) == 50
+def test_what_tenants_fill_comes_in_small_pages() -> None:
+    found = reads(KubernetesSettings(secret_namespaces=("web",)), [SERVICES, SECRETS, CONFIGMAPS], [])
+    assert {read.scope.resource: read.page_size(500) for read in found} == {SERVICES: 500, SECRETS: 20, CONFIGMAPS: 20}
+    assert {read.page_size(10) for read in found} == {10}
     (named,) = reads(KubernetesSettings(), [], [CONFIG])
-    whole = ConfigMap(meta, {"other": "x"})
-    assert named.kept(whole) is whole
+    assert named.page_size(500) == 500
 
 
 def test_only_tls_secrets_of_named_namespaces_are_read() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pyconfd.model.kubernetes import LARGEST_PEM, NO_ROOM, ROOM_OF_NAMESPACE
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.resources import Rights, manifest, reads
@@ -75,6 +76,27 @@ def test_a_ca_certificate_that_changes_is_followed(filled: Cluster, server: ApiS
     assert before is not None
     assert after is not None
     assert after.config_maps[Key("b", "ca")] is before.config_maps[Key("b", "ca")]
+
+
+def test_room_that_a_deleted_secret_leaves_is_used(cluster: Cluster, server: ApiServer, start: Start) -> None:
+    large = "x" * LARGEST_PEM
+    for number in range(ROOM_OF_NAMESPACE // LARGEST_PEM):
+        put(cluster, "secrets", "a", f"s{number:03}", type="kubernetes.io/tls", data={"tls.crt": large})
+    put(cluster, "secrets", "a", "t", type="kubernetes.io/tls", data={"tls.crt": "eA=="})
+    source = start(server.url, resources=RESOURCES, secret_namespaces=("*",))
+    synced(source)
+    server.wait_for_watches("secrets")
+
+    def data_of(name: str) -> Mapping[str, str] | None:
+        snapshot = source.snapshot()
+        assert snapshot is not None
+        return snapshot.secrets[Key("a", name)].data
+
+    assert data_of("s000") == {"tls.crt": large}
+    assert data_of("t") == {"tls.crt": NO_ROOM}
+    cluster.delete("secrets", "a", "s000")
+    put(cluster, "secrets", "a", "t", type="kubernetes.io/tls", data={"tls.crt": "eQ=="})
+    eventually(lambda: data_of("t") == {"tls.crt": "eQ=="})
 
 
 def test_without_the_right_to_read_all_secrets_everything_else_goes_on(
