@@ -56,8 +56,11 @@ class Pen:
         return f"\033[{code}m{text}\033[0m" if self.colour and code and text else text
 
 
-def render_text(report: StatusReport, *, colour: bool = False) -> str:
-    """Return ``report`` as lines that end with a newline; ANSI colours only with ``colour``."""
+def render_text(report: StatusReport, *, colour: bool = False, floating: Sequence[str] = ()) -> str:
+    """Return ``report`` as lines that end with a newline; ANSI colours only with ``colour``.
+
+    ``floating`` are lines about the floating addresses of this node, which another process looks after.
+    """
     pen = Pen(colour)
     lines = list(_headline(report, pen))
     if report.status is not None:
@@ -66,6 +69,7 @@ def render_text(report: StatusReport, *, colour: bool = False) -> str:
         lines += _pinned(status, report.now, pen)
         lines += _problems(report, status, pen)
         lines += _down(status, report.now, pen)
+        lines += _section("Floating address", map(clean, floating), pen)
         lines += _by_hand(status, report.now, pen)
         lines += _section("Targets", _aligned(_targets(status, report.now, pen)), pen)
         lines += _source(report, status, pen)
@@ -78,6 +82,7 @@ def render_text(report: StatusReport, *, colour: bool = False) -> str:
         lines += _counts(status, pen)
     else:
         lines += _section("Problems", (line for problem in report.problems for line in str(problem).splitlines()), pen)
+        lines += _section("Floating address", map(clean, floating), pen)
     return "\n".join(lines) + "\n"
 
 

@@ -193,10 +193,16 @@ def memory_file(state_dir: str) -> StateFile[HookMemory]:
     return StateFile(f"{state_dir}/memory.json", HookMemory, effect="orders to drain are forgotten")
 
 
-def last_report(vip: VipSettings) -> dict[str, Any]:
-    """Return the last report of a hook that does not run, with the transitions; nothing if it left none."""
-    memory = memory_file(vip.state_dir).load() or HookMemory()
+def written_report(vip: VipSettings) -> dict[str, Any]:
+    """Return the report that the hook writes every few seconds for every user; nothing if it left none."""
     with suppress(OSError, ValueError):
         report: dict[str, Any] = json.loads(Path(vip.runtime_dir, REPORT_FILE).read_bytes())
-        return report | {"transitions": memory.transitions}
+        return report
     return {}
+
+
+def last_report(vip: VipSettings) -> dict[str, Any]:
+    """Return the last report of a hook that does not run, with the transitions; nothing if it left none."""
+    report = written_report(vip)
+    memory = memory_file(vip.state_dir).load() or HookMemory()
+    return report | {"transitions": memory.transitions} if report else {}

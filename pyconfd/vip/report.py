@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyconfd.vip.vrrp import VirtualRouter
 
 SHOWN_TRANSITIONS = 10
+OLD_S = 20.0
+"""A hook writes its report every 5 s."""
 
 
 def report(hook: Hook) -> dict[str, Any]:
@@ -133,6 +135,25 @@ def line(document: Mapping[str, Any]) -> str:
         words += [f"alarms: {' '.join(router['alarms'])}"] if router["alarms"] else []
         parts.append(", ".join(words))
     return "; ".join([*parts, *(f"trouble with {what}: {error}" for what, error in document["troubles"].items())])
+
+
+def floating_lines(document: Mapping[str, Any], now: float) -> Iterator[str]:
+    """Return a line for each virtual router: its addresses, whether this node holds them, since when, and what ails it.
+
+    ``now`` is in seconds since the epoch; an old report says so.
+    """
+    if not document:
+        yield "not known: pyconfd-vip has left no report -> systemctl status pyconfd-vip"
+        return
+    for router in document["routers"]:
+        holder = router["holder"] or "none heard"
+        role = "this node is the holder" if router["holds"] else f"this node is a backup, the holder is {holder}"
+        ails = [*(f"fault {fault}" for fault in router["faults"]), *(f"ALARM {alarm}" for alarm in router["alarms"])]
+        ails += ["drained by order"] if router["drained"] else []
+        more = f" ({', '.join(ails)}: pyconfd vip status)" if ails else ""
+        yield f"{', '.join(router['addresses'])}: {role}, {_ago(router['role_since'], now)}{more}"
+    if now - document["at"] > OLD_S:
+        yield f"the report is old, {_ago(document['at'], now)}: pyconfd-vip does not run -> systemctl start pyconfd-vip"
 
 
 def described(document: Mapping[str, Any], transitions: Sequence[Mapping[str, Any]], now: float) -> str:

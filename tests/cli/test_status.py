@@ -54,6 +54,41 @@ def test_status_out_of_the_file(machine: Machine) -> None:
     assert (values["alive"], values["status"]["hold_id"]) == (True, "0123abcd")
 
 
+ROUTER = {
+    "addresses": ["192.0.2.10/24", "2001:db8::10/64"],
+    "holds": True,
+    "role": "master",
+    "holder": "lb-1",
+    "faults": [],
+    "alarms": [],
+    "drained": None,
+}
+
+
+def test_status_shows_who_holds_the_floating_address(machine: Machine, tmp_path: Path) -> None:
+    vip = {"PYCONFD_VIP_INTERFACE": "lo", "PYCONFD_VIP_RUNTIME_DIR": str(tmp_path)}
+    machine.leaves_status(Phase.SERVING)
+    now = SystemClock().now()
+
+    def shown(age_s: float = 1.0, **router: object) -> list[str]:
+        mine = ROUTER | {"role_since": now - 7200} | router
+        (tmp_path / "status.json").write_text(json.dumps({"at": now - age_s, "routers": [mine]}))
+        lines = machine.call("status", **vip).stdout.splitlines()
+        at = lines.index("Floating address")
+        return lines[at + 1 : lines.index("", at)]
+
+    assert shown() == ["  192.0.2.10/24, 2001:db8::10/64: this node is the holder, for 2 h"]
+    (backup,) = shown(holds=False, role="backup", holder="lb-2", faults=["haproxy_dead"])
+    assert "this node is a backup, the holder is lb-2, for 2 h (fault haproxy_dead: pyconfd vip status)" in backup
+    old = shown(age_s=300.0)
+    assert old[1].startswith("  the report is old, for 5 min: pyconfd-vip does not run")
+    (found,) = json.loads(machine.call("status", "--json", **vip).stdout)["floating"]
+    assert (found["holds"], found["addresses"]) == (True, ROUTER["addresses"])
+    (tmp_path / "status.json").unlink()
+    assert "pyconfd-vip has left no report" in machine.call("status", **vip).stdout
+    assert "Floating address" not in machine.call("status").stdout
+
+
 @pytest.mark.parametrize("text", ["[kubernetes\n", "no_such = 1\n"])
 def test_status_is_shown_though_the_file_cannot_be_used(machine: Machine, tmp_path: Path, text: str) -> None:
     config = tmp_path / "wrong.toml"
