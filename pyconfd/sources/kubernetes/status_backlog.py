@@ -3,9 +3,9 @@
 Only what changed since the last look is compared, on either side: what an object's status shall say, and the object.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -104,6 +104,31 @@ class _Due(NamedTuple):
     at: float
 
 
+class _Turns:
+    """Objects that wait, by namespace: each has its turn, so that thousands of one delay those of no other."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, dict[StatusOf, None]] = {}
+
+    def add(self, of: StatusOf) -> None:
+        self._waiting.setdefault(of.key.namespace, {})[of] = None
+
+    def discard(self, of: StatusOf) -> None:
+        waiting = self._waiting.get(of.key.namespace, {})
+        waiting.pop(of, None)
+        if not waiting:
+            self._waiting.pop(of.key.namespace, None)
+
+    def next(self, is_ready: Callable[[StatusOf], bool]) -> StatusOf | None:
+        """Return the first object of the next namespace that has one ready; that namespace is the last one then."""
+        for namespace, waiting in self._waiting.items():
+            # Most often the first one is ready: thousands wait in a storm.
+            if (of := next(filter(is_ready, waiting), None)) is not None:
+                self._waiting[namespace] = self._waiting.pop(namespace)
+                return of
+        return None
+
+
 class StatusBacklog:
     """Belongs to one thread; times are of the monotonic clock.
 
@@ -117,7 +142,9 @@ class StatusBacklog:
         self._asked = Asked()
         self._snapshot = Snapshot()
         self._due: dict[StatusOf, _Due] = {}
-        self._withdrawals: dict[StatusOf, None] = {}
+        self._withdrawals, self._others = _Turns(), _Turns()
+        self._withdrew = False
+        """Whether the last write withdrew an address."""
         self._written: dict[StatusOf, _Written] = {}
         self._left: dict[StatusOf, _Left] = {}
         self._retries: dict[StatusOf, Backoff] = {}
@@ -154,14 +181,17 @@ class StatusBacklog:
             self._consider(of, now)
 
     def next_write(self, now: float, date: str) -> StatusWrite | None:
-        """Return what to write now, None where nothing is due. What withdraws an address comes first.
+        """Return what to write now, None where nothing is due.
 
-        ``date`` is now in RFC 3339, for conditions that change.
+        What withdraws an address comes first, but every second time at most; namespaces take turns in either. ``date``
+        is now in RFC 3339, for conditions that change.
         """
-        # Most often the first one is ready: thousands wait in a storm.
-        of = next(filter(lambda each: self._is_ready(each, now), chain(self._withdrawals, self._due)), None)
+        both = [self._withdrawals, self._others]
+        turns = reversed(both) if self._withdrew else both
+        of = next(filter(None, (each.next(lambda of: self._is_ready(of, now)) for each in turns)), None)
         if of is None:
             return None
+        self._withdrew = self._due[of].need.withdraws
         current, asked, controller = self._due[of].need
         if asked is None:
             status = without_ours(of.resource, controller, current.status)
@@ -256,10 +286,8 @@ class StatusBacklog:
         elif written is not None and need.asked is not None and written.asked == need.asked.body:
             at = max(at, written.not_before)
         self._due[of] = _Due(need, at)
-        if need.withdraws:
-            self._withdrawals[of] = None
-        else:
-            self._withdrawals.pop(of, None)
+        (self._others if need.withdraws else self._withdrawals).discard(of)
+        (self._withdrawals if need.withdraws else self._others).add(of)
 
     def _need(self, of: StatusOf) -> _Need | None:
         """Return why one object has to be written; None where it says already what it shall say."""
@@ -290,5 +318,6 @@ class StatusBacklog:
 
     def _forget(self, of: StatusOf) -> None:
         self._due.pop(of, None)
-        self._withdrawals.pop(of, None)
+        self._withdrawals.discard(of)
+        self._others.discard(of)
         self._retries.pop(of, None)

@@ -248,6 +248,48 @@ def here() -> Here:
     return Here()
 
 
+STORM = [StatusOf(Resource.INGRESSES, Key("storm", f"i{number}")) for number in range(300)]
+
+
+def test_storm_of_one_namespace_delays_no_other(here: Here) -> None:
+    """25 flips a second against 10 writes a second: a neighbour waits for one of them, not for all."""
+    for of in (*STORM, WEB, ROUTE):
+        here.put(of)
+    storm = dict.fromkeys(STORM, LB)
+    here.ask(storm)
+    here.take()
+    here.ask({**storm, WEB: LB, ROUTE: {}})
+    order = here.run()
+    assert len(order) == len(STORM) + 1
+    assert WEB in order[:2]
+
+
+def test_namespaces_take_turns_for_as_long_as_one_flaps(here: Here) -> None:
+    here.put(WEB)
+    for of in STORM[:20]:
+        here.put(of)
+    written: list[StatusOf] = []
+    for flip in range(40):
+        body = {"loadBalancer": {"ingress": [{"ip": f"192.0.2.{flip + 1}"}]}}
+        here.ask({**dict.fromkeys(STORM[:20], body), WEB: body})
+        write = here.next()
+        assert write is not None
+        written.append(write.of)
+        here.accept(write)
+        here.now += 0.1
+    assert written.count(WEB) == 20
+
+
+def test_withdrawals_of_one_namespace_delay_no_address_of_another(here: Here) -> None:
+    for of in STORM:
+        here.put(of, LB)
+    here.put(WEB)
+    here.ask({of: {} for of in STORM} | {WEB: LB})
+    order = here.run()
+    assert order[0] in STORM
+    assert order[1] == WEB
+
+
 def test_what_stands_is_not_written_again(here: Here) -> None:
     here.put(WEB)
     here.ask({WEB: LB})
