@@ -5,8 +5,8 @@ import socket
 import psutil
 import pytest
 
-from pyconfd.haproxy.runtime.runtime import NotConfirmed
-from pyconfd.model.plan import RemoveServer, SetWeight
+from pyconfd.haproxy.runtime.runtime import DELETED_AT_ONCE, NotConfirmed
+from pyconfd.model.plan import AddServer, RemoveServer, SetWeight
 from tests.haproxy.serving import PLAIN, Served, added, address_of
 from tests.world.backends import Backend
 from tests.world.haproxy import wait_until
@@ -30,6 +30,16 @@ def test_a_removed_server_gets_nothing_new_and_is_deleted(served: Served) -> Non
     assert served.serves("second").drain
     wait_until(lambda: reaped(served), "it is deleted")
     assert served.server("second") is None
+
+
+def test_many_that_leave_are_deleted_a_few_at_a_time(served: Served) -> None:
+    """A thousand deletions in one go would keep the next change waiting."""
+    names = [f"s{number}" for number in range(DELETED_AT_ONCE + 50)]
+    served.execute(*(AddServer("be", name, "127.0.0.1:9") for name in names))
+    served.execute(*(RemoveServer("be", name, "127.0.0.1:9") for name in names))
+    served.runtime.reap(60)
+    assert len(served.runtime.leaving) == 50
+    wait_until(lambda: reaped(served), "they are deleted")
 
 
 def test_a_session_is_ended_by_its_client_or_after_the_limit(served: Served) -> None:

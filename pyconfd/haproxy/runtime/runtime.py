@@ -11,7 +11,6 @@ import structlog
 
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.runtime.operations import (
-    BATCH,
     SocketLine,
     batches,
     checks_of,
@@ -43,6 +42,9 @@ from pyconfd.model.plan import (
     ReplaceMap,
     UpdateCertificate,
 )
+
+DELETED_AT_ONCE = 250
+"""Servers that are deleted at one look, each second: thousands that left must not keep the next change waiting."""
 
 log = structlog.get_logger(__name__)
 
@@ -379,7 +381,7 @@ class Runtime:
         lines: list[str] = []
         for key, server in self.leaving.items():
             count, name = used.get(key, 0), "/".join(key)
-            if key not in used or (count and now - server.since < limit_s) or len(tried) >= BATCH:
+            if key not in used or (count and now - server.since < limit_s) or len(tried) >= DELETED_AT_ONCE:
                 continue
             lines.append(f"set server {name} state maint")
             if count:
