@@ -54,11 +54,15 @@ class Owner(NamedTuple):
 
 
 class HostClaim(NamedTuple):
-    """One object asks for a host; ``shared_with`` are the namespaces that it lets add paths to it."""
+    """One object asks for a host; ``shared_with`` are the namespaces that it lets add paths to it.
+
+    ``is_refused``: nothing that the object asks for can be served.
+    """
 
     host: str
     owner: Owner
     shared_with: frozenset[str] = frozenset()
+    is_refused: bool = False
 
     @property
     def rank(self) -> tuple[str, str, str, str]:

@@ -146,12 +146,14 @@ def _parse(key: Key, cluster: Cluster, rules: ClaimOptions, former: ParsedDomain
         if not (annotations["domain"] or annotations["proto"]):
             continue
         ref = ObjectRef(kind, key.namespace, key.name, snapshot.cluster)
-        hosts += _host_claims(ref, annotations, meta.creation_timestamp or NEVER, rules, refused)
+        asked = list(_host_claims(ref, annotations, meta.creation_timestamp or NEVER, rules, refused))
         try:
             claim = _claim(ref, annotations, meta.creation_timestamp, service=service, endpoints=subsets, view=view)
             claims.append(_allowed(claim, rules))
         except _RefusedClaim as error:
             refused.append(error.refusal)
+            asked = [each._replace(is_refused=True) for each in asked]
+        hosts += asked
     return ParsedClaims(tuple(claims), tuple(refused), tuple(hosts)) if claims or refused else None
 
 

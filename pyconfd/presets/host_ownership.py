@@ -46,13 +46,14 @@ class ParsedHosts(Protocol):
 class HostDecision(NamedTuple):
     """Who has a host: the oldest object of its namespace, or None and for whom it is ``kept``.
 
-    ``shared_with`` are the namespaces that may add paths. ``below_foreign``: the next wildcard above it belongs to
-    another namespace.
+    ``shared_with`` are the namespaces that may add paths. ``is_refused``: no object of the namespace can be served.
+    ``below_foreign``: the next wildcard above the host belongs to another namespace.
     """
 
     owner: Owner | None
     kept: Reservation | None = None
     shared_with: frozenset[str] = frozenset()
+    is_refused: bool = False
     below_foreign: bool = False
 
     @property
@@ -196,10 +197,12 @@ def _decision(claims: tuple[HostClaim, ...], reserved: Reservation | None, share
         if not mine:
             return HostDecision(None, reserved)
         owner = mine[0].owner
-    consents = (each.shared_with for each in claims if each.owner.namespace == owner.namespace)
+    mine = [each for each in claims if each.owner.namespace == owner.namespace]
+    consents = (each.shared_with for each in mine)
     host = claims[0].host
     by_operator = {EVERYBODY} if any(each in shared for each in (host, EVERYBODY, *_wildcards_above(host))) else set()
-    return HostDecision(owner, None, frozenset().union(by_operator, *consents))
+    is_refused = all(each.is_refused for each in mine)
+    return HostDecision(owner, None, frozenset().union(by_operator, *consents), is_refused)
 
 
 def _below(

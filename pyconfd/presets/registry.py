@@ -22,7 +22,7 @@ from pyconfd.model.context import (
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
 from pyconfd.model.rendering import OutputFile
-from pyconfd.model.reservation import NO_OWNERS, Name, Owner, Owners
+from pyconfd.model.reservation import NO_OWNERS, Name, Owner, Owners, Reservations
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.model.versioned import GivenDict
 from pyconfd.presets import addresses, cluster, host_ownership, values
@@ -95,6 +95,7 @@ class Memo:
         self.lost: _Recent[list[dict[Listener, str]]] = _Recent()
         self.lost_names: _Recent[list[dict[Name, str]]] = _Recent()
         self.listeners: _Recent[frozenset[Listener]] = _Recent()
+        self.bound: _Recent[Owners] = _Recent()
         self.files: _Recent[tuple[OutputFile, ...]] = _Recent()
         self.default: _Recent[_DefaultCertificate] = _Recent()
         self.names: _Recent[Mapping[str, object]] = _Recent()
@@ -143,6 +144,9 @@ class Memo:
         self._refused = self._refused.of(*parts)
         return self._refused.refused
 
+
+LISTENERS = "listeners"
+"""Stands for what presets listen on beside the pool, where names are reserved by scope."""
 
 SWITCH = "cluster_templates.allow_configuration_from_cluster"
 """The setting without which no template of the cluster is rendered."""
@@ -226,6 +230,9 @@ def translate(
         if kept := result.owners if result.reserves is None else result.reserves:
             reserved[name] = kept
     listeners = tuple(result.listeners for result in results)
+    pool = options.addresses.members
+    if bound := memo.bound.made((pool, *listeners), lambda: _bound(listeners, pool)):
+        reserved[LISTENERS] = bound
     off = () if options.cluster_templates else tuple(map(_switched_off, templates))
     return Context(
         _template_names(names, results, read, default, memo),
@@ -264,6 +271,16 @@ def _template_names(
     for value in (value for result in results for value in result.names.values()):
         parts += value.values() if isinstance(value, GivenDict) else (value,)  # it is made again for each result
     return memo.names.made(tuple(parts), make)
+
+
+def _bound(listeners: Sequence[Mapping[Listener, Owner]], pool: Collection[str]) -> Owners:
+    """Return who listens where; the addresses of the pool are shared out, and reserved, by themselves."""
+    return {
+        _name_of_listener(listener): owner
+        for mine in listeners
+        for listener, owner in mine.items()
+        if listener.address not in pool
+    }
 
 
 def _default_certificate(read: Cluster, options: PresetOptions, memo: Memo) -> _DefaultCertificate:
@@ -309,7 +326,7 @@ def _results(names: Sequence[str], read: Cluster, options: PresetOptions, memo: 
     taken: list[dict[Name, str]] = [{} for _ in names]
     # What one loses may let its next claim in, which may be too young as well: each round takes something away.
     while len(names) > 1:
-        found = _lost_to_others(names, results, options.addresses.members, memo)
+        found = _lost_to_others(names, results, options.addresses.members, options.reservations_of(LISTENERS), memo)
         found_names = _names_lost_to_others(names, results, memo)
         again = [number for number in range(len(names)) if found[number] or found_names[number]]
         if not again:
@@ -346,22 +363,30 @@ def _lost_names(names: Sequence[str], owners: Sequence[Owners]) -> list[dict[Nam
 
 
 def _lost_to_others(
-    names: Sequence[str], results: Sequence[PresetResult], pool: Collection[str], memo: Memo
+    names: Sequence[str],
+    results: Sequence[PresetResult],
+    pool: Collection[str],
+    reserved: Reservations,
+    memo: Memo,
 ) -> list[dict[Listener, str]]:
-    """Return for each preset the listeners that it gave away though an older claim of another one covers them."""
+    """Return for each preset the listeners that it gave away though a claim of another one has them.
+
+    A claim comes first whose namespace was given the listener before, then the older one.
+    """
     listeners = tuple(result.listeners for result in results)
-    return memo.lost.made((*names, pool, *listeners), lambda: _lost(names, listeners, pool))
+    return memo.lost.made((*names, pool, reserved, *listeners), lambda: _lost(names, listeners, pool, reserved))
 
 
 def _lost(
-    names: Sequence[str], listeners: Sequence[Mapping[Listener, Owner]], pool: Collection[str]
+    names: Sequence[str], listeners: Sequence[Mapping[Listener, Owner]], pool: Collection[str], reserved: Reservations
 ) -> list[dict[Listener, str]]:
     lost: list[dict[Listener, str]] = [{} for _ in names]
-    claimed = [
-        (owner.since, owner.namespace, owner.name, number, listener, owner)
-        for number, mine in enumerate(listeners)
-        for listener, owner in mine.items()
-    ]
+    claimed = []
+    for number, mine in enumerate(listeners):
+        for listener, owner in mine.items():
+            known = reserved.get(_name_of_listener(listener))
+            is_new = known is None or known.namespace != owner.namespace
+            claimed.append((is_new, owner.since, owner.namespace, owner.name, number, listener, owner))
     if len({number for *_, number, _, _ in claimed}) < 2:
         return lost
     kept: defaultdict[int, defaultdict[str, list[tuple[int, int, Listener, Owner]]]] = defaultdict(
@@ -378,8 +403,12 @@ def _lost(
         else:
             _, other, place, by = found
             whose = f"{by.kind} {by.namespace}/{by.name} of preset {names[other]}"
-            lost[number][listener] = f"{whose} listens on {place} already (the older one keeps it)"
+            lost[number][listener] = f"{whose} listens on {place} already, and keeps it"
     return lost
+
+
+def _name_of_listener(listener: Listener) -> Name:
+    return Name(str(listener), "")
 
 
 def _takes(older: Listener, listener: Listener, pool: Collection[str]) -> bool:

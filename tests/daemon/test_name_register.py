@@ -310,7 +310,12 @@ def test_a_restart_forgets_nothing(tmp_path: Path) -> None:
     assert late.names["domains"] == {}
     assert {each.ref.namespace for each in late.refused if each.reason is RefusalReason.NAME_RESERVED} == {"stranger"}
     assert of_domains(read(gone, 3 + KEEP_S)) == "stranger"
-    assert NameRegisterFile(str(tmp_path), KEEP_S).at(0).register.owners.keys() == {"shared-hosts", "kube2lb", "hosts"}
+    assert NameRegisterFile(str(tmp_path), KEEP_S).at(0).register.owners.keys() == {
+        "shared-hosts",
+        "listeners",
+        "kube2lb",
+        "hosts",
+    }
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"names": [[1]]}', b"\xff"])

@@ -197,6 +197,15 @@ def test_a_host_of_which_no_path_is_served_is_known(bad: str) -> None:
     assert served_by(context) == set()
 
 
+@pytest.mark.parametrize(("host", "site"), [(HOST, HOST), (WILD, WILD[1:])])
+@pytest.mark.parametrize("more", [{"hsts": "soon"}, {"port": "none"}])
+def test_a_domain_of_which_nothing_is_served_is_known(host: str, site: str, more: dict[str, str]) -> None:
+    world, everybody = World(), app("thief", 0, "/", host="")
+    made = world.read(domain("owner", 1, host=host, **more), everybody).names["ingress"]["sites"][host]
+    assert (made.id, made.namespace, made.map) == (site, "owner", "wildcards-http" if host == WILD else "hosts-http")
+    assert host not in world.read(domain("owner", 1, host=host), everybody).names["ingress"]["sites"]
+
+
 def test_a_lost_wildcard_hides_nothing_of_its_owner() -> None:
     context = World().read(domain("owner", 1, host=WILD), app("thief", 2, host=WILD))
     assert WILD not in context.names["ingress"]["sites"], "it would come before the owner's for one label"

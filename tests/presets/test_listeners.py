@@ -7,6 +7,7 @@ import pytest
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import EndpointPort, Service, ServicePort
 from pyconfd.model.listener import Listener, Listeners
+from pyconfd.model.reservation import Reservation
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.kube2lb.names import Kube2lbOptions
@@ -196,3 +197,20 @@ class TestOtherPrograms:
 def test_the_default_address_decides_too() -> None:
     options = replace(OPERATOR, kube2lb=Kube2lbOptions(default_lb_ip="192.0.2.1"))
     assert read(("kube2lb",), *balanced("db", None, 8404), options=options).refused == ()
+
+
+@pytest.mark.parametrize("presets", [("domains", "kubefigurator"), ("kubefigurator", "domains")])
+def test_an_older_object_of_another_preset_takes_no_listener(presets: tuple[str, ...]) -> None:
+    """What was given stays with the namespace, whatever preset it asks."""
+    annotations = {"domain": "a.example.com", "proto": "redis", "pyconfd.io/listen-port": "5432"}
+    late = "2026-05-01T00:00:00Z"
+    younger = objects.service("a", annotations, ports=[ServicePort("redis", 6379)], namespace="owner", created=late)
+    behind = slice_("a", endpoint("10.1.0.1"), ports=[EndpointPort("redis", 6379)], namespace="owner")
+    options, older = PresetOptions(listen_address="*"), labelled("b")
+    first = read(presets, younger, behind, options=options)
+    had = {name: Reservation(owner) for name, owner in first.reserved["listeners"].items()}
+    fresh = read(presets, younger, behind, older, options=options)
+    assert {(name, reason) for name, _, reason in refused(fresh)} == {("a", RefusalReason.PORT_TAKEN)}
+    options = replace(options, reservations={"listeners": had})
+    kept = read(presets, younger, behind, older, options=options)
+    assert {(name, reason) for name, _, reason in refused(kept)} == {("b", RefusalReason.PORT_TAKEN)}

@@ -147,12 +147,16 @@ def _owner(winners: Sequence[RouteRule]) -> Owner | None:
 
 
 def _site(host: str, table: RoutingTable, hosts: HostOwnership) -> Site | None:
-    """Return the site of a host: one with a path, or one of which no path can be served and that nobody else has."""
-    served = any(rules.winners for rules in table.sites.get(host, {}).values())
+    """Return the site of a host: one with a path, or one of which nothing can be served, which stays known."""
     decision = hosts.decisions.get(host)
-    is_ours = decision is not None and decision.owner is not None and decision.owner.kind == "Ingress"
-    if not (served or is_ours):
-        return None
+    owner = decision.owner if decision is not None else None
+    is_domain = owner is not None and owner.kind != "Ingress"
+    if not any(rules.winners for rules in table.sites.get(host, {}).values()):
+        # A domain that is served has its own site.
+        if decision is None or owner is None or (is_domain and not decision.is_refused):
+            return None
+        if is_domain and host.startswith("*."):
+            return Site(host[1:], SHARED_FRONTENDS, host, HostKind.ANY_DEPTH, namespace=decision.namespace)
     kind = HostKind.ONE_LABEL if host.startswith("*.") else HostKind.ANY if host == ANY_HOST else HostKind.EXACT
     namespace = decision.namespace if decision is not None else ""
     below_foreign = hosts.is_below_foreign(host)
