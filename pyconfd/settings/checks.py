@@ -61,6 +61,9 @@ class Contradiction:
     remedy: str
 
 
+_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+
+
 def contradictions(settings: Settings, given: AbstractSet[str], read: ReadText) -> Iterator[Contradiction]:
     """Find what is wrong between settings; ``given`` are the paths of those that have no default."""
     for low, high in _BOUNDS:
@@ -222,6 +225,19 @@ def _value(settings: Settings, path: str) -> Any:
 
 def _set(path: str) -> str:
     return f"set {TABLE[path].flags[0]} or {TABLE[path].env}"
+
+
+def holds_authority(path: str, read: ReadText) -> bool:
+    """Return whether the first certificate of a file is that of an authority, as in a CA bundle."""
+    from cryptography import x509  # noqa: PLC0415 - half of the start of commands that need no certificate
+
+    try:
+        text = read(path)
+        first = text[text.index(_BEGIN) : text.index(_END) + len(_END)]
+        certificate = x509.load_pem_x509_certificate(first.encode())
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (OSError, ValueError, x509.ExtensionNotFound):
+        return False
 
 
 def holds_key(path: str, read: ReadText) -> bool | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyconfd import __version__
 from pyconfd.errors import ConfigurationError, Problem
-from pyconfd.settings.checks import ReadText, SettingOrigin, Source, contradictions, holds_key, remarks
+from pyconfd.settings.checks import ReadText, SettingOrigin, Source, contradictions, holds_authority, holds_key, remarks
 from pyconfd.settings.sections import VERSION_FORM, Settings
 from pyconfd.settings.setting import ENV_PREFIX, NotAcceptedError, Setting, shown
 from pyconfd.settings.table import (
@@ -195,7 +195,7 @@ def resolve(flags: Mapping[str, object], environ: Mapping[str, str], read: ReadT
     document = _load(path, named_by, read, sources.problems)
     sources.add_document(path, document or {})
     openssl_note = _openssl_note(environ, flags, read)
-    sources.add_environment({**environ, _OPENSSL_VARIABLE: ""} if openssl_note else environ)
+    sources.add_environment({**environ, _OPENSSL_VARIABLE: ""} if openssl_note is not None else environ)
     sources.add_flags(flags)
     notes = [*_differing_names(sources.candidates), *filter(None, (openssl_note,))]
     values, origins = sources.strongest(values_of(Settings()))
@@ -309,17 +309,19 @@ def _differing_names(candidates: list[GivenValue]) -> Iterator[str]:
             yield f"environment {setting.env} and {setting.old_env} differ; {setting.env} counts"
 
 
-def _openssl_note(environ: Mapping[str, str], flags: Mapping[str, object], read: ReadText) -> str:
-    """Return why SSL_CERT_FILE is not python-confd's variable here; "" where it is, or is not set.
+def _openssl_note(environ: Mapping[str, str], flags: Mapping[str, object], read: ReadText) -> str | None:
+    """Return why SSL_CERT_FILE is not python-confd's variable here; None where it is, or is not set.
 
     It counts when a key comes with it, by a flag, a variable or in the very file. Otherwise it points OpenSSL to a
-    bundle of authorities, as many systems do.
+    bundle of authorities, as many systems do: "", that needs no note.
     """
     path = environ.get(_OPENSSL_VARIABLE, "").strip()
     key = TABLE["kubernetes.ssl_key"]
     if not path or flags.get(key.path) or any(environ.get(name, "").strip() for name in key.envs):
-        return ""
+        return None
     if holds_key(path, read):
+        return None
+    if holds_authority(path, read):
         return ""
     return (
         f"environment {_OPENSSL_VARIABLE}: not used as the client certificate, since no key comes with it"

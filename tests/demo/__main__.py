@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 from pyconfd import __version__
 from pyconfd.model.context import PresetName
@@ -157,22 +158,26 @@ def renew(stage: SampleStage) -> None:
 def keep(stage: Stage) -> None:
     """Stay up until interrupted, and say what to try."""
     title("Everything stays up until Ctrl-C. Things to try:")
-    pyconfd = f"{sys.executable} -m pyconfd"
     stage.servers[0].listen()
-    for what in (
-        *stage.to_try(),
+    for what in (*stage.to_try(), *to_try(stage)):
+        line(what)
+    threading.Event().wait()
+
+
+def to_try(stage: Stage) -> tuple[str, ...]:
+    """Return the commands that are of use with any preset, for any directory."""
+    pyconfd = Path(sys.executable).with_name("pyconfd")
+    return (
         f"curl http://127.0.0.1:{stage.stats}/                   # HAProxy's statistics",
         f"{pyconfd} status --config {stage.config}",
         f"{pyconfd} plan --config {stage.config}",
-        f"{pyconfd} watch --config {stage.config}       # then scale a service",
-        f"{pyconfd} server --config {stage.config} list",
+        f"{pyconfd} watch --config {stage.config}       # in a second terminal, while you change something",
+        f"{pyconfd} server list --config {stage.config}",
         f"kubectl --server {stage.servers[0].url} get services,endpointslices -A",
         f"curl http://127.0.0.1:{stage.page}/metrics",
         f"cat {stage.haproxy.conf}",
         f"tail -f {stage.log}",
-    ):
-        line(what)
-    threading.Event().wait()
+    )
 
 
 def scenes() -> Play:

@@ -7,6 +7,7 @@ import pytest
 from pyconfd.errors import ConfigurationError
 from pyconfd.settings import ReadMode, Resolved, Settings, resolve
 from pyconfd.settings.table import TABLE
+from tests.world.pki import CertificateAuthority
 
 
 def _no_file(path: str) -> str:
@@ -142,6 +143,14 @@ def bundle(tmp_path: Path) -> str:
 def test_openssls_ssl_cert_file_is_no_client_certificate(bundle: str) -> None:
     resolved = resolve({}, {"SSL_CERT_FILE": bundle, "PYCONFD_CONFIG": ""})
     assert resolved.settings.kubernetes.ssl_cert == ""
+    assert [note for note in resolved.notes if "no key comes with it" in note]
+
+
+def test_a_ca_bundle_of_openssl_needs_no_note(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path)
+    resolved = resolve({}, {"SSL_CERT_FILE": str(authority.cert), "PYCONFD_CONFIG": ""})
+    assert (resolved.settings.kubernetes.ssl_cert, resolved.notes) == ("", ())
+    resolved = resolve({}, {"SSL_CERT_FILE": str(authority.client("one").cert), "PYCONFD_CONFIG": ""})
     assert [note for note in resolved.notes if "no key comes with it" in note]
 
 
