@@ -37,6 +37,18 @@ class Causes:
         return causes
 
 
+def namespaces_that_changed(old: Snapshot, new: Snapshot) -> frozenset[str]:
+    """Return the namespaces with an object that somebody wrote and that is another one; "" for objects of the cluster.
+
+    Endpoints, pods and nodes change by themselves, and need no reload.
+    """
+    found: set[str] = set()
+    for resource in (each for each in _IN_ORDER if each not in _LAST):
+        before, after = getattr(old, resource.field), getattr(new, resource.field)
+        found.update(key.namespace for key in differing(before, after) if before.get(key) != after.get(key))
+    return frozenset(found)
+
+
 def _changed(old: Snapshot, new: Snapshot) -> Iterator[str]:
     for resource in _IN_ORDER:
         before, after = getattr(old, resource.field), getattr(new, resource.field)

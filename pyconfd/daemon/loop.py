@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from pyconfd.admission.removal_protection import RemovalRules
-from pyconfd.daemon.base_loop import MAY_RELOAD, Loop, Task
-from pyconfd.daemon.causes import Causes
+from pyconfd.daemon.base_loop import MAY_RELOAD, TICK_S, Loop, Task
+from pyconfd.daemon.causes import Causes, namespaces_that_changed
 from pyconfd.daemon.fragments import Compiled, LiveFragments
 from pyconfd.daemon.memory import Memory, Seen
 from pyconfd.daemon.ports import World
@@ -72,6 +72,10 @@ class Daemon(Loop):
             world.served_before,
         )
         self._causes = Causes()
+        self._complete: Snapshot | None = None
+        """The Snapshot that was applied last, with all of its changes."""
+        self._without_share = frozenset[str]()
+        """The namespaces whose changes wait since their reloads took their share of the old workers."""
         self._protected = ProtectedSnapshots(settings.removal, world, self._report.held)
         self._rollout = RolloutMonitor(world, settings.history, self._report, self._is_in_place)
 
@@ -149,6 +153,16 @@ class Daemon(Loop):
         except PendingRendering:
             self._await()
 
+    def _waits_for_share(self, snapshot: Snapshot) -> bool:
+        """Return whether nothing changed but objects of namespaces whose reloads took their share."""
+        namespaces = namespaces_that_changed(self._complete, snapshot) if self._complete is not None else frozenset()
+        waiting = namespaces and not self._world.balancer.may_reload_for(namespaces)
+        if waiting and namespaces != self._without_share:
+            why = "their reloads left half of haproxy.max_old_workers behind"
+            log.warning("reload.waits_for_share", namespaces=sorted(namespaces), problem=why)
+        self._without_share = namespaces if waiting else frozenset()
+        return bool(waiting)
+
     def _await(self) -> None:
         """Try nothing again: something is missing without which nothing can be applied, and its end is an event."""
         for task in MAY_RELOAD:
@@ -186,6 +200,7 @@ class Daemon(Loop):
         snapshot = served.snapshot
         was_applied = self._fragments.was_applied(compiled)
         in_part = (self._fragments.applied or compiled) is compiled
+        may_reload = may_reload and not (in_part and self._waits_for_share(snapshot))
         if not self._queue.is_waiting(Task.RETRY_TEMPLATES):
             self._rejected_templates = {}
         done = reconcile(
@@ -228,6 +243,8 @@ class Daemon(Loop):
         self._pace_after(outcome)
         self._schedule_next_slice(outcome, now)
         if isinstance(outcome, Deferred):
+            if self._without_share:
+                self._queue.add(Task.APPLY, now + TICK_S)
             self._report.concluded(outcome)
             self._world.targets.offer(done.context, protect=False)  # they need not wait for haproxy's turn
             return
@@ -251,6 +268,7 @@ class Daemon(Loop):
             self._world.targets.offer(done.context, protect=not isinstance(outcome, Applied | Unchanged))
         self._conclude(outcome, now)
         if isinstance(outcome, Applied | Unchanged):
+            self._complete = snapshot
             # Last: what waits for these to be applied then reads the generation's number.
             self._fragments.mark_applied(compiled)
 

@@ -1,6 +1,6 @@
 """What the loop needs from the world; the composition root fills it in, tests use fakes of the same contracts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -60,6 +60,10 @@ class RestoringBalancer(BalancerPort, Protocol):
 
     def make_room(self) -> RoomForReload:
         """Return whether a reload may come now; where too many former workers are left, one of them may be ended."""
+        ...
+
+    def may_reload_for(self, namespaces: Collection[str]) -> bool:
+        """Return whether changes of these namespaces alone may reload now, or wait: they took their share."""
         ...
 
     def report_progress(self, progress: Callable[[], None]) -> None:

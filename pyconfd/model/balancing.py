@@ -1,6 +1,7 @@
 """What a balancer says that takes every change as a whole, since nothing of it can be changed while it runs."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 
 from pyconfd.model.changes import RoomForReload
 from pyconfd.model.context import EndpointTotals
@@ -41,6 +42,11 @@ class TakesAll(ABC):
     def make_room(self) -> RoomForReload:
         """Return that there is room: a reload never has to wait."""
         return RoomForReload(free=True)
+
+    def may_reload_for(self, namespaces: Collection[str]) -> bool:
+        """Return True: a reload leaves nothing behind."""
+        del namespaces
+        return True
 
     def look(self) -> Plan:
         """Compare the running configuration with the desired one."""

@@ -1,5 +1,7 @@
 """What needs no reload goes live at once, what does waits its turn; nothing is dropped."""
 
+from collections.abc import Collection
+
 from pyconfd.errors import ApplyError, Problem
 from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.changes import Abilities
@@ -38,6 +40,7 @@ class LiveBalancer(FakeBalancer):
     def __init__(self, clock: FakeClock, disk: FakeDisk | None) -> None:
         super().__init__(clock, disk)
         self.live: list[tuple[float, int]] = []
+        self.over_share: frozenset[str] = frozenset()
         self.texts: list[str] = []
         """What it ran after each of them."""
         self.refuses = False
@@ -61,6 +64,9 @@ class LiveBalancer(FakeBalancer):
 
     def goes_live(self) -> bool:
         return self.last_good() is not None
+
+    def may_reload_for(self, namespaces: Collection[str]) -> bool:
+        return not self.over_share.issuperset(namespaces)
 
     def make_room(self) -> RoomForReload:
         return RoomForReload(free=self.old_workers <= 2, ended=self.ended)
@@ -399,3 +405,42 @@ def test_neighbour_waits_for_one_slice_at_most() -> None:
     assert "10.1." not in balancer.text
     assert not bed.status.pending_since
     assert len(balancer.reloads) == reloads
+
+
+def tenants(evil: int, shop: int) -> Snapshot:
+    """Return so many Services of two namespaces; each is a backend of its own, and so a reload."""
+    numbers = {"evil": evil, "shop": shop}
+    return objects.snapshot(
+        *(
+            objects.service(
+                f"s{number}", {"domain": f"s{number}.{namespace}.example.com", "proto": "http"}, namespace=namespace
+            )
+            for namespace, count in numbers.items()
+            for number in range(count)
+        )
+    )
+
+
+def test_namespace_over_its_share_of_reloads_waits_and_no_other() -> None:
+    bed, balancer = live_bed()
+    bed.templates = {"02-part.tmpl": MANY}
+    bed.source.show(tenants(evil=1, shop=1))
+    bed.run_for(30.0)
+    reloads = len(balancer.reloads)
+    balancer.over_share = frozenset({"evil"})
+    bed.source.show(tenants(evil=2, shop=1))
+    bed.run_for(60.0)
+    assert len(balancer.reloads) == reloads
+    assert bed.status.pending_since
+    bed.source.show(tenants(evil=3, shop=2))  # another one's change takes his along
+    bed.run_for(10.0)
+    assert len(balancer.reloads) == reloads + 1
+    assert "s2.evil" in balancer.text
+    assert "s1.shop" in balancer.text
+    bed.source.show(tenants(evil=4, shop=2))
+    bed.run_for(60.0)
+    assert len(balancer.reloads) == reloads + 1
+    balancer.over_share = frozenset()  # one of the workers that he left behind has ended
+    bed.run_for(2.0)
+    assert len(balancer.reloads) == reloads + 2
+    assert "s3.evil" in balancer.text

@@ -11,6 +11,7 @@ from pyconfd.haproxy.process import old_workers
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.observation import OldWorker
 from pyconfd.haproxy.process.old_workers import LEFT_ALONE_S, OldWorkers, to_end
+from pyconfd.model.plan import Noop
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.reservation import Name, Owner, namespaces_of_changes
 from pyconfd.model.status import FormerWorkers
@@ -51,6 +52,20 @@ def test_a_worker_that_hangs_is_ended_once_and_then_the_next() -> None:
     assert workers.at_bound
     chosen = [workers.next_to_end() for _ in range(3)]
     assert [each and each.pid for each in chosen] == [1, 2, None]
+
+
+def test_namespace_has_half_of_the_bound_and_a_change_of_another_too() -> None:
+    workers = OldWorkers(4)
+    for pid in (1, 2):
+        assert workers.has_share(EVIL)
+        workers.replaced(pid, EVIL)
+    assert not workers.has_share(EVIL)
+    assert workers.has_share(SHOP)
+    assert workers.has_share(EVIL | SHOP)
+    assert workers.has_share(frozenset())
+    workers.see((OldWorker(2),))
+    assert workers.has_share(EVIL)
+    assert OldWorkers(1).has_share(EVIL)
 
 
 def test_causes_are_kept_as_long_as_their_worker() -> None:
@@ -133,6 +148,31 @@ def test_the_one_that_makes_room_ends_at_once_and_no_other(
     running = bench.haproxy.running()
     assert running is not None
     assert (running.failed_reloads, len(running.old_workers)) == (0, 1)
+
+
+@pytest.mark.haproxy
+def test_namespace_reloads_again_when_a_worker_that_it_left_has_ended(bench: Bench) -> None:
+    bench.serve()
+    balancer = bench.balancer(max_old_workers=4)
+    names: dict[Name, Owner] = {}
+
+    def serve(answer: str, namespace: str) -> None:
+        names[Name("", answer)] = Owner("Service", namespace, answer, "2026-01-01T00:00:00Z")
+        text = configuration(bench.port, answer)
+        apply(balancer, Rendering((Piece("01.tmpl", text),), owners={"domains": dict(names)}))
+        assert isinstance(balancer.look(), Noop)
+
+    with ExitStack() as held:
+        for answer in ("one", "two"):
+            connections(bench.port, held)
+            serve(answer, "evil")
+        assert balancer.may_reload_for(EVIL)  # nobody else is there who could wait
+        connections(bench.port, held)
+        serve("three", "shop")
+        assert not balancer.may_reload_for(EVIL)
+        assert balancer.may_reload_for(SHOP)
+        assert balancer.may_reload_for(EVIL | SHOP)
+    wait_until(lambda: balancer.may_reload_for(EVIL), "the sessions have ended, and so the workers")
 
 
 @pytest.mark.haproxy

@@ -36,7 +36,7 @@ all                a reload was verified                                        
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
@@ -471,6 +471,18 @@ class Balancer:
             chosen.pid, connections, chosen.replaced_s, len(self._old.known), self._old.causes_of(chosen.pid)
         )
         return RoomForReload(free=False, ended=ended)
+
+    def may_reload_for(self, namespaces: Collection[str]) -> bool:
+        """Return whether changes of these namespaces alone may reload now, or wait as their reloads took their share.
+
+        Where nobody else has a name nobody else waits; and what repairs the process or the file never does.
+        """
+        last = self.last_good()
+        if last is None or not self._is_known or self._file.rejected or self._old.has_share(namespaces):
+            return True
+        self.observe()
+        owners = (owner for mine in last.rendering.owners.values() for owner in mine.values())
+        return self._old.has_share(namespaces) or all(owner.namespace in namespaces for owner in owners)
 
     def change(
         self,

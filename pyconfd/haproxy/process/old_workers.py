@@ -1,7 +1,7 @@
 """The workers that reloads have replaced, and which of them makes room at the bound. Pure."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pyconfd.haproxy.process.observation import OldWorker
 
@@ -35,6 +35,11 @@ class OldWorkers:
     def at_bound(self) -> bool:
         """Whether one has to go before the next reload."""
         return len(self.known) >= self._bound
+
+    def has_share(self, namespaces: Collection[str]) -> bool:
+        """Return whether changes of these namespaces may replace one more worker: of each half of the bound at most."""
+        counts = Counter(namespace for each in self.known for namespace in self._causes.get(each.pid, ()))
+        return not namespaces or any(counts[namespace] < max(1, self._bound // 2) for namespace in namespaces)
 
     @property
     def oldest_age_s(self) -> float:
