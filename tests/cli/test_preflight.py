@@ -17,11 +17,12 @@ from pyconfd.cli.commands.preflight import (
     look,
     pool_of_addresses,
     print_findings,
+    shared_addresses,
 )
 from pyconfd.model.preflight import Finding, Level
 from pyconfd.model.snapshot import HostFacts
 from pyconfd.settings import HaproxySettings, KubernetesSettings, Settings
-from pyconfd.settings.sections import AddressSettings
+from pyconfd.settings.sections import AddressSettings, PresetSettings
 from pyconfd.settings.vip import VipSettings
 
 
@@ -66,6 +67,28 @@ def test_addresses_of_the_pool_that_are_not_here_are_counted(
     (found,) = pool_of_addresses(settings, host)
     assert (found.level, found.topic, found.message[: len(message)]) == (level, "addresses", message)
     assert not list(pool_of_addresses(Settings(), host))
+
+
+@pytest.mark.parametrize(
+    ("shared", "vip", "presets", "warnings"),
+    [
+        ((), (), ("ingress",), 1),
+        ((), ("192.0.2.16/28",), ("ingress",), 1),  # in the pool
+        (("192.0.2.1",), (), ("ingress",), 0),
+        ((), ("192.0.2.2/24",), ("ingress",), 0),
+        ((), (), ("domains",), 0),
+    ],
+)
+def test_ingresses_without_an_address_to_publish_are_a_warning(
+    shared: tuple[str, ...], vip: tuple[str, ...], presets: tuple[str, ...], warnings: int
+) -> None:
+    settings = Settings(
+        addresses=AddressSettings(pool=("192.0.2.16-192.0.2.31",), shared=shared),
+        vip=VipSettings(addresses=vip),
+        presets=PresetSettings(use=presets),
+    )
+    found = list(shared_addresses(settings))
+    assert [each.level for each in found] == [Level.WARNING] * warnings
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a network namespace")

@@ -37,6 +37,7 @@ def of(findings: list[dict[str, str]], level: str) -> list[dict[str, str]]:
 
 
 def test_a_good_world_before_anything_was_started_and_beside_what_runs(appliance: Appliance) -> None:
+    appliance.values["addresses"] = {"shared": ["192.0.2.10"]}
     appliance.serve("shop")
     before = sorted(appliance.folder.rglob("*"))
     findings = looked(appliance)

@@ -122,6 +122,7 @@ def look(settings: Settings, now: float) -> Iterator[Finding]:
         yield from haproxy.program(settings.haproxy)
         yield from haproxy.directories(settings.haproxy, unit, own)
         yield from haproxy.process(settings.haproxy, unit, _installed(settings))
+        yield from shared_addresses(settings)
         yield from pool_of_addresses(settings, wiring.HostReader(settings).read())
         rendering = yield from _for_empty_cluster(settings, unit)
     else:
@@ -183,6 +184,14 @@ def _daemon(settings: Settings) -> Iterator[Finding]:
         yield from findings_of(Level.WARNING, "pyconfd", error.problems)
     else:
         yield Finding.ok("pyconfd", "status.listen", f"{settings.status.listen} is free")
+
+
+def shared_addresses(settings: Settings) -> Iterator[Finding]:
+    """Look whether Ingresses have an address to publish."""
+    if PresetName.INGRESS in settings.presets.names and not wiring.base_options(settings).addresses.shared:
+        message = "neither addresses.shared nor a floating address outside of the pool: no Ingress gets an ADDRESS"
+        remedy = 'set addresses.shared = ["..."], where clients reach this balancer; external-dns reads it'
+        yield Finding(Level.WARNING, "addresses", "addresses.shared", message, remedy)
 
 
 def pool_of_addresses(settings: Settings, host: HostFacts) -> Iterator[Finding]:
