@@ -2,9 +2,11 @@
 
 from pyconfd import wiring
 from pyconfd.daemon.loop import Daemon, LoopSettings
+from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.ports import World
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.model.rendering import Rendering
+from pyconfd.model.reservation import Name, NameRegister
 from pyconfd.sources.fragments import read_fragments
 from tests.daemon.fakes import FakeBalancer, FakeClock, FakeNotifier, FakeSource
 from tests.simulation.place import Place
@@ -21,8 +23,26 @@ class _Judging(FakeBalancer):
         self._real.check(rendering)
 
 
+def names_of(place: Place, namespace: str) -> set[Name]:
+    """Return the names that a namespace has by the register of the running pyconfd."""
+    known = NameRegisterFile(place.settings.state_dir).at(0.0).register
+    return {name for mine in known.reservations.values() for name, each in mine.items() if each.namespace == namespace}
+
+
+def _who_has_what(place: Place) -> NameRegisterFile:
+    """Return the names of objects that are there: what was given first stays, however old the others are."""
+    known = NameRegisterFile(place.settings.state_dir).at(0.0).register
+    given = {
+        scope: {name: each for name, each in mine.items() if not each.until}
+        for scope, mine in known.reservations.items()
+    }
+    made = NameRegisterFile()
+    made.keep(NameRegister.of(given))
+    return made
+
+
 def fresh_rendering(place: Place) -> Rendering:
-    """Return what a pyconfd that starts from nothing serves for what the API shows now."""
+    """Return what a pyconfd that starts with nothing but who has which name serves for what the API shows now."""
     own, clock = place.settings, FakeClock()
     source, balancer = FakeSource(place.source.snapshot()), _Judging(clock, place.balancer)
     world = World(
@@ -36,6 +56,7 @@ def fresh_rendering(place: Place) -> Rendering:
         allowed_holds=frozenset,
         forget_holds=lambda: None,
         publish=lambda _: None,
+        name_register=_who_has_what(place),
     )
     daemon = Daemon(world, LoopSettings(own.apply, own.presets.names, "0", 1))
     daemon.start()

@@ -30,7 +30,7 @@ from tests.simulation.cluster import (
     told,
     written,
 )
-from tests.simulation.fresh import fresh_rendering
+from tests.simulation.fresh import fresh_rendering, names_of
 from tests.simulation.place import LONG_S, RLIM_INFINITY, Place
 from tests.simulation.steps import Step
 from tests.world.clients import ask
@@ -246,11 +246,16 @@ class Simulation:
         assert place.haproxy.conf.read_text() == mark(wanted.text, wanted.digest), "the file is not level"
         looked = place.balancer.look()
         assert isinstance(looked, Noop), looked
+        strangers = {name.name for name in names_of(place, "strangers")}
         for at, each in enumerate(self.truth):
-            self._serves_just_its_pods(at, each.pods if each.is_healthy else 0, thief=each.thief)
+            pods = each.pods if each.is_healthy else 0
+            self._serves_just_its_pods(at, pods, thief=each.thief, has_thief=host(at) in strangers)
 
-    def _serves_just_its_pods(self, at: int, pods: int, *, thief: bool) -> None:
+    def _serves_just_its_pods(self, at: int, pods: int, *, thief: bool, has_thief: bool) -> None:
         wanted = {pod_address(at, pod) for pod in range(MOST_PODS) if pods >> pod & 1}
+        if thief and has_thief:
+            # It was given the name while the older Service was away for longer than that is kept.
+            wanted = {thief_address(at)}
         if not wanted and thief:
             return
         found: set[str] = set()

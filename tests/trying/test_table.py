@@ -149,9 +149,7 @@ def test_what_is_missing_is_said_in_words() -> None:
         {(HTTP, NOBODY): ProbeAnswer(code=503)} | {(HTTP, name): ProbeAnswer(code=code) for name, code in codes}
     )
     refused, unavailable = found.missing
-    assert refused.startswith(
-        "Service other/thief annotation domain shop.example.com: Service demo/shop has this name already"
-    )
+    assert refused.startswith("Service other/thief annotation domain shop.example.com: Service demo/shop has this host")
     assert unavailable.startswith("empty.example.org: HAProxy answers 503; pyconfd explain empty.example.org")
 
 
