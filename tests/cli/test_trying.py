@@ -58,9 +58,7 @@ def test_every_url_of_the_table_reaches_its_service(shipped: Trying) -> None:
 
 
 def test_why_others_are_not_there(shipped: Trying) -> None:
-    assert "Service other/thief annotation domain shop.example.com: Service demo/shop has this name already" in (
-        shipped.text
-    )
+    assert "Service other/thief annotation domain shop.example.com: Service demo/shop has this host" in (shipped.text)
     assert "empty.example.org: HAProxy answers 503" in shipped.text
 
 

@@ -89,6 +89,9 @@ def test_the_printed_rights_are_enough_and_all_are_used(appliance: Appliance, tm
     all_is_well(appliance)
     assert complaints(appliance) == []
 
+    cluster.add_service(NAMESPACE, "refused", annotations={"domain": "no host", "proto": "http"})
+    appliance.until(lambda: any(each.resource == "events" for each in appliance.servers[0].requests[seen:]), "an Event")
+
     # A Lease that nobody held had to be created; the next one who holds it updates it.
     appliance.stop()
     appliance.spawn()
