@@ -70,10 +70,14 @@ def app(namespace: str, day: int, at: str = "/app", host: str = HOST, **more: An
 
 
 def domain(namespace: str, day: int, host: str = HOST, **more: str) -> list[Obj]:
-    annotations = {"domain": host, "proto": "http"} | {f"pyconfd.io/{name}": value for name, value in more.items()}
+    annotations = {"domain": host, "proto": "http"} | prefixed(more)
     return list(
         service("wild" if host == WILD else "site", "10.0.0.2", namespace=namespace, annotations=annotations, day=day)
     )
+
+
+def prefixed(more: dict[str, str]) -> dict[str, str]:
+    return {f"pyconfd.io/{name}": value for name, value in more.items()}
 
 
 def tls(host: str = HOST) -> Sequence[Obj]:
@@ -203,7 +207,12 @@ def test_a_domain_of_which_nothing_is_served_is_known(host: str, site: str, more
     world, everybody = World(), app("thief", 0, "/", host="")
     made = world.read(domain("owner", 1, host=host, **more), everybody).names["ingress"]["sites"][host]
     assert (made.id, made.namespace, made.map) == (site, "owner", "wildcards-http" if host == WILD else "hosts-http")
-    assert host not in world.read(domain("owner", 1, host=host), everybody).names["ingress"]["sites"]
+    served = domain("owner", 1, host=host)
+    assert host not in world.read(served, everybody).names["ingress"]["sites"]
+    refused_too = service(
+        "second", namespace="owner", annotations=served[0]["metadata"]["annotations"] | prefixed(more)
+    )
+    assert host not in world.read(served, list(refused_too), everybody).names["ingress"]["sites"]
 
 
 def test_a_lost_wildcard_hides_nothing_of_its_owner() -> None:

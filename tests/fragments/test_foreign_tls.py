@@ -1,0 +1,127 @@
+"""TLS of a host is its namespace's alone: what clients are presented, with a real haproxy."""
+
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from pyconfd.daemon.translation import FormerNames, Translator
+from pyconfd.fragments import directory
+from pyconfd.model.snapshot import Key
+from pyconfd.presets.certificates import TlsOptions
+from pyconfd.presets.policy import ClaimOptions, network
+from pyconfd.presets.preset import PresetOptions
+from pyconfd.render.engine import Renderer, RenderOptions
+from pyconfd.sources.fragments import read_fragments
+from tests.fragments.shipped import HAPROXY, write_rendering
+from tests.presets.ingress.objects import (
+    ADDRESSES,
+    PRESETS,
+    Obj,
+    ingress,
+    ingress_class,
+    path,
+    secret,
+    service,
+    snapshot,
+)
+from tests.world.backends import Backends
+from tests.world.haproxy import HaproxyProcess, free_port
+from tests.world.pki import CertificateAuthority, KeyPair
+
+pytestmark = [pytest.mark.haproxy, pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")]
+
+OWN, BARE, PASSED, WILD = "own.victim.test", "bare.victim.test", "passed.victim.test", "*.victim.test"
+DEEP = "bare.deep.victim.test"
+OPTIONS = PresetOptions(addresses=ADDRESSES, claims=ClaimOptions(allow_endpoints=(network("127.0.0.0/8"),)))
+
+
+def web(namespace: str, pods: Backends, name: str = "web", **annotations: str) -> list[Obj]:
+    address = next((each.address for each in pods.pods.values() if each.name == namespace), "")
+    address = address or pods.add(namespace, f"127.26.1.{len(pods.pods) + 1}").address
+    made = service(name, address, namespace=namespace, day=5)
+    made[1]["ports"] = [{"name": "http", "port": pods.port}]
+    made[0]["metadata"]["annotations"] = {f"pyconfd.io/{key}": value for key, value in annotations.items()}
+    return list(made)
+
+
+def tenants(pods: Backends, pairs: Mapping[str, KeyPair]) -> list[Obj]:
+    """A victim with three hosts, and an older neighbour with a wildcard above them, twice: ended and passed through."""
+    rules = {host: [path("/")] for host in (OWN, BARE, PASSED, DEEP)}
+    victim = ingress("web", rules, namespace="victim", day=2, tls=[{"hosts": [OWN], "secretName": "tls"}])
+    neighbour = ingress(
+        "wild", {WILD: [path("/")]}, namespace="thief", day=1, tls=[{"hosts": [WILD], "secretName": "tls"}],
+        annotations={"pyconfd.io/hsts": "31536000"},
+    )  # fmt: skip
+    thieves = [
+        *web("thief", pods, "exact", domain=BARE, proto="https"),
+        *web("thief", pods, "deep", domain="*.deep.victim.test", proto="https"),
+        *web("thief", pods, "ended", domain=PASSED, proto="http", **{"tls-secret": "tls"}),
+    ]
+    secrets = [secret("tls", pairs[each], namespace=each) for each in ("victim", "thief", "operator")]
+    return [ingress_class(), *web("victim", pods), *web("thief", pods), victim, neighbour, *thieves, *secrets]
+
+
+@contextmanager
+def served(folder: Path, *, default: bool) -> Iterator[dict[str, int]]:
+    ports = {"http": free_port(), "https": free_port()}
+    with Backends() as pods, HaproxyProcess(folder) as haproxy:
+        authority = CertificateAuthority(folder / "ca")
+        pairs = {each: authority.server(each, [f"{each}.test", WILD, OWN]) for each in ("victim", "thief")}
+        pairs["operator"] = authority.server("operator", ["operator.test"])
+        tls = TlsOptions(str(folder / "secrets"), ("*",), Key("operator", "tls") if default else None)
+        translator = Translator(PRESETS, replace(OPTIONS, tls=tls))
+        objects = tenants(pods, pairs)
+        victims = [each for each in objects if each["metadata"].get("namespace") != "thief"]
+        # The victim is there first; its neighbour is older, and has everything of the host that he could ask for.
+        register = translator.translate(snapshot(*victims)).register
+        context = replace(translator, names=FormerNames(register, 1.0, 600.0)).translate(snapshot(*objects))
+        variables = {
+            "http_bind": f"127.0.0.1:{ports['http']}",
+            "https_bind": f"127.0.0.1:{ports['https']}",
+            "stats_bind": "",
+            "runtime_socket": haproxy.stats_socket,
+        }
+        renderer = Renderer(read_fragments(directory()), RenderOptions(str(folder / "files"), variables=variables))
+        write_rendering(renderer.render(context, curdate="").rendering, haproxy.conf)
+        haproxy.start()
+        yield ports
+
+
+def presented(port: int, sni: str) -> str:
+    """Return the common name of whose certificate a client is presented, "" for none."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", port), 30) as raw,
+            context.wrap_socket(raw, server_hostname=sni) as connection,
+        ):
+            found = connection.getpeercert(binary_form=True)
+    except (ssl.SSLError, ConnectionError):
+        return ""
+    names = x509.load_der_x509_certificate(found or b"").extensions
+    return names.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)[0]
+
+
+def plain(port: int, host: str) -> tuple[str, bool]:
+    """Return the status line over plain HTTP, and whether browsers are told to come by HTTPS only."""
+    with socket.create_connection(("127.0.0.1", port), 30) as raw:
+        raw.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        head = b"".join(iter(lambda: raw.recv(65536), b"")).partition(b"\r\n\r\n")[0].decode()
+    return head.split(" ")[1], "strict-transport-security" in head.lower()
+
+
+@pytest.mark.parametrize("default", [True, False])
+def test_clients_get_no_certificate_of_another_namespace(tmp_path: Path, *, default: bool) -> None:
+    with served(tmp_path, default=default) as ports:
+        assert presented(ports["https"], OWN) == "victim.test"
+        for host in (BARE, PASSED, DEEP):
+            assert presented(ports["https"], host) == ("operator.test" if default else "")
+            assert plain(ports["http"], host) == ("200", False)
+        assert presented(ports["https"], "other.victim.test") == "thief.test", "the wildcard serves what is left"
