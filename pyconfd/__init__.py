@@ -1,3 +1,3 @@
 """Keeps HAProxy in step with a Kubernetes cluster: watch, render the operator's fragments, check, apply safely."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

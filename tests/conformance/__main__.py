@@ -73,9 +73,9 @@ def run_suite(cluster: RealCluster, folder: Path, only: str) -> int:
         f"--report-output={written}",
         "--organization=pyconfd",
         "--project=pyconfd",
-        "--url=https://pyconfd.io",
+        "--url=README.md",
         f"--version={version}",
-        "--contact=the maintainers of pyconfd",
+        "--contact=CONTRIBUTING.md",
     ]
     log = folder / "suite.log"
     with log.open("wb") as output:
