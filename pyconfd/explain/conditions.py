@@ -29,7 +29,7 @@ _STAGES = tuple(ConditionType)
 _TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 _REMEDIES: Mapping[str, str] = MappingProxyType(
     {
-        "NameTaken": "give one of the two another name, or take the name away from its owner",
+        "NameTaken": "take another name, or ask the owner's namespace to give it up or to share it",
         "NameReserved": "wait until the reservation ends, or claim the name from the namespace that it is reserved for",
         "PortTaken": "choose another port, or free this one",
         "NotAllowed": "ask for something that is allowed, or have the setting changed that is named above",

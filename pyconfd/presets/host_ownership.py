@@ -98,8 +98,8 @@ class HostOwnership:
             return conflicts.reserved_until(found.kept) if found.kept is not None else ""
         owner = found.owner
         return (
-            f"{owner.kind} {owner.namespace}/{owner.name} has this host: its namespace can consent to paths by the"
-            f" annotation {SHARED_WITH}, the operator by claims.shared_hosts"
+            f"{owner.kind} {owner.namespace}/{owner.name} has this host: paths need the consent of its namespace"
+            f" ({SHARED_WITH}) or of the operator (claims.shared_hosts)"
         )
 
     def of(self, host: str) -> tuple[HostClaim, ...]:

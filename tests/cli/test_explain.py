@@ -84,3 +84,17 @@ def test_files_are_explained_without_asking_anybody(tmp_path: Path) -> None:
     assert json.loads(invoke("explain", "--json", "a.example.com", *options).stdout)["query"] == "a.example.com"
     nobody = invoke("explain", "nobody", *options)
     assert (nobody.exit_code, "nobody" in nobody.stdout) == (1, True)
+
+
+def test_a_host_shows_its_owner_who_else_asks_and_the_refused_whose_it_is(tmp_path: Path) -> None:
+    path, host = tmp_path / "cluster.yaml", "a.example.com"
+    younger = SNAPSHOT.replace("shop", "late").replace("kind: List\nitems:\n", "")
+    path.write_text(
+        SNAPSHOT.replace("namespace: shop, annot", 'namespace: shop, creationTimestamp: "2026", annot') + younger
+    )
+    options = ("--snapshot", str(path), "--template-dir", directory(), "--status-listen", "127.0.0.1:1", "--json")
+    found = json.loads(invoke("explain", host, *options).stdout)["claims"]
+    accepted = {each["object"]: each["conditions"][0]["status"] for each in found}
+    assert accepted == {"Service shop/web": "True", "Service late/web": "False"}
+    (refused,) = json.loads(invoke("explain", "service", "late/web", *options).stdout)["claims"]
+    assert "Service shop/web has this host" in refused["conditions"][0]["message"]

@@ -73,7 +73,7 @@ def run_suite(cluster: RealCluster, folder: Path, only: str) -> int:
         f"--report-output={written}",
         "--organization=pyconfd",
         "--project=pyconfd",
-        "--url=README.md",
+        "--url=file:///usr/share/doc/pyconfd/README.md",
         f"--version={version}",
         "--contact=CONTRIBUTING.md",
     ]

@@ -204,7 +204,7 @@ Service shop/web2: annotations domain a.example.com and proto http (preset domai
   ResolvedRefs  Unknown Blocked: Accepted is False
   Rendered      Unknown Blocked: Accepted is False
   Programmed    False   Blocked: Accepted is False
-  to do         give one of the two another name, or take the name away from its owner
+  to do         take another name, or ask the owner's namespace to give it up or to share it
 """
 
 
