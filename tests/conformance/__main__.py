@@ -73,7 +73,7 @@ def run_suite(cluster: RealCluster, folder: Path, only: str) -> int:
         f"--report-output={written}",
         "--organization=pyconfd",
         "--project=pyconfd",
-        "--url=file:///usr/share/doc/pyconfd/README.md",
+        "--url=https://example.com/pyconfd",
         f"--version={version}",
         "--contact=CONTRIBUTING.md",
     ]
