@@ -70,6 +70,7 @@ def rights(settings: Settings) -> Rights:
         # Of several producers that publish, etcd elects one.
         lease=(own.lease_namespace, own.lease_name) if serves_haproxy(settings) else ("", ""),
         events=settings.events.enabled,
+        owners=own.enabled and serves_haproxy(settings),
     )
 
 

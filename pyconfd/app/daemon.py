@@ -14,7 +14,7 @@ from pyconfd.app.service import ServiceContext, removal_rules, serve, with_dns
 from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.memory import Seen
-from pyconfd.daemon.name_register import NameRegisterFile
+from pyconfd.daemon.name_register import NameRegisterFile, SharedNames
 from pyconfd.daemon.pause import Pause
 from pyconfd.daemon.pinning import Pinning, PinSurroundings
 from pyconfd.daemon.ports import NoRenderings, RestoringBalancer, RolloutPort, World
@@ -39,6 +39,7 @@ from pyconfd.sources.host import ClusterSource
 from pyconfd.sources.kubernetes.events import EventWriter, ObjectNotice, Turn, refused_object
 from pyconfd.sources.kubernetes.lease import identity_of
 from pyconfd.sources.kubernetes.object_status import Scope
+from pyconfd.sources.kubernetes.ownership_record import OwnershipRecord
 from pyconfd.sources.kubernetes.status_writer import StatusWriter
 from pyconfd.status.changes import ChangeLog
 from pyconfd.status.redaction import public_refusal
@@ -66,7 +67,8 @@ def _daemon(own: Settings, around: ServiceContext) -> Daemon:
     workers = wiring.workers(settings, targets)
     source = wiring.source(settings)
     statuses = status_writer(settings, source)
-    return cluster_loop(settings, around, source, balancer, workers, chosen=chosen, statuses=statuses)
+    record = ownership_record(settings, statuses)
+    return cluster_loop(settings, around, source, balancer, workers, chosen=chosen, statuses=statuses, record=record)
 
 
 def status_writer(settings: Settings, source: ClusterSource) -> StatusWriter | None:
@@ -80,6 +82,13 @@ def status_writer(settings: Settings, source: ClusterSource) -> StatusWriter | N
     return StatusWriter(settings.kubernetes, options, source.snapshot, scope, identity=identity_of(settings.state_dir))
 
 
+def ownership_record(settings: Settings, statuses: StatusWriter | None) -> OwnershipRecord | None:
+    """Return the record of names that all load balancers share; None where each keeps its own."""
+    if statuses is None or not wiring.rights(settings).owners:
+        return None
+    return OwnershipRecord(settings.kubernetes, statuses, namespace=settings.cluster_status.lease_namespace)
+
+
 def cluster_loop(
     settings: Settings,
     around: ServiceContext,
@@ -90,14 +99,16 @@ def cluster_loop(
     chosen: Pinning | None = None,
     statuses: StatusWriter | None = None,
     turn: Turn | None = None,
+    record: OwnershipRecord | None = None,
 ) -> Daemon:
     """Return the loop that brings what ``source`` reads to ``balancer`` and ``targets``.
 
     The fragments are those on disk, or what is ``chosen`` where former ones may be pinned. ``statuses`` writes the
-    status of the objects that are served; by ``turn`` one of several balancers writes Events.
+    status of the objects that are served; by ``turn`` one of several balancers writes Events. ``record`` is what all
+    of them remember together.
     """
     templates = wiring.background_templates(settings)
-    world = cluster_world(settings, around, source, balancer, targets, chosen=chosen, templates=templates)
+    world = cluster_world(settings, around, source, balancer, targets, chosen=chosen, templates=templates, names=record)
     if chosen is not None:
         world = _with_pins(world, settings, around, balancer, chosen)
     events = None
@@ -110,12 +121,18 @@ def cluster_loop(
         around.parts.callback(statuses.stop)
         others = world.other_problems
         world = replace(world, other_problems=lambda: (*others(), *statuses.problems()), object_statuses=statuses)
+    if record is not None:
+        around.parts.callback(record.stop)
+        without = world.other_problems
+        world = replace(world, other_problems=lambda: (*without(), *record.problems()))
     daemon = loop_in(world, settings)
     around.page.explain = explainer(settings, daemon)
     if events is not None:
-        events.start(Notices(daemon, settings.presets.names).now)
+        events.start(Notices(daemon, settings.presets.names, record.notices if record is not None else tuple).now)
     if statuses is not None:
         statuses.start()
+    if record is not None:
+        record.start(daemon.mailbox.post)
     return daemon
 
 
@@ -153,6 +170,7 @@ def cluster_world(
     *,
     chosen: Pinning | None = None,
     templates: BackgroundTemplates | None = None,
+    names: SharedNames | None = None,
 ) -> World:
     """Return everything outside of the loop, which waits for templates of the cluster only without ``templates``."""
     for note in wiring.preset_notes(settings):
@@ -163,7 +181,7 @@ def cluster_world(
             log.warning("fragments.order_differs", note=note)
         if note := wiring.option_note(settings, found):
             log.warning("fragments.option_missing", note=note)
-    name_register = NameRegisterFile(settings.state_dir, settings.claims.reserve_s)
+    name_register = NameRegisterFile(settings.state_dir, settings.claims.reserve_s, names)
     return World(
         source=source,
         balancer=balancer,
@@ -233,11 +251,14 @@ UNSERVED_S = 60.0
 
 
 class Notices:
-    """What Events say: of refused objects, and of those that no server answers for."""
+    """What Events say: of refused objects, of those that no server answers for, and what ``others`` returns."""
 
-    def __init__(self, daemon: Daemon, presets: Sequence[str]) -> None:
+    def __init__(
+        self, daemon: Daemon, presets: Sequence[str], others: Callable[[], Sequence[ObjectNotice]] = tuple
+    ) -> None:
         self._daemon = daemon
         self._presets = presets
+        self._others = others
         self._kept: tuple[tuple[Seen, tuple[BackendDown, ...]], list[ObjectNotice]] | None = None
 
     def now(self) -> list[ObjectNotice]:
@@ -251,7 +272,8 @@ class Notices:
         down = tuple(
             each for each in status.live.down if status.now - each.since >= UNSERVED_S and each.backend not in by_hand
         )
-        return [*refused, *(self._unserved(seen, down) if down else ())]
+        others = (replace(each, uid=_uid(each.ref, seen.snapshot)) for each in self._others())
+        return [*refused, *others, *(self._unserved(seen, down) if down else ())]
 
     def _unserved(self, seen: Seen, down: tuple[BackendDown, ...]) -> list[ObjectNotice]:
         # All claims are read to find these: once for each thing seen, since there may be thousands.

@@ -133,6 +133,8 @@ class Daemon(Loop):
 
     def _attempt(self, now: float, *, may_reload: bool) -> None:
         snapshot, fragments = self._world.source.snapshot(), self._fragments
+        if not self._world.name_register.is_ready:
+            snapshot = None  # a name must not be given before it is known whose it is
         if snapshot is None or fragments.newest is None:
             self._await()
             if snapshot is not None:  # haproxy's fragments keep no target waiting

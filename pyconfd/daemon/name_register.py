@@ -1,11 +1,13 @@
 """Which namespace has which name, over restarts: ``owners.json`` in the state directory."""
 
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from pyconfd.daemon.translation import FormerNames
 from pyconfd.errors import Problem
+from pyconfd.model.ownership import NOTHING_RECORDED, Recorded, merged
 from pyconfd.model.reservation import Name, NameRegister, Owner, Reservation
 from pyconfd.system.state_file import StateFile
 
@@ -40,22 +42,67 @@ class _NamesDocument(msgspec.Struct):
     names: list[NameRow] = []
 
 
-class NameRegisterFile:
-    """What the loop remembers; ``keep_s`` is how long a name stays with the namespace of an owner that is gone."""
+class SharedNames(Protocol):
+    """What all load balancers of a cluster remember together; safe in any thread."""
 
-    def __init__(self, state_dir: str = "", keep_s: float = 0.0) -> None:
+    @property
+    def is_ready(self) -> bool:
+        """Whether it was read, or need not be waited for."""
+        ...
+
+    def settled(self) -> Recorded:
+        """Return the names that it decides; the same object until there are others."""
+        ...
+
+    def offer(self, register: NameRegister, settled: Recorded) -> None:
+        """Set what is remembered now, by which ``settled`` was taken in."""
+        ...
+
+
+class NotShared:
+    """Nothing is shared with other load balancers."""
+
+    is_ready = True
+
+    def settled(self) -> Recorded:
+        """Return nothing."""
+        return NOTHING_RECORDED
+
+    def offer(self, register: NameRegister, settled: Recorded) -> None:
+        """Do nothing."""
+
+
+class NameRegisterFile:
+    """What the loop remembers; ``keep_s`` is how long a name stays with the namespace of an owner that is gone.
+
+    What ``shared`` decides wins over what is remembered here.
+    """
+
+    def __init__(self, state_dir: str = "", keep_s: float = 0.0, shared: SharedNames | None = None) -> None:
         self._file = StateFile(Path(state_dir, FILE_NAME), _NamesDocument, effect=_EFFECT) if state_dir else None
         self._keep_s = keep_s
         self._register = _register_of(self._file.load() if self._file else None)
         self._written = self._register
+        self._shared = shared or NotShared()
+        self._settled: Recorded = NOTHING_RECORDED
+        self._shared.offer(self._register, self._settled)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether names may be given: what other load balancers gave is known, or need not be waited for."""
+        return self._shared.is_ready
 
     def at(self, now: float) -> FormerNames:
         """Return what is remembered at ``now``, in seconds since the epoch."""
+        settled = self._shared.settled()
+        if settled is not self._settled:
+            self._register, self._settled = merged(self._register, settled), settled
         return FormerNames(self._register, now, self._keep_s)
 
     def keep(self, register: NameRegister) -> None:
         """Remember this; :meth:`flush` writes it."""
         self._register = register
+        self._shared.offer(register, self._settled)
 
     def is_due(self, now: float) -> bool:
         """Return whether a reservation has ended."""

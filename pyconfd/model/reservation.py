@@ -153,10 +153,11 @@ def _moves(before: Mapping[str, Owners], after: Mapping[str, Owners]) -> Iterato
         for name in differing(former, now):
             was, owner = former.get(name), now.get(name)
             if was is not None and owner is not None and was[:3] != owner[:3]:
-                yield Move(preset, _shown(name), _object(was), _object(owner))
+                yield Move(preset, shown(name), _object(was), _object(owner))
 
 
-def _shown(name: Name) -> str:
+def shown(name: Name) -> str:
+    """Return a name for people."""
     return f"{name.name} on {name.place}" if name.name and name.place else name.name or name.place
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from pyconfd.model.context import PresetName
 from pyconfd.model.kubernetes import Service
 from pyconfd.model.listener import Listener
+from pyconfd.model.ownership import BY_OBJECT
 from pyconfd.model.reservation import (
     NEVER,
     NO_OWNERS,
@@ -45,7 +46,7 @@ _SHARING_KEY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.A
 
 _ASKING = MappingProxyType({Resource.GATEWAYS: "gateway", Resource.SERVICES: PresetName.LOADBALANCER})
 """The resources whose objects are given addresses, each with the preset that serves them."""
-RESERVED = "addresses"
+RESERVED = BY_OBJECT
 """Stands for the pool where names and ports are reserved by preset."""
 _ANY = ""
 _FAMILIES = frozenset({"IPv4", "IPv6", _ANY})

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from pyconfd.model.context import PresetName
+from pyconfd.sources.kubernetes.resources import OWNERS_NAMES
 from tests.cli.invoking import invoke
 
 Rules = set[tuple[str, str, tuple[str, ...]]]
@@ -47,13 +48,14 @@ STATUSES: Rules = {
     )
 }
 LEASE: Rules = {("pyconfd", "leases", ("pyconfd",)), ("pyconfd", "leases", ())}
-EVENTS = {("", "events", ())} | LEASE
-"""One of several balancers writes them."""
+OWNERS = LEASE | {("pyconfd", "configmaps", OWNERS_NAMES), ("pyconfd", "configmaps", ())}
+"""The record of names, which one of several balancers writes."""
+EVENTS = {("", "events", ())}
 NEEDED: dict[str, Rules] = {
     "domains": VIEW,
-    "gateway": VIEW | GATEWAY | STATUSES | LEASE,
-    "ingress": VIEW | {("", each, ()) for each in ("ingresses", "ingressclasses", "ingresses/status")} | LEASE,
-    "loadbalancer": VIEW | {("", "services/status", ())} | LEASE,
+    "gateway": VIEW | GATEWAY | STATUSES,
+    "ingress": VIEW | {("", each, ()) for each in ("ingresses", "ingressclasses", "ingresses/status")},
+    "loadbalancer": VIEW | {("", "services/status", ())},
     "kube2lb": VIEW,
     "kubefigurator": VIEW,
     "configmap": PODS | OBJECTS,
@@ -63,10 +65,12 @@ NEEDED: dict[str, Rules] = {
 
 @pytest.mark.parametrize("preset", [str(each.value) for each in PresetName])
 def test_each_preset_asks_for_what_it_reads(preset: str) -> None:
-    assert rules("--preset", preset) == NEEDED[preset] | EVENTS
-    assert rules("--preset", preset, "--events-enabled=false") == NEEDED[preset]
+    assert rules("--preset", preset) == NEEDED[preset] | OWNERS | EVENTS
+    assert rules("--preset", preset, "--events-enabled=false") == NEEDED[preset] | OWNERS
+    without = rules("--preset", preset, "--cluster-status-enabled=false", "--events-enabled=false")
+    assert without == {each for each in NEEDED[preset] if not each[1].endswith("/status")}, "nothing is written at all"
 
 
 def test_several_together_and_the_object_that_holds_the_configuration() -> None:
     found = rules("--preset", "hosts,configmap", "--hosts-config", "deployment/default/haproxy")
-    assert found == PODS | OBJECTS | EVENTS | {("default", "deployments", ("haproxy",))}
+    assert found == PODS | OBJECTS | OWNERS | EVENTS | {("default", "deployments", ("haproxy",))}

@@ -92,12 +92,17 @@ def test_the_printed_rights_are_enough_and_all_are_used(appliance: Appliance, tm
     cluster.add_service(NAMESPACE, "refused", annotations={"domain": "no host", "proto": "http"})
     appliance.until(lambda: any(each.resource == "events" for each in appliance.servers[0].requests[seen:]), "an Event")
 
-    # A Lease that nobody held had to be created; the next one who holds it updates it.
+    # A Lease that nobody held had to be created; the next one who holds it updates it. So it is with the record of
+    # names, which is written again when there is a new one.
+    appliance.servers[0].wait_for_request("configmaps", "create", count=3)
     appliance.stop()
+    ingress = INGRESS.replace("name: web", "name: more").replace("ingress.example.com", "more.example.com")
+    cluster.load_object(list(yaml.safe_load_all(ingress.format(namespace=NAMESPACE)))[1])
     appliance.spawn()
     appliance.until(appliance.settled, "pyconfd is back")
     server = appliance.servers[0]
     server.wait_for_request("leases", "update")
+    server.wait_for_request("configmaps", "update", count=2)
     used = {(each.resource, each.verb) for each in server.requests[seen:]}
     without_objects = {(f"{each}/status", "patch") for each in ("grpcroutes", "tlsroutes", "tcproutes")}
     assert granted - used == without_objects | {("backendtlspolicies/status", "patch")}

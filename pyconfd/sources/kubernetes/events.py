@@ -58,7 +58,7 @@ class ObjectNotice:
     """What an Event says of one object; ``uid`` is "" where it is not known.
 
     ``reason`` is one CamelCase word, ``message`` is for people and holds no secrets. ``topic`` tells two notices of one
-    reason on one object apart.
+    reason on one object apart. ``is_local``: only this balancer knows it, whoever has the turn to write.
     """
 
     ref: ObjectRef
@@ -67,6 +67,7 @@ class ObjectNotice:
     uid: str = ""
     topic: str = ""
     action: str = "Refused"
+    is_local: bool = False
 
     @property
     def cause(self) -> tuple[ObjectRef, str, str]:
@@ -218,7 +219,7 @@ class EventWriter:
         self._not_before = {cause: at for cause, at in self._not_before.items() if at > now}
         due = {each.cause: each for each in notices if each.cause not in self._not_before and each.can_be_named}
         if self._turn is not None and not self._turn.is_ours(wanted=bool(due or self._not_before)):
-            return
+            due = {cause: each for cause, each in due.items() if each.is_local}
         for each in in_turns(due.values())[:MOST_AT_ONCE]:
             if self._stopping.is_set():
                 return

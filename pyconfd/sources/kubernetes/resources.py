@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from pyconfd.model.ownership import MOST_SHARDS
 from pyconfd.model.snapshot import ROUTING_RESOURCES, Named, Resource
 from pyconfd.settings import KubernetesSettings
 
@@ -127,6 +128,10 @@ def _is_essential(scope: Named, resources: Collection[Resource]) -> bool:
     return scope.resource not in BY_NAMESPACE or bool(scope.name)
 
 
+OWNERS = "pyconfd-owners"
+"""The ConfigMap with the index of the record of whose each name is, in the namespace of the Lease."""
+OWNERS_NAMES = (OWNERS, *(f"{OWNERS}-{number}" for number in range(1, MOST_SHARDS + 1)))
+"""With those that have the names."""
 _VERBS = ("list", "watch")
 _EXISTING_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
@@ -162,18 +167,20 @@ class Rights:
     """What pyconfd has to be allowed, and nothing else.
 
     ``statuses`` are the kinds whose status it writes. With ``events`` it creates Events in every namespace: they stand
-    beside the objects that they are about. For both it takes the ``lease`` (namespace and name).
+    beside the objects that they are about. With ``owners`` it keeps the record of whose each name is. For each of these
+    it takes the ``lease`` (namespace and name).
     """
 
     reads: Sequence[Read] = ()
     statuses: Collection[Resource] = ()
     lease: tuple[str, str] = ("", "")
     events: bool = False
+    owners: bool = False
 
     @property
     def needs_lease(self) -> bool:
         """Whether something is written that one of several balancers writes."""
-        return bool(self.lease[1] and (self.statuses or self.events))
+        return bool(self.lease[1] and (self.statuses or self.events or self.owners))
 
 
 def manifest(rights: Rights, *, service_account: str = "pyconfd", namespace: str = "pyconfd") -> str:
@@ -225,6 +232,14 @@ def _rules_by_scope(rights: Rights) -> dict[str, list[dict[str, Any]]]:
                 {**leases, "verbs": ["create"]},  # the name of what is created is not known to RBAC
             ]
         )
+    if rights.owners:
+        config_maps = {"apiGroups": [""], "resources": ["configmaps"]}
+        found.setdefault(rights.lease[0], []).extend(
+            [
+                {**config_maps, "resourceNames": list(OWNERS_NAMES), "verbs": ["get", "update"]},
+                {**config_maps, "verbs": ["create"]},
+            ]
+        )
     if rights.events:
         found.setdefault("", []).append({"apiGroups": [""], "resources": ["events"], "verbs": ["create"]})
     return found
@@ -236,6 +251,7 @@ def _summary(rights: Rights) -> Iterator[str]:
         ("list and watch", [str(read) for read in rights.reads]),
         ("patch the status of", [each.value for each in Resource if each in rights.statuses]),
         ("take and renew the Lease", ["/".join(rights.lease)] if rights.needs_lease else []),
+        ("keep the record of names in", [f"ConfigMaps {rights.lease[0]}/{OWNERS}*"] if rights.owners else []),
         ("create", ["events"] if rights.events else []),
     ):
         if names:

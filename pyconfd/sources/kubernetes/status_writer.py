@@ -126,7 +126,8 @@ class StatusWriter:
         self._problems: tuple[Problem, ...] = ()
         self._state = StatusWriterState(WriterRole.IDLE)
         self._newest = newest
-        self._wanted_for_events = False
+        self._wanted_for: frozenset[str] = frozenset()
+        self._wanted_lock = threading.Lock()
         self._stopping = False
         self._thread: threading.Thread | None = None
         self.written_total = 0
@@ -156,10 +157,11 @@ class StatusWriter:
         """Return why something cannot be written; safe in any thread."""
         return tuple(dict.fromkeys((*self._lease_writer.problems(), *self._writer.problems(), *self._problems)))
 
-    def is_ours(self, *, wanted: bool) -> bool:
-        """Return whether this process holds the Lease; ``wanted``: there are Events to write. Safe in any thread."""
-        if wanted != self._wanted_for_events:
-            self._wanted_for_events = wanted
+    def is_ours(self, *, wanted: bool, what: str = "events") -> bool:
+        """Return whether this process holds the Lease; ``wanted``: there is ``what`` to write. Safe in any thread."""
+        if wanted != (what in self._wanted_for):
+            with self._wanted_lock:
+                self._wanted_for = self._wanted_for | {what} if wanted else self._wanted_for - {what}
             self._wake.set()
         return self.election.leads
 
@@ -186,7 +188,7 @@ class StatusWriter:
         if offered is not None and snapshot is not None:
             asked = Asked(offered.statuses, self._quarantined_of(offered.refused))
             self._backlog.take(asked, snapshot, self._clock.monotonic())
-        self.election.want(wanted=self._wanted_for_events or not self._backlog.is_idle)
+        self.election.want(wanted=bool(self._wanted_for) or not self._backlog.is_idle)
 
     def _quarantined_of(self, refused: tuple[Refusal, ...]) -> frozenset[StatusOf]:
         if refused is not self._quarantined[0]:

@@ -77,6 +77,7 @@ RIGHTS = Rights(
     {Resource.GATEWAYS, Resource.GATEWAYCLASSES, Resource.SERVICES},
     ("pyconfd", "lb"),
     events=True,
+    owners=True,
 )
 
 
@@ -92,7 +93,7 @@ def judged(server: ApiServer, *, applied: Rights = RIGHTS) -> tuple[list[str], l
 ALL_IN_ORDER = [
     *("services", "gatewayclasses", "gateways"),
     *("status of services", "status of gatewayclasses", "status of gateways"),
-    *("lease pyconfd/lb", "events"),
+    *("lease pyconfd/lb", "configmap pyconfd/pyconfd-owners", "events"),
 ]
 
 
@@ -114,6 +115,7 @@ def test_what_rbac_prints_is_all_that_preflight_wants(installed: bool) -> None:
         ({"statuses": {Resource.GATEWAYS, Resource.SERVICES}}, "may not patch gatewayclasses/status"),
         ({"lease": ("pyconfd", "other")}, "may not get and update the Lease pyconfd/lb"),
         ({"lease": ("elsewhere", "lb")}, "may not get and create and update the Lease"),
+        ({"owners": False}, "may not get and create and update ConfigMaps pyconfd-owners*"),
         ({"events": False}, "may not create events"),
         ({"reads": RIGHTS.reads[:2]}, "may not list and watch gateways"),
     ],
@@ -121,9 +123,11 @@ def test_what_rbac_prints_is_all_that_preflight_wants(installed: bool) -> None:
 def test_a_right_that_is_missing_is_named(missing: dict[str, Any], words: str) -> None:
     with ApiServer() as server:
         server.cluster.add_namespace("pyconfd")
-        (problem,) = judged(server, applied=replace(RIGHTS, **missing))[1]
-    assert words in problem
-    assert "pyconfd rbac prints all" in problem
+        problems = judged(server, applied=replace(RIGHTS, **missing))[1]
+    assert [words in each for each in problems].count(True) == 1
+    # Where the Lease is elsewhere, so is the record of names.
+    assert len(problems) == (2 if "elsewhere" in str(missing) else 1)
+    assert all("pyconfd rbac prints all" in each for each in problems)
 
 
 def test_without_the_namespace_of_the_lease_nobody_can_hold_it() -> None:

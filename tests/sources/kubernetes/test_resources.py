@@ -8,7 +8,7 @@ import yaml
 
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.resources import Read, Rights, manifest, reads
+from pyconfd.sources.kubernetes.resources import OWNERS_NAMES, Read, Rights, manifest, reads
 
 CONFIG = Named(Resource.CONFIGMAPS, "lb", "config")
 KEYS = Named(Resource.SECRETS, "lb", "keys")
@@ -190,10 +190,21 @@ def test_events_may_be_created_only_where_that_is_asked_for() -> None:
 def test_the_lease_may_be_taken_wherever_one_of_several_balancers_writes() -> None:
     lease = ("pyconfd", "lb")
     assert "leases" not in manifest(Rights(wanted(SERVICES), lease=lease))
-    for more in ({"events": True}, {"statuses": (Resource.INGRESSES,)}):
+    for more in ({"events": True}, {"statuses": (Resource.INGRESSES,)}, {"owners": True}):
         text = manifest(Rights(wanted(SERVICES), lease=lease, **more))
         assert "coordination.k8s.io" in text
         assert "take and renew the Lease pyconfd/lb" in text
+
+
+def test_the_record_of_names_stands_beside_the_lease() -> None:
+    text = manifest(Rights(wanted(SERVICES), lease=("balancers", "lb"), owners=True))
+    config_maps = {"apiGroups": [""], "resources": ["configmaps"]}
+    assert rules(text)["Role", "balancers"][2:] == [
+        config_maps | {"resourceNames": list(OWNERS_NAMES), "verbs": ["get", "update"]},
+        config_maps | {"verbs": ["create"]},
+    ]
+    assert OWNERS_NAMES[:2] == ("pyconfd-owners", "pyconfd-owners-1")
+    assert "keep the record of names in ConfigMaps balancers/pyconfd-owners*" in text
 
 
 def test_the_head_needs_no_kubectl_on_the_balancer() -> None:
