@@ -309,7 +309,7 @@ class AddressSettings:
         empty="the floating addresses that are not in the pool",
     )
     per_namespace: Annotated[int, Meta(ge=0, le=1024)] = setting(
-        16,
+        32,
         "how many addresses of the pool one namespace is given; what it has already stays; 0: as many as there are",
     )
     default_class: bool = setting(
