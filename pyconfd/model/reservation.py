@@ -56,13 +56,13 @@ class Owner(NamedTuple):
 class HostClaim(NamedTuple):
     """One object asks for a host; ``shared_with`` are the namespaces that it lets add paths to it.
 
-    ``is_refused``: nothing that the object asks for can be served.
+    ``domain_proto`` is the protocol of a domain that can be served: one without HTTP has no site of its own.
     """
 
     host: str
     owner: Owner
     shared_with: frozenset[str] = frozenset()
-    is_refused: bool = False
+    domain_proto: str = ""
 
     @property
     def rank(self) -> tuple[str, str, str, str]:

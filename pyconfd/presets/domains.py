@@ -150,9 +150,9 @@ def _parse(key: Key, cluster: Cluster, rules: ClaimOptions, former: ParsedDomain
         try:
             claim = _claim(ref, annotations, meta.creation_timestamp, service=service, endpoints=subsets, view=view)
             claims.append(_allowed(claim, rules))
+            asked = [each._replace(domain_proto=claim.proto) for each in asked]
         except _RefusedClaim as error:
             refused.append(error.refusal)
-            asked = [each._replace(is_refused=True) for each in asked]
         hosts += asked
     return ParsedClaims(tuple(claims), tuple(refused), tuple(hosts)) if claims or refused else None
 

@@ -24,6 +24,9 @@ SHARED_WITH = "pyconfd.io/shared-with"
 
 EVERYBODY = "*"
 
+ANY_HOST = "*"
+"""The host of an Ingress without one: every host that nobody asks for."""
+
 
 class AsksForHosts(Protocol):
     """What was parsed of the objects of one key."""
@@ -46,14 +49,14 @@ class ParsedHosts(Protocol):
 class HostDecision(NamedTuple):
     """Who has a host: the oldest object of its namespace, or None and for whom it is ``kept``.
 
-    ``shared_with`` are the namespaces that may add paths. ``is_refused``: no object of the namespace can be served.
-    ``below_foreign``: the next wildcard above the host belongs to another namespace.
+    ``shared_with`` are the namespaces that may add paths. ``domain_protos`` are the protocols of its domains that
+    can be served. ``below_foreign``: the next wildcard above the host belongs to another namespace.
     """
 
     owner: Owner | None
     kept: Reservation | None = None
     shared_with: frozenset[str] = frozenset()
-    is_refused: bool = False
+    domain_protos: frozenset[str] = frozenset()
     below_foreign: bool = False
 
     @property
@@ -110,6 +113,12 @@ class HostOwnership:
         """Return whether the next wildcard above a host belongs to another namespace."""
         found = self.decisions.get(host)
         return found is not None and found.below_foreign
+
+    def falls_to_another(self, host: str) -> bool:
+        """Return whether requests for a host without a site of its own would be another namespace's."""
+        mine = self.decisions[host].namespace
+        above = (self.decisions.get(each) for each in (*_wildcards_above(host), ANY_HOST))
+        return any(each is not None and each.namespace != mine for each in above)
 
     def is_kept(self, host: str) -> bool:
         """Return whether a host waits for objects of its namespace that are gone."""
@@ -201,8 +210,8 @@ def _decision(claims: tuple[HostClaim, ...], reserved: Reservation | None, share
     consents = (each.shared_with for each in mine)
     host = claims[0].host
     by_operator = {EVERYBODY} if any(each in shared for each in (host, EVERYBODY, *_wildcards_above(host))) else set()
-    is_refused = all(each.is_refused for each in mine)
-    return HostDecision(owner, None, frozenset().union(by_operator, *consents), is_refused)
+    protos = frozenset(each.domain_proto for each in mine if each.domain_proto)
+    return HostDecision(owner, None, frozenset().union(by_operator, *consents), protos)
 
 
 def _below(

@@ -6,10 +6,11 @@ import secrets
 import sys
 import time
 
-from tests.fuzz import pods
+from tests.fuzz import ownership, pods
 from tests.fuzz.fuzz import SCENES, run
 
 _SHOWN = 20
+_OWNERSHIP = "ownership"
 
 
 def main() -> int:
@@ -20,7 +21,7 @@ def main() -> int:
     options = parser.parse_args()
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     deadline = time.monotonic() + options.seconds
-    cases = dict.fromkeys((*SCENES, *pods.PRESETS), 0)
+    cases = dict.fromkeys((*SCENES, *pods.PRESETS, _OWNERSHIP), 0)
     findings: dict[str, list[str]] = {name: [] for name in cases}
     first = 0
     while time.monotonic() < deadline:
@@ -28,6 +29,8 @@ def main() -> int:
         for name in cases:
             if name in SCENES:
                 findings[name] += map(str, run(SCENES[name], seed, numbers))
+            elif name == _OWNERSHIP:
+                findings[name] += ownership.run(seed, numbers)
             else:
                 findings[name] += (each for number in numbers for each in pods.judge(pods.case_of(name, seed, number)))
             cases[name] += len(numbers)

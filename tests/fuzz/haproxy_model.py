@@ -7,6 +7,8 @@ that the shipped fragments use for routing; the fuzzer compares the others by th
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+from itertools import pairwise
 
 SECTIONS = frozenset(
     {
@@ -155,12 +157,17 @@ def _binds(section: Section) -> Iterator[Bind]:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A client's request: where it connects to, the server name of its TLS hello or its Host header."""
+    """A client's request: where it connects to, the server name of its TLS hello and its Host header, and the path."""
 
     address: str
     port: int
     host: str
-    tls: bool = False
+    path: str = "/"
+
+    @property
+    def name(self) -> str:
+        """The host without its port and final dot, in lower case."""
+        return re.sub(r":\d+$", "", self.host).rstrip(".").lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +179,10 @@ class Answer:
 
 
 def route(config: Config, request: Request) -> Answer:
-    """Return who may answer ``request``; where several listeners are equally specific, all of them may."""
+    """Return who may answer ``request``; where several listeners are equally specific, all of them may.
+
+    A server that is another listener of the same HAProxy is followed.
+    """
     ranked = [
         (max((bind.rank(request.address) for bind in binds if bind.port == request.port), default=0), section, binds)
         for section, binds in config.frontends()
@@ -183,121 +193,222 @@ def route(config: Config, request: Request) -> Answer:
     if best:
         for rank, section, binds in ranked:
             if rank == best:
-                backend = config.backend(_chosen(config, section, request))
-                servers |= {line[2] for line in (backend.lines if backend else ()) if line[0] == "server"}
+                servers |= _servers(config, section, request, certificates)
                 for bind in binds:
                     if bind.port == request.port and bind.rank(request.address) == best:
-                        certificates |= set(_certificates(config, bind, request.host))
+                        certificates |= set(_certificates(config, bind.words, request.name))
     return Answer(frozenset(servers), frozenset(certificates))
 
 
-def _certificates(config: Config, bind: Bind, host: str) -> Iterator[str]:
-    for option, value in zip(bind.words, bind.words[1:], strict=False):
+def _servers(config: Config, section: Section, request: Request, certificates: set[str]) -> set[str]:
+    """Return the servers of the backend that a frontend chooses; add the certificates of listeners on the way."""
+    backend = config.backend(_chosen(config, section, request))
+    found: set[str] = set()
+    for line in backend.lines if backend else ():
+        if line[0] != "server":
+            continue
+        behind = [(each, words) for each, words in _inner(config, line[2])]
+        for each, words in behind:
+            certificates |= set(_certificates(config, words, request.name))
+            found |= _servers(config, each, request, certificates)
+        if not behind:
+            found.add(line[2])
+    return found
+
+
+def _inner(config: Config, address: str) -> Iterator[tuple[Section, tuple[str, ...]]]:
+    if address.startswith(("unix@", "abns@")):
+        for section, _ in config.frontends():
+            yield from ((section, line[2:]) for line in section.lines if line[:2] == ("bind", address))
+
+
+def _certificates(config: Config, options: tuple[str, ...], host: str) -> Iterator[str]:
+    """Return the certificates for a name: those for just this name, else those for a wildcard, else the default."""
+    exact: list[str] = []
+    by_wildcard: list[str] = []
+    default: list[str] = []
+    for option, value in pairwise(options):
         if option == "crt":
-            yield value
+            default.append(value)
         elif option == "crt-list":
             for line in config.files.get(value, "").split("\n"):
-                words = [word for word in line.split() if not word.startswith("[") and not word.endswith("]")]
-                names = words[1:]
-                if words and (not names or any(_matches_sni(name, host) for name in names)):
-                    yield words[0]
+                path, *names = [w for w in line.split() if not w.startswith("[") and not w.endswith("]")] or [""]
+                if path and (not names or host in names):
+                    exact.append(path)
+                elif path and f"*.{host.partition('.')[2]}" in names:
+                    by_wildcard.append(path)
+    yield from exact or by_wildcard or default
 
 
-def _matches_sni(pattern: str, host: str) -> bool:
-    host = host.partition(":")[0].lower()
-    return pattern == host or (pattern.startswith("*.") and host.partition(".")[2] == pattern[2:])
+_ENDS_CONNECTION = re.compile(
+    r"tcp-request (?:connection|content) (?:reject|accept)\b|http-request (?:deny|return|redirect)\b"
+)
+_SET = re.compile(r"(?:http-request|tcp-request content) set-var\((\S+?)\) (\S+)(.*)$", re.DOTALL)
+_UNSET = re.compile(r"http-request unset-var\((\S+?)\)")
 
 
 def _chosen(config: Config, section: Section, request: Request) -> str:
     """Return the name of the backend that a frontend chooses; "" for none."""
-    bare = re.sub(r":\d+$", "", request.host).rstrip(".").lower()
-    values = {"hdr(host)": request.host, "var(txn.host)": bare, "var(txn.name)": bare, "var(sess.sni)": bare}
-    values |= {"var(txn.path)": "/", "str(*)": "*"}
+    samples = Samples(config, request)
+    if not _passes(section, samples):
+        return ""
     for line in section.lines:
-        text = " ".join(line)
-        if re.match(r"http-request set-var\(txn\.host\) req\.hdr\(host\),lower$", text):
-            values["var(txn.host)"] = request.host.lower()
-        found = _LOOKUP.match(text)
-        if found and values.get(f"var({found[1]})", "") == "" and (value := values.get(found[2], "")):
-            values[f"var({found[1]})"] = _looked_up(config, found[5], _converted(value, found[3], values), found[4])
-    default = ""
-    for line in section.lines:
-        if line[0] == "use_backend" and _holds(line[2:], values):
-            name = line[1]
-            if variable := re.fullmatch(r"%\[(var\(\S+?\))\]", name):
-                name = values.get(variable[1], "")
+        if line[0] == "use_backend" and samples.holds(line[2:]):
+            name: str | None = line[1]
+            if variable := re.fullmatch(r"%\[(var\(\S+?\))\]", line[1]):
+                name = samples.of(variable[1])
             if name:
                 return name
-        elif line[0] == "default_backend":
-            default = line[1]
-    return default
+    return next((line[1] for line in section.lines if line[0] == "default_backend"), "")
 
 
-_LOOKUP = re.compile(
-    r"(?:http-request|tcp-request content) set-var\((\w+\.(?:backend|site|route))\) (\w+\(\S+?\))"
-    r"(,(?:field|concat)\(\S*?\))?,map_(str|end|beg)\((\S+?)\)"
-)
-"""A map that is looked up with a value, which a converter may have changed."""
-
-
-def _converted(value: str, converter: str | None, values: Mapping[str, str]) -> str:
-    name, _, arguments = (converter or "").strip(",)").partition("(")
-    if name == "field":
-        assert arguments == "2,.,0"
-        return value.partition(".")[2]
-    if name == "concat":
-        start, variable, *end = arguments.split(",")
-        return "".join((value, start, values[f"var({variable})"], *end))
-    return value
-
-
-def _looked_up(config: Config, path: str, value: str, kind: str) -> str:
-    found = ""
-    for key, result in config.entries(path):
-        if value == key if kind == "str" else value.endswith(key) if kind == "end" else value.startswith(key):
-            if kind != "beg":
-                return result
-            found = max(found, key, key=len)  # from a tree: the longest, wherever it stands
-    return dict(config.entries(path)).get(found, "")
-
-
-def _holds(words: tuple[str, ...], values: Mapping[str, str]) -> bool:
-    """Evaluate ``if { SAMPLE FLAGS PATTERN... }``, with ``||`` between; whatever else stands there holds."""
-    if not words:
-        return True
-    results = [True]
-    at = 1
-    while at < len(words):
-        if words[at] in {"||", "or"}:
-            results.append(True)
-            at += 1
+def _passes(section: Section, samples: "Samples") -> bool:
+    """Apply the rules of a frontend; return whether none of them ends the request or its connection."""
+    accepted = False
+    for line in section.lines:
+        text = " ".join(line)
+        found, unset = _SET.match(text), _UNSET.match(text)
+        if not (found or unset or _ENDS_CONNECTION.match(text)) or (accepted and line[0] == "tcp-request"):
             continue
-        negated = words[at] == "!" or words[at] == "!{"
-        if words[at] == "!":
-            at += 1
-        end = next((index for index in range(at, len(words)) if words[index] == "}"), len(words))
-        results[-1] = results[-1] and _test(words[at + 1 : end], values) != negated
-        at = end + 1
-    return any(results) if words[0] == "if" else not any(results)
+        at = next((index for index, word in enumerate(line) if word in {"if", "unless"}), len(line))
+        if not samples.holds(line[at:]):
+            continue
+        if found:
+            if (value := samples.of(found[2])) is not None:
+                samples.variables[found[1]] = value
+        elif unset:
+            samples.variables.pop(unset[1], None)
+        elif line[2] == "accept":
+            accepted = True
+        else:
+            return False
+    return True
 
 
-def _test(words: tuple[str, ...], values: Mapping[str, str]) -> bool:
-    sample, *rest = words or ("",)
-    value = values.get(sample.replace("hdr_end(", "hdr("), "")
-    kind, fold = "end" if sample.startswith("hdr_end(") else "str", False
-    while rest and rest[0].startswith("-"):
-        flag = rest.pop(0)
-        fold |= flag == "-i"
-        if flag == "-m":
-            kind = rest.pop(0)
-    if kind == "found":
-        return bool(value)
-    return any(_matches(kind, *((value.lower(), each.lower()) if fold else (value, each))) for each in rest)
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The values of samples for one request; None is one that is not found, or not known here."""
+
+    config: Config
+    request: Request
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def of(self, expression: str) -> str | None:
+        """Return the value of a fetch with its converters."""
+        fetch, *converters = _parts(expression)
+        value = self._fetched(*_call(fetch))
+        for each in converters:
+            if value is None:
+                return None
+            value = self._converted(value, *_call(each))
+        return value
+
+    def _fetched(self, name: str, argument: str) -> str | None:
+        request = self.request
+        if name == "var":
+            return self.variables.get(argument)
+        known = {
+            "str": argument,
+            "path": request.path,
+            "dst": request.address,
+            "src": "198.51.100.1",
+            "req.ssl_sni": request.name,
+            "ssl_fc_sni": request.name,
+            "req.ssl_hello_type": "1",
+        }
+        if name in {"hdr", "req.hdr"} and argument.lower() == "host":
+            return request.host
+        return known.get(name)
+
+    def _converted(self, value: str, name: str, argument: str) -> str | None:
+        first, *others = argument.split(",")
+        if name == "concat":
+            variable, *end = others
+            return "".join((value, first, self.variables.get(variable, ""), *end))
+        if name == "field":
+            assert argument == "2,.,0"
+            return value.partition(".")[2]
+        if name == "strcmp":
+            return "0" if value == self.variables.get(first) else "1"
+        if name.startswith("map_"):
+            return self._looked_up(value, name.removeprefix("map_"), first, others[0] if others else None)
+        return {"lower": value.lower(), "host_only": re.sub(r":\d+$", "", value), "rtrim": value.rstrip(argument)}.get(
+            name
+        )
+
+    def _looked_up(self, value: str, kind: str, path: str, default: str | None) -> str | None:
+        entries = self.config.entries(path)
+        if kind == "beg":  # from a tree: the longest, wherever it stands
+            found = max((key for key, _ in entries if value.startswith(key)), key=len, default=None)
+            return default if found is None else dict(entries)[found]
+        for key, result in entries:
+            if _matches_map(kind, value, key):
+                return result
+        return default
+
+    def holds(self, words: tuple[str, ...]) -> bool:
+        """Evaluate ``if { SAMPLE FLAGS PATTERN... }``, with ``||`` between; whatever else stands there holds."""
+        if not words:
+            return True
+        results = [True]
+        at = 1
+        while at < len(words):
+            if words[at] in {"||", "or"}:
+                results.append(True)
+                at += 1
+                continue
+            negated = words[at] == "!" or words[at] == "!{"
+            if words[at] == "!":
+                at += 1
+            if words[at] != "{" and not negated:  # the name of an acl
+                at += 1
+                continue
+            end = next((index for index in range(at, len(words)) if words[index] == "}"), len(words))
+            results[-1] = results[-1] and self._test(words[at + 1 : end]) != negated
+            at = end + 1
+        return any(results) if words[0] == "if" else not any(results)
+
+    def _test(self, words: tuple[str, ...]) -> bool:
+        sample, *rest = words or ("",)
+        kind, fold = "str", False
+        for each in ("end", "beg"):
+            if _call(sample)[0].endswith(f"_{each}"):
+                kind, sample = each, sample.replace(f"_{each}", "", 1)
+        value = self.of(sample)
+        while rest and rest[0].startswith("-"):
+            flag = rest.pop(0)
+            if flag == "--":
+                break
+            fold |= flag == "-i"
+            if flag == "-m":
+                kind = rest.pop(0)
+        if kind == "found" or value is None:
+            return value is not None
+        rest = rest[1:] if rest[:1] == ["eq"] else rest
+        return any(_matches(kind, *((value.lower(), each.lower()) if fold else (value, each))) for each in rest)
+
+
+def _parts(expression: str) -> list[str]:
+    """Return the fetch and the converters of an expression."""
+    return re.findall(r"[^,(]+(?:\([^)]*\))?", expression) or [""]
+
+
+def _call(text: str) -> tuple[str, str]:
+    name, _, rest = text.partition("(")
+    return name, rest.removesuffix(")")
+
+
+def _matches_map(kind: str, value: str, key: str) -> bool:
+    if kind == "ip":
+        return ip_address(value) in ip_network(key)
+    return value.endswith(key) if kind == "end" else value == key
 
 
 def _matches(kind: str, value: str, pattern: str) -> bool:
     if kind == "end":
         return value.endswith(pattern)
+    if kind == "beg":
+        return value.startswith(pattern)
     if kind != "reg":
         return value == pattern
     try:

@@ -4,15 +4,39 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fuzz import fuzz, pods, scenes
+from pyconfd.daemon.translation import FormerNames
+from pyconfd.presets.host_ownership import HostOwnership
+from tests.fuzz import fuzz, ownership, pods, scenes
 from tests.fuzz.haproxy_model import Config, Request, parse, route, words_of
 
 CASES = 150
+STORIES = 12
 
 
 @pytest.mark.parametrize("name", fuzz.SCENES)
 def test_tenants_take_nothing_from_the_victim(name: str) -> None:
     assert [str(each) for each in fuzz.run(fuzz.SCENES[name], 1, range(CASES))] == []
+
+
+def test_nothing_changes_hands_without_consent() -> None:
+    assert list(ownership.run(1, range(STORIES))) == []
+
+
+def _everybody_owns(*_: object) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("rule", ["is_owner", "may_add_paths"])
+def test_the_fuzzer_finds_an_owner_that_is_not_asked(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
+    monkeypatch.setattr(HostOwnership, rule, _everybody_owns)
+    assert any(ownership.run(1, range(STORIES)))
+
+
+def test_the_fuzzer_finds_hosts_and_addresses_that_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "FormerNames", lambda *_: FormerNames())
+    found = list(ownership.run(1, range(STORIES)))
+    assert any("is answered by" in each for each in found)
+    assert any("192.0.2.2" in each for each in found)
 
 
 @pytest.mark.parametrize("preset", pods.PRESETS)

@@ -215,6 +215,31 @@ def test_a_domain_of_which_nothing_is_served_is_known(host: str, site: str, more
     assert host not in world.read(served, list(refused_too), everybody).names["ingress"]["sites"]
 
 
+@pytest.mark.parametrize("proto", ["https", "redis"])
+@pytest.mark.parametrize("wide", [WILD, ""])
+@pytest.mark.parametrize("owner", ["thief", "owner"])
+def test_requests_for_a_domain_without_http_are_no_other_namespaces(proto: str, wide: str, owner: str) -> None:
+    """Or who has the wildcard answers an issuer of certificates in its name; its own wildcard may."""
+    more = {"listen-port": "6379"} if proto == "redis" else {}
+    site = domain("owner", 5, **more, proto=proto)
+    wildcard = [*service(), ingress("wide", {wide: [path("/")]}, namespace=owner)]
+    world = World()
+
+    def known(*objects: Any) -> bool:
+        return HOST in world.read(*objects).names["ingress"]["sites"]
+
+    assert not known(site)
+    assert known(site, wildcard) is (owner == "thief")
+    assert not known(site)
+    assert not known(domain("owner", 5), wildcard), "with HTTP it has its own site"
+
+
+def test_requests_for_a_wildcard_domain_without_http_are_no_other_namespaces() -> None:
+    site, everybody = domain("owner", 5, host=WILD, proto="https"), ingress("all", {"": [path("/")]}, namespace="thief")
+    (found,) = (each for host, each in World().read(site, everybody).names["ingress"]["sites"].items() if host == WILD)
+    assert (found.map, found.map_key, found.below_foreign) == ("wildcards-http", ".victim.test", False)
+
+
 def test_a_lost_wildcard_hides_nothing_of_its_owner() -> None:
     context = World().read(domain("owner", 1, host=WILD), app("thief", 2, host=WILD))
     assert WILD not in context.names["ingress"]["sites"], "it would come before the owner's for one label"

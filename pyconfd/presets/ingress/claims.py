@@ -12,7 +12,7 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.reservation import NEVER, HostClaim, Name, Owner
 from pyconfd.presets import values
 from pyconfd.presets.annotations import Foreign, read_foreign
-from pyconfd.presets.host_ownership import SHARED_WITH, shared_with
+from pyconfd.presets.host_ownership import ANY_HOST, SHARED_WITH, shared_with
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import ServiceReference
 from pyconfd.presets.routing.table import SitePath
@@ -22,9 +22,6 @@ _T = TypeVar("_T")
 
 SSL_REDIRECT = "pyconfd.io/ssl-redirect"
 """The annotation that, with the value "false", keeps HTTP without TLS for hosts that have a certificate."""
-
-ANY_HOST = "*"
-"""The site of rules without a host."""
 
 HSTS = "pyconfd.io/hsts"
 """The annotation that says for how many seconds browsers shall come by HTTPS only."""

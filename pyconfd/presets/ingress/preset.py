@@ -24,11 +24,11 @@ from pyconfd.presets import values
 from pyconfd.presets.certificates import notes_on
 from pyconfd.presets.cluster import Cluster, nothing_read
 from pyconfd.presets.conflicts import updated
-from pyconfd.presets.host_ownership import HostOwnership, ParsedHosts
+from pyconfd.presets.host_ownership import ANY_HOST, HostOwnership, ParsedHosts
 from pyconfd.presets.ingress.backends import Backends
 from pyconfd.presets.ingress.certificates import Certificates
 from pyconfd.presets.ingress.changes import ChangedClaims, replaced
-from pyconfd.presets.ingress.claims import ANY_HOST, IngressClaim, name_of, read_ingress
+from pyconfd.presets.ingress.claims import IngressClaim, name_of, read_ingress
 from pyconfd.presets.ingress.classes import OwnClasses, is_misspelled, mistaken_class, own_classes
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
@@ -124,6 +124,8 @@ def _after(former: _IngressState, cluster: Cluster, options: PresetOptions) -> _
     certificates = former.certificates.updated(changed, moved, cluster, options)
     owners = replaced(former.owners, {name_of(path): _owner(table.winners(path)) for path in paths})
     hosts = {*(path.site for path in paths), *moved, *(each.host for claim in changed.both() for each in claim.hosts)}
+    if any(host == ANY_HOST or host.startswith("*.") for host in moved):
+        hosts.update(host for host, each in cluster.hosts.decisions.items() if each.domain_protos)
     sites = replaced(former.sites, {host: _site(host, table, cluster.hosts) for host in hosts}, rank=str)
     made = _IngressState(cluster, options, backends, certificates, claims, table, owners, sites)
     stale = _stale(former, made, changed, paths, moved)
@@ -147,20 +149,23 @@ def _owner(winners: Sequence[RouteRule]) -> Owner | None:
 
 
 def _site(host: str, table: RoutingTable, hosts: HostOwnership) -> Site | None:
-    """Return the site of a host: one with a path, or one of which nothing can be served, which stays known."""
+    """Return the site of a host: one with a path, or one of which no request can be served, which stays known."""
     decision = hosts.decisions.get(host)
     owner = decision.owner if decision is not None else None
-    is_domain = owner is not None and owner.kind != "Ingress"
-    if not any(rules.winners for rules in table.sites.get(host, {}).values()):
-        # A domain that is served has its own site.
-        if decision is None or owner is None or (is_domain and not decision.is_refused):
-            return None
-        if is_domain and host.startswith("*."):
-            return Site(host[1:], SHARED_FRONTENDS, host, HostKind.ANY_DEPTH, namespace=decision.namespace)
-    kind = HostKind.ONE_LABEL if host.startswith("*.") else HostKind.ANY if host == ANY_HOST else HostKind.EXACT
+    protos: Collection[str] = decision.domain_protos if decision is not None else ()
+    is_served = any(rules.winners for rules in table.sites.get(host, {}).values())
+    # A domain with HTTP has its own site; one without needs none where no other namespace gets its requests.
+    has_none = owner is None or "http" in protos or (bool(protos) and not hosts.falls_to_another(host))
+    if has_none and not is_served:
+        return None
+    # TLS of a domain with proto https goes through.
+    below_foreign = hosts.is_below_foreign(host) and "https" not in protos
     namespace = decision.namespace if decision is not None else ""
-    below_foreign = hosts.is_below_foreign(host)
-    return Site(host, SHARED_FRONTENDS, host, kind, namespace=namespace, below_foreign=below_foreign)
+    kind, site = HostKind.ANY if host == ANY_HOST else HostKind.EXACT, host
+    if host.startswith("*."):
+        is_domain = not is_served and owner is not None and owner.kind != "Ingress"
+        kind, site = (HostKind.ANY_DEPTH, host[1:]) if is_domain else (HostKind.ONE_LABEL, host)
+    return Site(site, SHARED_FRONTENDS, host, kind, namespace=namespace, below_foreign=below_foreign)
 
 
 def _stale(

@@ -1,0 +1,340 @@
+"""Clusters for the fuzzer in which several namespaces want the same hosts and addresses, and change from step to step.
+
+All presets that are in use by default read them, with the shipped fragments. Objects are older or younger at random,
+are edited, deleted and created again.
+"""
+
+import base64
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from pyconfd.fragments import directory
+from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Snapshot
+from pyconfd.render.engine import Renderer, RenderOptions
+from pyconfd.sources.fragments import read_fragments
+from tests.world.pki import CertificateAuthority
+
+NAMESPACES = ("a", "b", "c")
+ANY_HOST = "*"
+HOSTS = ("app.x.test", "www.x.test", "*.x.test", "a.b.x.test", "*.b.x.test", "y.test")
+PATHS = ("/", "/app", "/login", "/.well-known/acme-challenge")
+SHARED_ADDRESS = "192.0.2.10"
+POOL = ("192.0.2.21", "192.0.2.22", "192.0.2.23", "2001:db8::21")
+HSTS_OF = {namespace: 1000 + number for number, namespace in enumerate(NAMESPACES)}
+"""Each namespace asks for another time, so that a line says whose it is."""
+
+Document = dict[str, Any]
+Slot = tuple[str, str, str]
+"""Kind, namespace and name of an object."""
+
+_RESOURCES = {kind: resource for resource, kind in KIND_OF.items()}
+
+
+def pod_of(namespace: str) -> str:
+    """Return the address of the pods of a namespace."""
+    return f"10.{1 + NAMESPACES.index(namespace)}.0.1"
+
+
+def namespace_of(server: str) -> str:
+    """Return whose pod a server's address is."""
+    return NAMESPACES[int(server.split(".")[1]) - 1]
+
+
+@cache
+def _pairs() -> tuple[Mapping[str, str], ...]:
+    """Return the data of Secrets: certificates for all hosts, for a wildcard, and for another host; and no pair."""
+    with tempfile.TemporaryDirectory() as folder:
+        authority = CertificateAuthority(Path(folder) / "ca")
+        found = []
+        for number, hosts in enumerate((HOSTS, ("*.x.test",), ("other.test",))):
+            pair = authority.server(f"pair{number}", hosts)
+            files = {"tls.crt": pair.cert, "tls.key": pair.key}
+            found.append({name: base64.b64encode(path.read_bytes()).decode() for name, path in files.items()})
+    return (*found, {**found[0], "tls.key": found[1]["tls.key"]})
+
+
+def _domain(rng: Random, namespace: str, name: str) -> Document:
+    annotations = {
+        "pyconfd.io/domain": rng.choice((*HOSTS, *HOSTS, "APP.x.test.", "no host")),
+        "pyconfd.io/proto": rng.choice(("http", "http", "https", "https", "redis")),
+    }
+    annotations |= rng.choice(({}, {"pyconfd.io/port": "http"}, {"pyconfd.io/port": "admin"}, {"pyconfd.io/port": "9"}))
+    if rng.random() < 0.2:
+        annotations["pyconfd.io/listen-port"] = rng.choice(("6379", "8443"))
+    if rng.random() < 0.4:
+        annotations["pyconfd.io/tls-secret"] = rng.choice(("s0", "missing"))
+        annotations |= _tls_annotations(rng, namespace)
+    return _service(annotations | _consent(rng))
+
+
+def _tls_annotations(rng: Random, namespace: str) -> dict[str, str]:
+    found = {"pyconfd.io/hsts": str(HSTS_OF[namespace])} if rng.random() < 0.7 else {}
+    return found | ({"pyconfd.io/ssl-redirect": rng.choice(("true", "false"))} if rng.random() < 0.5 else {})
+
+
+def _consent(rng: Random) -> dict[str, str]:
+    return {"pyconfd.io/shared-with": rng.choice((*NAMESPACES, "*", "a b"))} if rng.random() < 0.15 else {}
+
+
+def _service(annotations: Mapping[str, str], **spec: Any) -> Document:
+    ports = [{"name": "http", "port": 80, "targetPort": 8080}, {"name": "admin", "port": 81, "targetPort": 8081}]
+    return {"metadata": {"annotations": dict(annotations)}, "spec": {"ports": ports, **spec}}
+
+
+def _ingress(rng: Random, namespace: str, name: str) -> Document:
+    hosts = rng.sample((*HOSTS, ""), rng.choice((1, 1, 2, 3)))
+    rules: list[Document] = []
+    for host in hosts:
+        paths = [
+            {
+                "path": rng.choice((*PATHS, *PATHS, "/a//b", "(x)")),
+                "pathType": rng.choice(("Prefix", "Prefix", "Exact", "ImplementationSpecific")),
+                "backend": _backend(rng),
+            }
+            for _ in range(rng.randint(1, 2))
+        ]
+        rules.append({"host": host, "http": {"paths": paths}})
+    spec: Document = {"ingressClassName": rng.choice(("pyconfd", "pyconfd", "pyconfd", "other")), "rules": rules}
+    if rng.random() < 0.2:
+        spec["defaultBackend"] = _backend(rng)
+    if rng.random() < 0.1:
+        spec["rules"], spec["defaultBackend"] = [], _backend(rng)
+    if rng.random() < 0.5:
+        named = rng.choice(([host for host in hosts if host], [], rng.sample(HOSTS, 2)))
+        spec["tls"] = [{"secretName": rng.choice(("s0", "s0", "missing")), "hosts": named}]
+    annotations = {**_tls_annotations(rng, namespace), **_consent(rng)}
+    if rng.random() < 0.15:
+        nginx = "nginx.ingress.kubernetes.io"
+        restricting = {f"{nginx}/whitelist-source-range": "10.0.0.0/8"}
+        annotations |= rng.choice((restricting, {f"{nginx}/canary": "true"}, {"pyconfd.io/hsts": "never"}))
+    return {"metadata": {"annotations": annotations}, "spec": spec}
+
+
+def _backend(rng: Random) -> Document:
+    return {"service": {"name": rng.choice(("web", "web", "web", "missing")), "port": {"number": 80}}}
+
+
+def _balanced(rng: Random, namespace: str, name: str) -> Document:
+    annotations = {}
+    if rng.random() < 0.4:
+        annotations["pyconfd.io/sharing-key"] = rng.choice(("k", "k", "j", "not a key"))
+    if rng.random() < 0.3:
+        annotations["pyconfd.io/addresses"] = ",".join(rng.sample((*POOL, "192.0.2.99"), rng.choice((1, 1, 2))))
+    ports = [
+        {"name": "http", "port": port, "targetPort": 8080} for port in rng.sample((80, 443, 5432), rng.choice((1, 2)))
+    ]
+    for number, each in enumerate(ports):
+        each["name"] = ("http", "admin")[number]
+    class_ = rng.choice(("pyconfd.io/lb", "pyconfd.io/lb", "pyconfd.io/lb", "example.com/other"))
+    return _service(annotations) | {"spec": {"type": "LoadBalancer", "loadBalancerClass": class_, "ports": ports}}
+
+
+def _gateway(rng: Random, namespace: str, name: str) -> Document:
+    listeners: list[Document] = []
+    for number in range(rng.randint(1, 3)):
+        protocol = rng.choice(("HTTP", "HTTP", "HTTPS", "TLS", "TCP"))
+        listener: Document = {
+            "name": f"l{number}",
+            "port": {"HTTP": 80, "HTTPS": 443, "TLS": 443, "TCP": 5432}[protocol],
+            "protocol": protocol,
+            "allowedRoutes": {"namespaces": {"from": rng.choice(("Same", "Same", "All"))}},
+        }
+        if protocol != "TCP" and rng.random() < 0.6:
+            listener["hostname"] = rng.choice(HOSTS)
+        if protocol == "HTTPS" or (protocol == "TLS" and rng.random() < 0.5):
+            reference = {"name": "s0"}
+            if rng.random() < 0.3:
+                reference["namespace"] = rng.choice(NAMESPACES)
+            listener["tls"] = {"mode": "Terminate", "certificateRefs": [reference]}
+        elif protocol == "TLS":
+            listener["tls"] = {"mode": "Passthrough"}
+        listeners.append(listener)
+    spec: Document = {
+        "gatewayClassName": rng.choice(("pyconfd", "pyconfd", "pyconfd", "other")),
+        "listeners": listeners,
+    }
+    if rng.random() < 0.3:
+        spec["addresses"] = [{"type": "IPAddress", "value": rng.choice((*POOL, "192.0.2.99"))}]
+    return {"metadata": {"annotations": {}}, "spec": spec}
+
+
+def _route(kind: str) -> Callable[[Random, str, str], Document]:
+    def make(rng: Random, namespace: str, name: str) -> Document:
+        parent: Document = {"name": "g0"}
+        if rng.random() < 0.4:
+            parent["namespace"] = rng.choice(NAMESPACES)
+        if rng.random() < 0.2:
+            parent["sectionName"] = rng.choice(("l0", "l1"))
+        reference: Document = {"name": rng.choice(("web", "web", "web", "missing")), "port": 80}
+        if rng.random() < 0.3:
+            reference["namespace"] = rng.choice(NAMESPACES)
+        rule: Document = {"backendRefs": [reference]}
+        spec: Document = {"parentRefs": [parent], "rules": [rule]}
+        if kind == "HTTPRoute":
+            rule["matches"] = [{"path": {"type": "PathPrefix", "value": rng.choice(PATHS)}}]
+        if kind == "GRPCRoute" and rng.random() < 0.5:
+            rule["matches"] = [{"method": {"service": "shop.Cart"}}]
+        if kind != "TCPRoute" and (kind == "TLSRoute" or rng.random() < 0.6):
+            spec["hostnames"] = [rng.choice(HOSTS)]
+        return {"metadata": {"annotations": {}}, "spec": spec}
+
+    return make
+
+
+def _grant(rng: Random, namespace: str, name: str) -> Document:
+    """Lets another namespace name Services or Secrets of this one."""
+    kind, group = rng.choice((("HTTPRoute", "Service"), ("TCPRoute", "Service"), ("Gateway", "Secret"))), ""
+    source = {"group": "gateway.networking.k8s.io", "kind": kind[0], "namespace": rng.choice(NAMESPACES)}
+    return {"metadata": {"annotations": {}}, "spec": {"from": [source], "to": [{"group": group, "kind": kind[1]}]}}
+
+
+def _policy(rng: Random, namespace: str, name: str) -> Document:
+    target = {"group": "", "kind": "Service", "name": "web"}
+    validation = {"hostname": rng.choice(("web.test", "not a host")), "wellKnownCACertificates": "System"}
+    return {"metadata": {"annotations": {}}, "spec": {"targetRefs": [target], "validation": validation}}
+
+
+def _secret(rng: Random, namespace: str, name: str) -> Document:
+    return {"metadata": {}, "type": "kubernetes.io/tls", "data": dict(rng.choice(_pairs()))}
+
+
+_MAKERS: Mapping[tuple[str, str], Callable[[Random, str, str], Document]] = {
+    ("Service", "d0"): _domain,
+    ("Service", "d1"): _domain,
+    ("Ingress", "i0"): _ingress,
+    ("Ingress", "i1"): _ingress,
+    ("Service", "l0"): _balanced,
+    ("Service", "l1"): _balanced,
+    ("Gateway", "g0"): _gateway,
+    ("HTTPRoute", "h0"): _route("HTTPRoute"),
+    ("GRPCRoute", "r0"): _route("GRPCRoute"),
+    ("TLSRoute", "t0"): _route("TLSRoute"),
+    ("TCPRoute", "c0"): _route("TCPRoute"),
+    ("ReferenceGrant", "n0"): _grant,
+    ("BackendTLSPolicy", "p0"): _policy,
+    ("Secret", "s0"): _secret,
+    ("Service", "web"): lambda _rng, _namespace, _name: _service({}),
+}
+"""How each object of a namespace is made, by kind and name."""
+
+_WEIGHTS = {"Ingress": 4, "Service": 3, "Gateway": 2, "Secret": 2, "HTTPRoute": 2}
+
+
+class Happened(StrEnum):
+    """What the last step did to its object."""
+
+    CREATED = "created"
+    EDITED = "edited"
+    DELETED = "deleted"
+    AGAIN = "created again"
+    STATUS = "status written"
+    NOTHING = "nothing"
+
+
+_OFTEN = {Happened.EDITED: 8, Happened.DELETED: 5, Happened.AGAIN: 2, Happened.STATUS: 1, Happened.NOTHING: 1}
+
+
+@dataclass(slots=True)
+class Cluster:
+    """The objects of all namespaces; :meth:`step` changes one of them."""
+
+    rng: Random
+    objects: dict[Slot, Document] = field(default_factory=dict)
+    now: float = 1000.0
+    changed: Slot = ("", "", "")
+    happened: Happened = Happened.NOTHING
+    _records: dict[Slot, tuple[Document, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin with what each namespace needs to serve anything."""
+        for namespace in NAMESPACES:
+            for kind, name in (("Service", "web"), ("Secret", "s0")):
+                self._make((kind, namespace, name))
+
+    def step(self) -> None:
+        """Let time pass and change one object."""
+        rng = self.rng
+        self.now += rng.choice((1.0, 1.0, 1.0, 5.0, 700.0))
+        choices = list(_MAKERS)
+        kind, name = rng.choices(choices, [_WEIGHTS.get(kind, 1) for kind, _ in choices])[0]
+        slot = kind, rng.choice(NAMESPACES), name
+        self.changed = slot
+        if slot not in self.objects:
+            self.happened = Happened.CREATED
+            self._make(slot)
+            return
+        self.happened = rng.choices(list(_OFTEN), list(_OFTEN.values()))[0]
+        if self.happened is Happened.DELETED:
+            del self.objects[slot]
+        elif self.happened is Happened.EDITED:
+            self._make(slot, self.objects[slot]["metadata"]["creationTimestamp"])
+        elif self.happened is Happened.AGAIN:
+            self._make(slot)
+        elif self.happened is Happened.STATUS:
+            address = rng.choice(POOL)
+            status: Document = {"addresses": [{"type": "IPAddress", "value": address}]}
+            if kind in {"Service", "Ingress"}:
+                status = {"loadBalancer": {"ingress": [{"ip": address}]}}
+            self.objects[slot] = {**self.objects[slot], "status": status}
+
+    def _make(self, slot: Slot, created: str = "") -> None:
+        kind, namespace, name = slot
+        made = _MAKERS[kind, name](self.rng, namespace, name)
+        created = created or f"2026-01-{self.rng.randint(1, 28):02}T00:00:00Z"
+        metadata = {**made["metadata"], "name": name, "namespace": namespace, "creationTimestamp": created}
+        self.objects[slot] = {**made, "metadata": metadata | {"uid": "/".join(slot), "generation": 1}}
+
+    def snapshot(self) -> Snapshot:
+        """Return it as pyconfd sees it."""
+        parts: dict[str, Any] = {}
+        for slot, document in (*_ALWAYS.items(), *self.objects.items(), *self._endpoints()):
+            kind, namespace, name = slot
+            known = self._records.get(slot)
+            if known is None or known[0] is not document:
+                known = self._records[slot] = document, msgspec.convert(document, RECORD_OF[_RESOURCES[kind]])
+            parts.setdefault(_RESOURCES[kind].field, {})[Key(namespace, name)] = known[1]
+        return replace(Snapshot(), **parts)
+
+    def _endpoints(self) -> Iterator[tuple[Slot, Document]]:
+        """Return the endpoints of each Service."""
+        for kind, namespace, name in self.objects:
+            if kind == "Service":
+                yield ("EndpointSlice", namespace, f"{name}-a"), _slice(namespace, name)
+
+
+@cache
+def _slice(namespace: str, service: str) -> Document:
+    labels = {"kubernetes.io/service-name": service}
+    return {
+        "metadata": {"name": f"{service}-a", "namespace": namespace, "labels": labels},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [pod_of(namespace)], "conditions": {"ready": True}}],
+        "ports": [{"name": "http", "port": 8080}, {"name": "admin", "port": 8081}],
+    }
+
+
+def _named(kind: str, name: str, **more: Any) -> tuple[Slot, Document]:
+    return (kind, "", name), {"metadata": {"name": name, "labels": {}}, **more}
+
+
+_ALWAYS: Mapping[Slot, Document] = dict(
+    (
+        _named("IngressClass", "pyconfd", spec={"controller": "pyconfd.io/ingress"}),
+        _named("GatewayClass", "pyconfd", spec={"controllerName": "pyconfd.io/gateway"}),
+        *(_named("Namespace", namespace) for namespace in NAMESPACES),
+    )
+)
+
+
+def renderer(folder: str) -> Renderer:
+    """Return the shipped fragments, whose files lie in ``folder``."""
+    variables = {"ipv6": True, "pool_networks": list(POOL), "runtime_socket": f"{folder}/socket"}
+    return Renderer(read_fragments(directory()), RenderOptions(f"{folder}/files", variables=variables))

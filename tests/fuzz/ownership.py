@@ -1,0 +1,353 @@
+"""Judges whether a host, a certificate or an address of the pool changes hands while namespaces want the same.
+
+What the rules say is written down here once more, from the objects alone: who asks for a host, who was first, what was
+given up. What is served is read off the configuration (:mod:`tests.fuzz.haproxy_model`).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from pyconfd.daemon.translation import FormerNames, Translator
+from pyconfd.model.context import AUTOMATIC_PRESETS, Context
+from pyconfd.model.rendering import Rendering
+from pyconfd.model.reservation import Name, NameRegister
+from pyconfd.presets.addresses import RESERVED, AddressOptions
+from pyconfd.presets.certificates import TlsOptions
+from pyconfd.presets.host_ownership import SCOPE
+from pyconfd.presets.policy import ClaimOptions
+from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.registry import Memo
+from pyconfd.render.engine import Renderer
+from tests.fuzz.clusters import (
+    ANY_HOST,
+    HOSTS,
+    HSTS_OF,
+    NAMESPACES,
+    PATHS,
+    POOL,
+    SHARED_ADDRESS,
+    Cluster,
+    Document,
+    Happened,
+    Slot,
+    namespace_of,
+    renderer,
+)
+from tests.fuzz.haproxy_model import Config, Request, parse, route
+
+KEEP_S = 600.0
+STEPS = 40
+PRESETS = tuple(str(each) for each in AUTOMATIC_PRESETS)
+ASKED_HOSTS = (
+    *(host for host in HOSTS if not host.startswith("*.")),
+    "z.x.test",
+    "z.b.x.test",
+    "q.p.x.test",
+    "other.test",
+)
+EVERYBODY = frozenset(NAMESPACES)
+
+
+class Asking(NamedTuple):
+    """One object that asks for a host; the first in this order is the oldest."""
+
+    created: str
+    namespace: str
+    name: str
+    kind: str
+    shared_with: frozenset[str]
+    has_tls: bool
+
+
+@dataclass(slots=True)
+class Holder:
+    """The namespace that has a host; ``until`` is when it is free, None while an object of it asks."""
+
+    namespace: str
+    until: float | None = None
+
+
+def asked_for(slot: Slot, document: Document) -> Iterator[tuple[str, Asking]]:
+    """Return the hosts of the shared frontends that an object asks for."""
+    kind, namespace, name = slot
+    annotations: Mapping[str, str] = document["metadata"].get("annotations", {})
+    consent = annotations.get("pyconfd.io/shared-with", "")
+    shared = EVERYBODY if consent == "*" else frozenset({consent}) & EVERYBODY
+
+    def asking(*, has_tls: bool) -> Asking:
+        return Asking(document["metadata"]["creationTimestamp"], namespace, name, kind, shared, has_tls)
+
+    if kind == "Service" and (domain := annotations.get("pyconfd.io/domain", "")) and " " not in domain:
+        yield domain.lower().rstrip("."), asking(has_tls="pyconfd.io/tls-secret" in annotations)
+    if kind == "Ingress" and document["spec"]["ingressClassName"] == "pyconfd" and not _is_canary(annotations):
+        spec = document["spec"]
+        hosts = [rule["host"] for rule in spec["rules"]] or ([""] if "defaultBackend" in spec else [])
+        for host in hosts:
+            has_tls = any(not item["hosts"] or host in item["hosts"] for item in spec.get("tls", ()))
+            yield host or ANY_HOST, asking(has_tls=has_tls)
+
+
+def _is_canary(annotations: Mapping[str, str]) -> bool:
+    return any(name.endswith("/canary") for name in annotations)
+
+
+@dataclass(slots=True)
+class Hosts:
+    """Who has which host by the rule: the oldest at first, and then the same namespace until it gives the host up."""
+
+    shared_hosts: frozenset[str] = frozenset()
+    holders: dict[str, Holder] = field(default_factory=dict)
+    asking: dict[str, list[Asking]] = field(default_factory=dict)
+
+    def update(self, cluster: Cluster, register: NameRegister) -> None:
+        """Follow one step; ``register`` is asked just whether an object that was edited still counts as there."""
+        found: defaultdict[str, list[Asking]] = defaultdict(list)
+        for slot, document in cluster.objects.items():
+            for host, asking in asked_for(slot, document):
+                found[host].append(asking)
+        self.asking = {host: sorted(each) for host, each in found.items()}
+        for host in {*self.holders, *self.asking}:
+            self._update(host, cluster, register)
+
+    def _update(self, host: str, cluster: Cluster, register: NameRegister) -> None:
+        asking, holder = self.asking.get(host, ()), self.holders.get(host)
+        if holder is not None and holder.until is not None and holder.until <= cluster.now:
+            holder = None
+        if holder is not None:
+            if any(each.namespace == holder.namespace for each in asking):
+                holder.until = None
+                return
+            if holder.until is not None:
+                return
+            known = register.reservations.get(SCOPE, {}).get(Name("", host))
+            is_kept = known is not None and known.until and known.namespace == holder.namespace
+            if cluster.happened is not Happened.EDITED or is_kept:
+                holder.until = cluster.now + KEEP_S
+                return
+        self.holders.pop(host, None)
+        if asking:
+            self.holders[host] = Holder(asking[0].namespace)
+
+    def owner(self, host: str) -> str:
+        """Return the namespace whose objects ask for a host that it has; "" where there is none."""
+        holder = self.holders.get(host)
+        return holder.namespace if holder is not None and holder.until is None else ""
+
+    def consents(self, host: str) -> frozenset[str]:
+        """Return the namespaces that may add paths to a host."""
+        owner = self.owner(host)
+        if self.shared_hosts & {host, ANY_HOST, *wildcards_above(host)}:
+            return EVERYBODY
+        return frozenset().union(*(each.shared_with for each in self.asking.get(host, ()) if each.namespace == owner))
+
+    def deciding(self, name: str) -> Iterator[str]:
+        """Return the hosts that may decide who answers for a name, the most specific first.
+
+        A wildcard of an Ingress is for one label, so that the next one counts for more of them. A host without HTTP
+        leaves it to a wildcard of its owner, who lets others add paths there.
+        """
+        if owner := self.owner(name):
+            yield name
+            for host in wildcards_above(name):
+                if self.owner(host) not in {owner, ""}:
+                    return
+                if self.owner(host):
+                    yield host
+            return
+        for host in (*wildcards_above(name), ANY_HOST):
+            if self.owner(host):
+                yield host
+                if host == ANY_HOST or name.count(".") == host.count("."):
+                    return
+
+    def has_tls(self, host: str) -> bool:
+        """Return whether the owner of a host asks for a certificate of it."""
+        owner = self.owner(host)
+        return any(each.has_tls for each in self.asking.get(host, ()) if each.namespace == owner)
+
+
+def wildcards_above(host: str) -> tuple[str, ...]:
+    """Return the wildcards that a name is below, the longest first."""
+    labels = host.removeprefix("*.").split(".")
+    found = (f"*.{'.'.join(labels[number:])}" for number in range(len(labels)))
+    return tuple(each for each in found if each not in {host, f"*.{host}"})
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one step led to."""
+
+    context: Context
+    rendering: Rendering
+    config: Config
+
+
+@dataclass(slots=True)
+class Story:
+    """A number of steps of one cluster, each of which is judged. Deterministic: by its seed and number."""
+
+    seed: int
+    number: int
+    folder: str = "/f"
+    cluster: Cluster = field(init=False)
+    hosts: Hosts = field(init=False)
+    options: PresetOptions = field(init=False)
+    register: NameRegister = field(default_factory=NameRegister)
+    memo: Memo = field(default_factory=Memo)
+    places: dict[Name, tuple[Slot, float]] = field(default_factory=dict)
+    before: Seen | None = None
+    step: int = 0
+    _renderer: Renderer = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with an empty cluster."""
+        rng = Random(f"ownership/{self.seed}/{self.number}")
+        shared = rng.choice((frozenset(), frozenset(), frozenset({"y.test"}), frozenset({"*.x.test"})))
+        self.cluster, self.hosts = Cluster(rng), Hosts(shared)
+        self.options = PresetOptions(
+            addresses=AddressOptions(POOL, (SHARED_ADDRESS,)),
+            tls=TlsOptions(f"{self.folder}/tls", ("*",)),
+            claims=ClaimOptions(shared_hosts=shared),
+        )
+        self._renderer = copy(_renderer(self.folder))
+
+    def run(self, steps: int = STEPS) -> Iterator[str]:
+        """Return what is wrong after each step."""
+        for _ in range(steps):
+            self.cluster.step()
+            self.step += 1
+            seen = self._read()
+            cluster = self.cluster
+            for what in self._judged(seen):
+                yield (
+                    f"seed {self.seed} case {self.number} step {self.step}, {'/'.join(cluster.changed)}"
+                    f" {cluster.happened}: {what}"
+                )
+            self.before = seen
+
+    def _read(self) -> Seen:
+        names = FormerNames(self.register, self.cluster.now, KEEP_S)
+        context = Translator(PRESETS, self.options, self.memo, names).translate(self.cluster.snapshot())
+        self.register = context.register
+        rendering = self._renderer.render(context, curdate="").rendering
+        return Seen(context, rendering, parse(rendering.text, {file.path: file.content for file in rendering.files}))
+
+    def _judged(self, seen: Seen) -> Iterator[str]:
+        self.hosts.update(self.cluster, self.register)
+        yield from self._answers(seen.config)
+        yield from self._lines(seen.config)
+        yield from self._addresses(seen)
+        if self.cluster.happened is Happened.STATUS and self.before is not None and self.before.config != seen.config:
+            yield "a written status changes the configuration"
+
+    def _answers(self, config: Config) -> Iterator[str]:
+        for name in ASKED_HOSTS:
+            deciding = list(self.hosts.deciding(name))
+            owners = frozenset(map(self.hosts.owner, deciding))
+            allowed = owners.union(*map(self.hosts.consents, deciding))
+            for port in (80, 443):
+                for path in PATHS if port == 80 else ("/", "/login"):
+                    answer = route(config, Request(SHARED_ADDRESS, port, name, path))
+                    for server in answer.servers:
+                        if namespace_of(server) not in allowed:
+                            yield f"{name}:{port}{path} of {sorted(allowed)} is answered by {server}"
+                if port == 443:
+                    for path in answer.certificates:
+                        if _namespace_of_file(path) not in owners:
+                            yield f"{name} of {sorted(owners)} is shown {path}"
+
+    def _lines(self, config: Config) -> Iterator[str]:
+        hosts = self.hosts
+        for path, names in self._map(config, "https-certificates"):
+            for host in names.split():
+                if not host.startswith("[") and hosts.owner(host) != _namespace_of_file(path):
+                    yield f"{path} is presented for {host} of {hosts.owner(host)!r}"
+        for site, seconds in self._map(config, "https-hsts"):
+            owner = self._owner_of_site(site)
+            if str(HSTS_OF.get(owner, 0)) != seconds:
+                yield f"HSTS of {site} of {owner!r} is {seconds}"
+        for site, owner in self._map(config, "https-owners"):
+            if self._owner_of_site(site) != owner:
+                yield f"connections for {site} of {self._owner_of_site(site)!r} count as those of {owner}"
+        for site, _ in self._map(config, "https-redirects"):
+            if not hosts.has_tls(site) and not hosts.has_tls(f"*{site}"):
+                yield f"{site} is redirected, which its owner did not ask for"
+
+    def _owner_of_site(self, site: str) -> str:
+        """Return whose a site is: a domain that is a wildcard has one without the asterisk."""
+        return self.hosts.owner(f"*{site}" if site.startswith(".") else site)
+
+    def _map(self, config: Config, name: str) -> Iterator[tuple[str, str]]:
+        for path in config.files:
+            if Path(path).stem == name:
+                yield from config.entries(path)
+
+    def _addresses(self, seen: Seen) -> Iterator[str]:
+        """Judge who has which place of the pool: all of an address, or a port of it."""
+        cluster = self.cluster
+        now: dict[Name, Slot] = {
+            Name(name.place, ""): owner[:3] for name, owner in seen.context.reserved.get(RESERVED, {}).items()
+        }
+        for place, (slot, gone) in list(self.places.items()):
+            is_changed = slot == cluster.changed and cluster.happened is not Happened.NOTHING
+            has, is_there = now.get(place), slot in cluster.objects
+            if has == slot:
+                continue
+            if is_there and not is_changed:
+                yield f"{place.place} of {slot}, which did not change, is {has}'s now"
+            if not is_there and has is not None and has[1] != slot[1] and cluster.now < gone + KEEP_S:
+                yield f"{place.place} of {slot}, which is gone for {cluster.now - gone} s, is {has}'s now"
+        for place, slot in now.items():
+            self.places[place] = slot, cluster.now
+        for place, (slot, gone) in list(self.places.items()):
+            if place in now:
+                continue
+            if slot in cluster.objects or cluster.now >= gone + KEEP_S:
+                del self.places[place]
+        yield from self._listening(seen.config, now)
+
+    def _listening(self, config: Config, now: Mapping[Name, Slot]) -> Iterator[str]:
+        users: defaultdict[str, set[str]] = defaultdict(set)
+        keys: defaultdict[str, set[str]] = defaultdict(set)
+        for place, slot in now.items():
+            address = place.place if place.place in POOL else place.place.rpartition(":")[0].strip("[]")
+            users[address].add(slot[1])
+            annotations = self.cluster.objects[slot]["metadata"]["annotations"]
+            keys[address].add(annotations.get("pyconfd.io/sharing-key", ""))
+        for address, namespaces in users.items():
+            if len(namespaces) > 1 and (len(keys[address]) > 1 or keys[address] & {"", "not a key"}):
+                yield f"{address} is shared by {sorted(namespaces)} with the keys {keys[address]}"
+        for section, binds in config.frontends():
+            for bind in binds:
+                address = bind.address.strip("[]")
+                if address in POOL and _namespace_of_frontend(section.name) not in users[address]:
+                    yield f"{section.name} listens on {address} of {users[address]}"
+
+
+def _namespace_of_file(path: str) -> str:
+    return Path(path).name.partition(".")[0]
+
+
+def _namespace_of_frontend(name: str) -> str:
+    return name.removeprefix("fe-lb-").partition(":")[0] if name.startswith("fe-lb-") else name.split("_")[1]
+
+
+@cache
+def _renderer(folder: str) -> Renderer:
+    return renderer(folder)
+
+
+def run(seed: int, numbers: range) -> Iterator[str]:
+    """Return the findings of these stories; what is raised is one."""
+    for number in numbers:
+        story = Story(seed, number)
+        try:
+            yield from story.run()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+            yield f"seed {seed} case {number} step {story.step}: {type(error).__name__}: {error}"
