@@ -86,7 +86,8 @@ def ownership_record(settings: Settings, statuses: StatusWriter | None) -> Owner
     """Return the record of names that all load balancers share; None where each keeps its own."""
     if statuses is None or not wiring.rights(settings).owners:
         return None
-    return OwnershipRecord(settings.kubernetes, statuses, namespace=settings.cluster_status.lease_namespace)
+    own = settings.cluster_status
+    return OwnershipRecord(settings.kubernetes, statuses, lease=(own.lease_namespace, own.lease_name))
 
 
 def cluster_loop(

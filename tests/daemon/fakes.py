@@ -12,7 +12,7 @@ from pyconfd.admission.removal_protection import RemovalRules, SavedHold
 from pyconfd.app.daemon import pinned_settings, pinning, rollout_port
 from pyconfd.daemon.base_loop import Loop
 from pyconfd.daemon.loop import Daemon, LoopSettings
-from pyconfd.daemon.name_register import NameRegisterFile
+from pyconfd.daemon.name_register import NameRegisterFile, SharedNames
 from pyconfd.daemon.ports import NoChanges, NoObjectStatuses, NoRenderings, Renderings, RolloutPort, World
 from pyconfd.daemon.protection import decoded, encoded, hold_file
 from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
@@ -348,6 +348,8 @@ class Bed(LoopBed):
     """What HAProxy counted."""
     reserve_s = 0.0
     """How long a name stays with the namespace of an owner that is gone."""
+    shared_names: SharedNames | None = None
+    """What all load balancers remember together."""
     presets: tuple[str, ...] = ("domains",)
     renderings: Renderings = NoRenderings()
 
@@ -383,7 +385,7 @@ class Bed(LoopBed):
             other_problems=lambda: self.others,
             paused=lambda _: self.paused,
             hold_file=self.memory,
-            name_register=NameRegisterFile("", self.reserve_s),
+            name_register=NameRegisterFile("", self.reserve_s, self.shared_names),
             renderings=self.renderings,
             changes=self.changes,
             object_statuses=self.statuses,

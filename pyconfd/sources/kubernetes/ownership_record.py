@@ -31,7 +31,7 @@ from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.events import ObjectNotice
 from pyconfd.sources.kubernetes.failures import ApiError
 from pyconfd.sources.kubernetes.lease import ANSWER_S
-from pyconfd.sources.kubernetes.resources import OWNERS, OWNERS_NAMES, path_of
+from pyconfd.sources.kubernetes.resources import owners_names, path_of
 from pyconfd.sources.kubernetes.writing import CONFLICT, FORBIDDEN, NOT_FOUND, AnswerMetadata, Writer
 from pyconfd.system.clock import SystemClock
 
@@ -114,12 +114,14 @@ class OwnershipRecord:
         settings: KubernetesSettings,
         turn: LeaseTurn,
         *,
-        namespace: str,
+        lease: tuple[str, str],
         clock: SystemClock | None = None,
         credentials: Credentials | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
-        self._place = f"ConfigMap {namespace}/{OWNERS}"
+        self._namespace, name = lease
+        self._config_maps = owners_names(name)
+        self._place = f"ConfigMap {self._namespace}/{self._config_maps[0]}"
         self._writer = Writer(
             settings,
             answer_s=ANSWER_S,
@@ -129,7 +131,7 @@ class OwnershipRecord:
             event="ownership.failed",
             remedy=_REMEDY,
         )
-        self._turn, self._namespace = turn, namespace
+        self._turn = turn
         self._lock = threading.Lock()
         self._offered = _Offer(NameRegister(), NOTHING_RECORDED, {})
         self._settled: Recorded = NOTHING_RECORDED
@@ -146,7 +148,7 @@ class OwnershipRecord:
         self._not_before = 0.0
         """When the record may be written again, on the monotonic clock."""
         self._started_at = self._clock.monotonic()
-        self._was_read = False
+        self._was_read = self._was_ready = False
         self._notify: Callable[[], None] = lambda: None
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -213,7 +215,6 @@ class OwnershipRecord:
         now = self._clock.monotonic()
         with self._lock:
             offered = self._offered
-        was_ready = self.is_ready
         leads = self._turn.is_ours(wanted=bool(offered.register.reservations), what="ownership")
         pause_s = LOOK_EVERY_S
         try:
@@ -229,7 +230,8 @@ class OwnershipRecord:
             if not self._is_being_written(error):
                 self._writer.failed(error)
             pause_s = LOOK_EVERY_S if self._was_read else _RETRY_S
-        if self.is_ready and not was_ready:
+        if self.is_ready and not self._was_ready:
+            self._was_ready = True
             self._notify()
         return pause_s
 
@@ -241,7 +243,7 @@ class OwnershipRecord:
 
     def _read(self) -> Recorded:
         """Read what changed; return the names that are recorded otherwise than when it was read last."""
-        index = self._get(OWNERS, _SHARDS)
+        index = self._get(self._config_maps[0], _SHARDS)
         if self._was_read and index == self._index:
             return NOTHING_RECORDED
         digests = _digests_in(index.text)
@@ -249,7 +251,7 @@ class OwnershipRecord:
         is_torn = False
         for number, digest in enumerate(digests, 1):
             known = self._shards.get(number, _NOT_STORED)
-            shards[number] = known if _digest(known.text) == digest else self._get(OWNERS_NAMES[number], _NAMES)
+            shards[number] = known if _digest(known.text) == digest else self._get(self._config_maps[number], _NAMES)
             is_torn = is_torn or _digest(shards[number].text) != digest
         if is_torn and self._torn_reads < _TORN_READS:
             self._torn_reads += 1
@@ -271,7 +273,7 @@ class OwnershipRecord:
                 parsed = recorded_of([stored.text] if stored.text else ())
             except ValueError as error:
                 # The holder of the Lease writes it again.
-                log.warning("ownership.unreadable", config_map=OWNERS_NAMES[number], problem=str(error))
+                log.warning("ownership.unreadable", config_map=self._config_maps[number], problem=str(error))
                 continue
             for scope, rows in parsed.items():
                 found.setdefault(scope, {}).update(rows)
@@ -321,7 +323,7 @@ class OwnershipRecord:
         log.warning("ownership.settled", name=shown(name), lost=_object(lost), owner=_object(owner))
         if not (lost.kind and lost.name):
             return
-        message = f"{shown(name)} belongs to {_object(owner)} by the record that all load balancers share ({OWNERS})"
+        message = f"{shown(name)} belongs to {_object(owner)} by the record that all balancers share ({self._place})"
         ref = ObjectRef(lost.kind, lost.namespace, lost.name)
         topic = f"{scope}/{name.place}/{name.name}"
         notice = ObjectNotice(ref, "OwnershipSettled", message, topic=topic, action="Settled", is_local=True)
@@ -362,8 +364,8 @@ class OwnershipRecord:
         try:
             for number, text in enumerate(made.shards, 1):
                 if not self._is_stored(number, text):
-                    self._shards[number] = self._put(OWNERS_NAMES[number], _NAMES, text, self._shards.get(number))
-            self._index = self._put(OWNERS, _SHARDS, index, self._index)
+                    self._shards[number] = self._put(self._config_maps[number], _NAMES, text, self._shards.get(number))
+            self._index = self._put(self._config_maps[0], _SHARDS, index, self._index)
         except TransientError:
             # Whatever is there now is read again; what was written of it is known by its digest.
             self._index, self._shards = _NOT_STORED, {}
@@ -401,7 +403,7 @@ def _digests_in(text: str) -> list[str]:
     try:
         return msgspec.json.decode(text, type=list[str])[:MOST_SHARDS] if text else []
     except msgspec.MsgspecError as error:
-        log.warning("ownership.unreadable", config_map=OWNERS, problem=str(error))
+        log.warning("ownership.unreadable", problem=str(error))
         return []
 
 

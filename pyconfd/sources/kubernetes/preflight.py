@@ -22,7 +22,7 @@ from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure
 from pyconfd.sources.kubernetes.lease import LeaseRecord, claimed, lease_document, leases_path
 from pyconfd.sources.kubernetes.object_status import APPLY
 from pyconfd.sources.kubernetes.ownership_record import config_map
-from pyconfd.sources.kubernetes.resources import API_VERSION_OF, CLUSTER_SCOPED, OWNERS, Read, Rights, path_of
+from pyconfd.sources.kubernetes.resources import API_VERSION_OF, CLUSTER_SCOPED, Read, Rights, owners_names, path_of
 from pyconfd.system.clock import SystemClock
 
 TOTAL_S = 60.0
@@ -130,7 +130,7 @@ class _ServerCheck(threading.Thread):
         if rights.needs_lease:
             yield f"lease {'/'.join(rights.lease)}", self._may_hold_lease
         if rights.owners:
-            yield f"configmap {rights.lease[0]}/{OWNERS}", self._may_keep_owners
+            yield f"configmap {rights.lease[0]}/{owners_names(rights.lease[1])[0]}", self._may_keep_owners
         if rights.events:
             yield "events", self._may_create_events
 
@@ -216,17 +216,17 @@ class _ServerCheck(threading.Thread):
 
         Without the right each load balancer goes by its own file: so a warning.
         """
-        namespace = self._rights.lease[0]
+        namespace, name = self._rights.lease[0], owners_names(self._rights.lease[1])[0]
         path = path_of(Resource.CONFIGMAPS, namespace)
-        missing = [] if not _is_denied(connection, Method.GET, f"{path}/{OWNERS}") else ["get"]
+        missing = [] if not _is_denied(connection, Method.GET, f"{path}/{name}") else ["get"]
         if _is_denied(connection, Method.CREATE, path, config_map(namespace, _TRIAL, {}), _DRY_RUN):
             missing.append("create")
-        if _is_denied(connection, Method.REPLACE, f"{path}/{OWNERS}", config_map(namespace, OWNERS, {}), _DRY_RUN):
+        if _is_denied(connection, Method.REPLACE, f"{path}/{name}", config_map(namespace, name, {}), _DRY_RUN):
             missing.append("update")
         if not missing:
             return Finding.ok("permissions", place, "can be read, created and updated")
         verbs = " and ".join(missing)
-        message = f"this account may not {verbs} ConfigMaps {OWNERS}*: each balancer remembers alone whose a host is"
+        message = f"this account may not {verbs} ConfigMaps {name}*: each balancer remembers alone whose a host is"
         return Finding(Level.WARNING, "permissions", place, message, f"add the verb {verbs}: {_REMEDY}")
 
     def _may_create_events(self, connection: Connection, place: str) -> Finding:

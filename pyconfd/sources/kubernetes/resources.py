@@ -128,10 +128,6 @@ def _is_essential(scope: Named, resources: Collection[Resource]) -> bool:
     return scope.resource not in BY_NAMESPACE or bool(scope.name)
 
 
-OWNERS = "pyconfd-owners"
-"""The ConfigMap with the index of the record of whose each name is, in the namespace of the Lease."""
-OWNERS_NAMES = (OWNERS, *(f"{OWNERS}-{number}" for number in range(1, MOST_SHARDS + 1)))
-"""With those that have the names."""
 _VERBS = ("list", "watch")
 _EXISTING_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
@@ -181,6 +177,15 @@ class Rights:
     def needs_lease(self) -> bool:
         """Whether something is written that one of several balancers writes."""
         return bool(self.lease[1] and (self.statuses or self.events or self.owners))
+
+
+def owners_names(lease: str) -> tuple[str, ...]:
+    """Return the ConfigMaps with the record of whose each name is, beside the Lease of this name: the index first.
+
+    Balancers of another Lease are others, and so is what they gave.
+    """
+    index = f"{lease}-owners"
+    return (index, *(f"{index}-{number}" for number in range(1, MOST_SHARDS + 1)))
 
 
 def manifest(rights: Rights, *, service_account: str = "pyconfd", namespace: str = "pyconfd") -> str:
@@ -236,7 +241,7 @@ def _rules_by_scope(rights: Rights) -> dict[str, list[dict[str, Any]]]:
         config_maps = {"apiGroups": [""], "resources": ["configmaps"]}
         found.setdefault(rights.lease[0], []).extend(
             [
-                {**config_maps, "resourceNames": list(OWNERS_NAMES), "verbs": ["get", "update"]},
+                {**config_maps, "resourceNames": list(owners_names(rights.lease[1])), "verbs": ["get", "update"]},
                 {**config_maps, "verbs": ["create"]},
             ]
         )
@@ -251,7 +256,7 @@ def _summary(rights: Rights) -> Iterator[str]:
         ("list and watch", [str(read) for read in rights.reads]),
         ("patch the status of", [each.value for each in Resource if each in rights.statuses]),
         ("take and renew the Lease", ["/".join(rights.lease)] if rights.needs_lease else []),
-        ("keep the record of names in", [f"ConfigMaps {rights.lease[0]}/{OWNERS}*"] if rights.owners else []),
+        ("keep the record of names in", [f"ConfigMaps {'/'.join(rights.lease)}-owners*"] if rights.owners else []),
         ("create", ["events"] if rights.events else []),
     ):
         if names:

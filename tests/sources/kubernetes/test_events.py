@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -213,6 +214,19 @@ def test_only_the_holder_of_the_lease_writes_and_asks_for_it_while_there_is_some
         clock.look()
         clock.look(HOUR)
         assert turn.wanted == [True, True, True, False]
+        stop(made, clock)
+
+
+def test_what_only_this_balancer_knows_is_written_by_it(clock: FakeClock) -> None:
+    notices, turn = [culprit("web"), replace(culprit("lost"), is_local=True)], FakeTurn()
+    with ApiServer() as server:
+        server.cluster.add_namespace("shop")
+        made = writer(server, clock, lambda: notices, turn)
+        clock.look()
+        assert written(server.cluster) == ["lost"]
+        turn.ours = True
+        clock.look()
+        assert written(server.cluster) == ["lost", "web"]
         stop(made, clock)
 
 

@@ -14,13 +14,14 @@ from pyconfd.presets.host_ownership import SCOPE
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes import ownership_record
 from pyconfd.sources.kubernetes.ownership_record import LOOK_EVERY_S, READY_S, SETTLED_S, OwnershipRecord
-from pyconfd.sources.kubernetes.resources import OWNERS, Rights, manifest
+from pyconfd.sources.kubernetes.resources import Rights, manifest, owners_names
 from tests.sources.kubernetes.clocks import StandingClock
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
 from tests.world.rbac import Rules
 
 HOST = "shop.test"
+OWNERS = owners_names("pyconfd")[0]
 
 
 def owner(namespace: str) -> Owner:
@@ -51,7 +52,7 @@ class Node:
         self.clock, self.turn, self.notified = clock, Turn(), 0
         self.turn.leads = leads
         settings = KubernetesSettings(api_servers=(server.url,))
-        self.record = OwnershipRecord(settings, self.turn, namespace="pyconfd", clock=clock)
+        self.record = OwnershipRecord(settings, self.turn, lease=("pyconfd", "pyconfd"), clock=clock)
         self.record._notify = self._note
         self.names = NameRegisterFile(state_dir, 600.0, self.record)
 
@@ -257,11 +258,12 @@ def test_with_the_api_away_each_goes_on_with_its_copy(server: ApiServer, clock: 
     node.names.flush()
     server.refuse()
     again = Node(server, clock, str(tmp_path))
-    again.record.step()
+    assert again.record.step() < READY_S
     assert not again.names.is_ready, "the API may come any moment"
     clock.now_s += READY_S
     again.record.step()
     assert again.names.is_ready
+    assert again.notified == 1, "or its loop would sleep on"
     assert again.owners() == {HOST: "prod"}
     holder.gives(given(shop="prod", more="prod"))
     holder.look()

@@ -8,7 +8,7 @@ import yaml
 
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.resources import OWNERS_NAMES, Read, Rights, manifest, reads
+from pyconfd.sources.kubernetes.resources import Read, Rights, manifest, owners_names, reads
 
 CONFIG = Named(Resource.CONFIGMAPS, "lb", "config")
 KEYS = Named(Resource.SECRETS, "lb", "keys")
@@ -200,11 +200,11 @@ def test_the_record_of_names_stands_beside_the_lease() -> None:
     text = manifest(Rights(wanted(SERVICES), lease=("balancers", "lb"), owners=True))
     config_maps = {"apiGroups": [""], "resources": ["configmaps"]}
     assert rules(text)["Role", "balancers"][2:] == [
-        config_maps | {"resourceNames": list(OWNERS_NAMES), "verbs": ["get", "update"]},
+        config_maps | {"resourceNames": list(owners_names("lb")), "verbs": ["get", "update"]},
         config_maps | {"verbs": ["create"]},
     ]
-    assert OWNERS_NAMES[:2] == ("pyconfd-owners", "pyconfd-owners-1")
-    assert "keep the record of names in ConfigMaps balancers/pyconfd-owners*" in text
+    assert owners_names("lb")[:2] == ("lb-owners", "lb-owners-1")
+    assert "keep the record of names in ConfigMaps balancers/lb-owners*" in text
 
 
 def test_the_head_needs_no_kubectl_on_the_balancer() -> None:
