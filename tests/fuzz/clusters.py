@@ -23,6 +23,8 @@ from pyconfd.sources.fragments import read_fragments
 from tests.world.pki import CertificateAuthority
 
 NAMESPACES = ("a", "b", "c")
+OPERATOR = "operator"
+"""The namespace of the default certificate."""
 ANY_HOST = "*"
 HOSTS = ("app.x.test", "www.x.test", "*.x.test", "a.b.x.test", "*.b.x.test", "y.test")
 PATHS = ("/", "/app", "/login", "/.well-known/acme-challenge")
@@ -145,13 +147,13 @@ def _gateway(rng: Random, namespace: str, name: str) -> Document:
             "name": f"l{number}",
             "port": {"HTTP": 80, "HTTPS": 443, "TLS": 443, "TCP": 5432}[protocol],
             "protocol": protocol,
-            "allowedRoutes": {"namespaces": {"from": rng.choice(("Same", "Same", "All"))}},
+            "allowedRoutes": {"namespaces": {"from": rng.choice(("Same", "All"))}},
         }
         if protocol != "TCP" and rng.random() < 0.6:
             listener["hostname"] = rng.choice(HOSTS)
         if protocol == "HTTPS" or (protocol == "TLS" and rng.random() < 0.5):
             reference = {"name": "s0"}
-            if rng.random() < 0.3:
+            if rng.random() < 0.5:
                 reference["namespace"] = rng.choice(NAMESPACES)
             listener["tls"] = {"mode": "Terminate", "certificateRefs": [reference]}
         elif protocol == "TLS":
@@ -169,12 +171,12 @@ def _gateway(rng: Random, namespace: str, name: str) -> Document:
 def _route(kind: str) -> Callable[[Random, str, str], Document]:
     def make(rng: Random, namespace: str, name: str) -> Document:
         parent: Document = {"name": "g0"}
-        if rng.random() < 0.4:
+        if rng.random() < 0.5:
             parent["namespace"] = rng.choice(NAMESPACES)
         if rng.random() < 0.2:
             parent["sectionName"] = rng.choice(("l0", "l1"))
         reference: Document = {"name": rng.choice(("web", "web", "web", "missing")), "port": 80}
-        if rng.random() < 0.3:
+        if rng.random() < 0.4:
             reference["namespace"] = rng.choice(NAMESPACES)
         rule: Document = {"backendRefs": [reference]}
         spec: Document = {"parentRefs": [parent], "rules": [rule]}
@@ -191,9 +193,13 @@ def _route(kind: str) -> Callable[[Random, str, str], Document]:
 
 def _grant(rng: Random, namespace: str, name: str) -> Document:
     """Lets another namespace name Services or Secrets of this one."""
-    kind, group = rng.choice((("HTTPRoute", "Service"), ("TCPRoute", "Service"), ("Gateway", "Secret"))), ""
-    source = {"group": "gateway.networking.k8s.io", "kind": kind[0], "namespace": rng.choice(NAMESPACES)}
-    return {"metadata": {"annotations": {}}, "spec": {"from": [source], "to": [{"group": group, "kind": kind[1]}]}}
+    kinds = ("HTTPRoute", "HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute", "Gateway")
+    sources = [
+        {"group": "gateway.networking.k8s.io", "kind": rng.choice(kinds), "namespace": rng.choice(NAMESPACES)}
+        for _ in range(3)
+    ]
+    to = [{"group": "", "kind": kind} for kind in rng.choice((("Service",), ("Secret",), ("Service", "Secret")))]
+    return {"metadata": {"annotations": {}}, "spec": {"from": sources, "to": to}}
 
 
 def _policy(rng: Random, namespace: str, name: str) -> Document:
@@ -254,14 +260,16 @@ class Cluster:
     _records: dict[Slot, tuple[Document, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Begin with what each namespace needs to serve anything."""
+        """Begin with what each namespace needs to serve anything, and some of the rest."""
         for namespace in NAMESPACES:
-            for kind, name in (("Service", "web"), ("Secret", "s0")):
-                self._make((kind, namespace, name))
+            for kind, name in _MAKERS:
+                if (kind, name) in {("Service", "web"), ("Secret", "s0")} or self.rng.random() < 0.3:
+                    self._make((kind, namespace, name))
 
     def step(self) -> None:
         """Let time pass and change one object."""
         rng = self.rng
+        before = self.now
         self.now += rng.choice((1.0, 1.0, 1.0, 5.0, 700.0))
         choices = list(_MAKERS)
         kind, name = rng.choices(choices, [_WEIGHTS.get(kind, 1) for kind, _ in choices])[0]
@@ -279,6 +287,7 @@ class Cluster:
         elif self.happened is Happened.AGAIN:
             self._make(slot)
         elif self.happened is Happened.STATUS:
+            self.now = before  # so that nothing else changes the configuration
             address = rng.choice(POOL)
             status: Document = {"addresses": [{"type": "IPAddress", "value": address}]}
             if kind in {"Service", "Ingress"}:
@@ -325,8 +334,14 @@ def _named(kind: str, name: str, **more: Any) -> tuple[Slot, Document]:
     return (kind, "", name), {"metadata": {"name": name, "labels": {}}, **more}
 
 
+def _default_certificate() -> Document:
+    metadata = {"name": "default", "namespace": OPERATOR}
+    return {"metadata": metadata, "type": "kubernetes.io/tls", "data": dict(_pairs()[2])}
+
+
 _ALWAYS: Mapping[Slot, Document] = dict(
     (
+        (("Secret", OPERATOR, "default"), _default_certificate()),
         _named("IngressClass", "pyconfd", spec={"controller": "pyconfd.io/ingress"}),
         _named("GatewayClass", "pyconfd", spec={"controllerName": "pyconfd.io/gateway"}),
         *(_named("Namespace", namespace) for namespace in NAMESPACES),

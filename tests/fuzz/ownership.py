@@ -4,11 +4,14 @@ What the rules say is written down here once more, from the objects alone: who a
 given up. What is served is read off the configuration (:mod:`tests.fuzz.haproxy_model`).
 """
 
+import re
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -17,6 +20,7 @@ from pyconfd.daemon.translation import FormerNames, Translator
 from pyconfd.model.context import AUTOMATIC_PRESETS, Context
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.reservation import Name, NameRegister
+from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.addresses import RESERVED, AddressOptions
 from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.host_ownership import SCOPE
@@ -24,11 +28,13 @@ from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from pyconfd.render.engine import Renderer
+from tests.fragments.shipped import HAPROXY, write_rendering
 from tests.fuzz.clusters import (
     ANY_HOST,
     HOSTS,
     HSTS_OF,
     NAMESPACES,
+    OPERATOR,
     PATHS,
     POOL,
     SHARED_ADDRESS,
@@ -39,10 +45,12 @@ from tests.fuzz.clusters import (
     namespace_of,
     renderer,
 )
-from tests.fuzz.haproxy_model import Config, Request, parse, route
+from tests.fuzz.haproxy_model import Config, Request, Section, parse, route
 
 KEEP_S = 600.0
 STEPS = 40
+FRESH_EVERY = 8
+"""After how many steps all is read again without the memory of former readings."""
 PRESETS = tuple(str(each) for each in AUTOMATIC_PRESETS)
 ASKED_HOSTS = (
     *(host for host in HOSTS if not host.startswith("*.")),
@@ -203,6 +211,7 @@ class Story:
     places: dict[Name, tuple[Slot, float]] = field(default_factory=dict)
     before: Seen | None = None
     step: int = 0
+    other: list[str] = field(default_factory=list)
     _renderer: Renderer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -212,7 +221,7 @@ class Story:
         self.cluster, self.hosts = Cluster(rng), Hosts(shared)
         self.options = PresetOptions(
             addresses=AddressOptions(POOL, (SHARED_ADDRESS,)),
-            tls=TlsOptions(f"{self.folder}/tls", ("*",)),
+            tls=TlsOptions(f"{self.folder}/files/secrets", ("*",), rng.choice((None, Key(OPERATOR, "default")))),
             claims=ClaimOptions(shared_hosts=shared),
         )
         self._renderer = copy(_renderer(self.folder))
@@ -225,24 +234,50 @@ class Story:
             seen = self._read()
             cluster = self.cluster
             for what in self._judged(seen):
-                yield (
-                    f"seed {self.seed} case {self.number} step {self.step}, {'/'.join(cluster.changed)}"
-                    f" {cluster.happened}: {what}"
-                )
+                yield f"{self.name}, {'/'.join(cluster.changed)} {cluster.happened}: {what}"
             self.before = seen
 
     def _read(self) -> Seen:
-        names = FormerNames(self.register, self.cluster.now, KEEP_S)
-        context = Translator(PRESETS, self.options, self.memo, names).translate(self.cluster.snapshot())
+        snapshot = self.cluster.snapshot()
+        context = self._translate(snapshot, self.memo)
+        self.other = []
+        if self.step % FRESH_EVERY == 0:
+            fresh = self._translate(snapshot, None)
+            parts = "names", "refused", "register", "statuses"
+            self.other = [part for part in parts if getattr(fresh, part) != getattr(context, part)]
         self.register = context.register
         rendering = self._renderer.render(context, curdate="").rendering
         return Seen(context, rendering, parse(rendering.text, {file.path: file.content for file in rendering.files}))
+
+    @property
+    def name(self) -> str:
+        """Says where it is, so that it can be told again."""
+        return f"seed {self.seed} case {self.number} step {self.step}"
+
+    def checked(self) -> Iterator[str]:
+        """Return what ``haproxy -c`` says of the last step; of a sound configuration nothing."""
+        if self.before is None:
+            return
+        conf = Path(self.folder) / "haproxy.cfg"
+        rendering = replace(self.before.rendering, files=(*self.before.rendering.files, *self.before.context.files))
+        write_rendering(rendering, conf)
+        done = subprocess.run([HAPROXY, "-c", "-f", conf], capture_output=True, text=True, check=False)
+        lines = (done.stdout + done.stderr).splitlines()
+        yield from (line for line in lines if "[WARNING]" in line and _NO_CERTIFICATE_YET not in line)
+        if done.returncode:
+            yield f"haproxy -c exits with {done.returncode}"
+
+    def _translate(self, snapshot: Snapshot, memo: Memo | None) -> Context:
+        names = FormerNames(self.register, self.cluster.now, KEEP_S)
+        return Translator(PRESETS, self.options, memo, names).translate(snapshot)
 
     def _judged(self, seen: Seen) -> Iterator[str]:
         self.hosts.update(self.cluster, self.register)
         yield from self._answers(seen.config)
         yield from self._lines(seen.config)
         yield from self._addresses(seen)
+        yield from (f"without what is remembered for speed, the {part} are others" for part in self.other)
+        yield from Gateways(self.cluster.objects, seen.config).judged()
         if self.cluster.happened is Happened.STATUS and self.before is not None and self.before.config != seen.config:
             yield "a written status changes the configuration"
 
@@ -259,7 +294,7 @@ class Story:
                             yield f"{name}:{port}{path} of {sorted(allowed)} is answered by {server}"
                 if port == 443:
                     for path in answer.certificates:
-                        if _namespace_of_file(path) not in owners:
+                        if _namespace_of_file(path) not in {*owners, OPERATOR}:
                             yield f"{name} of {sorted(owners)} is shown {path}"
 
     def _lines(self, config: Config) -> Iterator[str]:
@@ -330,6 +365,78 @@ class Story:
                     yield f"{section.name} listens on {address} of {users[address]}"
 
 
+@dataclass(frozen=True, slots=True)
+class Gateways:
+    """Judges what Gateways lead to: routes that a listener lets in, and Services and Secrets that a grant names."""
+
+    objects: Mapping[Slot, Document]
+    config: Config
+
+    def judged(self) -> Iterator[str]:
+        """Return what is reached, or presented, without consent."""
+        for section, _ in self.config.frontends():
+            if section.name.startswith("gw_"):
+                yield from self._frontend(section)
+
+    def _frontend(self, section: Section) -> Iterator[str]:
+        _, namespace, name, port = section.name.partition(".")[0].split("_")
+        gateway = self.objects["Gateway", namespace, name]
+        listeners = [each for each in gateway["spec"]["listeners"] if str(each["port"]) == port]
+        for backend in sorted(self._backends(section)):
+            kind, owner, route = _route_of(backend)
+            if owner != namespace and not any(_lets_all_in(each) for each in listeners):
+                yield f"{section.name} of {namespace} leads to {backend}"
+            if (kind, owner, route) not in self.objects:
+                yield f"{section.name} leads to {backend}, whose route is not there"
+            found = self.config.backend(backend)
+            for line in found.lines if found else ():
+                if line[0] == "server" and not self._is_granted(kind, owner, "Service", namespace_of(line[2])):
+                    yield f"{backend} leads to {line[2]}"
+        for path in self._certificates(section):
+            if not self._is_granted("Gateway", namespace, "Secret", _namespace_of_file(path)):
+                yield f"{section.name} presents {path}"
+
+    def _backends(self, section: Section) -> set[str]:
+        """Return the backends that a frontend may choose, for any request."""
+        found: set[str] = set()
+        for line in section.lines:
+            found |= {word for word in line if self.config.backend(word) is not None}
+            found |= {word[4:-1] for word in line if word.startswith("str(") and word.endswith(")")}
+            for file in re.findall(r"map_\w+\(([^,)]+)", " ".join(line)):
+                shared = Path(file).stem in {"exact-paths", "path-prefixes"}
+                mine = (f"{section.name.removesuffix('.https')}|", f"{section.name}|")
+                found |= {value for key, value in self.config.entries(file) if not shared or key.startswith(mine)}
+        return {each for each in found if each.startswith("gw_") and self.config.backend(each) and ":" not in each}
+
+    def _certificates(self, section: Section) -> Iterator[str]:
+        for line in section.lines:
+            for option, value in pairwise(line):
+                if line[0] == "bind" and option == "crt-list":
+                    yield from (path for path, _ in self.config.entries(value))
+
+    def _is_granted(self, kind: str, namespace: str, to: str, owner: str) -> bool:
+        """Return whether objects of a kind may name Services or Secrets of a namespace."""
+        grant = self.objects.get(("ReferenceGrant", owner, "n0"), {"spec": {"from": [], "to": []}})["spec"]
+        sources = {(each["kind"], each["namespace"]) for each in grant["from"]}
+        return namespace == owner or ((kind, namespace) in sources and to in {each["kind"] for each in grant["to"]})
+
+
+_ROUTES = {"http": "HTTPRoute", "grpc": "GRPCRoute", "tls": "TLSRoute", "tcp": "TCPRoute"}
+
+
+def _route_of(backend: str) -> Slot:
+    _, kind, namespace, name, *_ = backend.split("_")
+    return _ROUTES[kind], namespace, name
+
+
+def _lets_all_in(listener: Document) -> bool:
+    return bool(listener["allowedRoutes"]["namespaces"]["from"] == "All")
+
+
+_NO_CERTIFICATE_YET = "no SSL certificate specified for bind"
+"""Where objects ask for TLS and no Secret is there: the first one comes without a reload."""
+
+
 def _namespace_of_file(path: str) -> str:
     return Path(path).name.partition(".")[0]
 
@@ -343,11 +450,16 @@ def _renderer(folder: str) -> Renderer:
     return renderer(folder)
 
 
-def run(seed: int, numbers: range) -> Iterator[str]:
-    """Return the findings of these stories; what is raised is one."""
+def run(seed: int, numbers: range, folder: str = "/f") -> Iterator[str]:
+    """Return the findings of these stories; what is raised is one.
+
+    With a ``folder`` that is there, HAProxy checks the configuration after the last step.
+    """
     for number in numbers:
-        story = Story(seed, number)
+        story = Story(seed, number, folder)
         try:
             yield from story.run()
+            if HAPROXY and Path(folder).is_dir():
+                yield from (f"{story.name}: {line}" for line in story.checked())
         except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
-            yield f"seed {seed} case {number} step {story.step}: {type(error).__name__}: {error}"
+            yield f"{story.name}: {type(error).__name__}: {error}"

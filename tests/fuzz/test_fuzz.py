@@ -1,16 +1,18 @@
 """The short form of ``make fuzz``, and proof that the fuzzer sees what it is for."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from pyconfd.daemon.translation import FormerNames
 from pyconfd.presets.host_ownership import HostOwnership
+from tests.fragments.shipped import HAPROXY
 from tests.fuzz import fuzz, ownership, pods, scenes
 from tests.fuzz.haproxy_model import Config, Request, parse, route, words_of
 
 CASES = 150
-STORIES = 12
+STORIES = 4
 
 
 @pytest.mark.parametrize("name", fuzz.SCENES)
@@ -20,6 +22,12 @@ def test_tenants_take_nothing_from_the_victim(name: str) -> None:
 
 def test_nothing_changes_hands_without_consent() -> None:
     assert list(ownership.run(1, range(STORIES))) == []
+
+
+@pytest.mark.haproxy
+@pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")
+def test_haproxy_accepts_what_tenants_ask_for(tmp_path: Path) -> None:
+    assert list(ownership.run(2, range(STORIES), str(tmp_path))) == []
 
 
 def _everybody_owns(*_: object) -> bool:
