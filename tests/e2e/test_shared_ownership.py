@@ -66,3 +66,14 @@ def test_a_node_with_an_empty_disk_serves_what_the_other_gave(pair: tuple[Applia
     other.until(lambda: other.status().get("refused"), "the new node has both claims")
     assert ask(other.http, HOST) == "prod-0"
     assert "evil_web" not in other.haproxy.conf.read_text()
+
+    for each in pair:
+        each.servers[0].refuse()
+    other.stop()
+    other.spawn()
+    other.until(lambda: other.phase not in {"", "starting"}, "it has decided what runs without the API")
+    assert {ask(each.http, HOST) for each in pair} == {"prod-0"}, "each goes on with its copy"
+    for each in pair:
+        each.servers[0].listen()
+    other.until(other.settled, "the API is back")
+    assert {ask(each.http, HOST) for each in pair} == {"prod-0"}

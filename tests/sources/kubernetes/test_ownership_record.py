@@ -350,3 +350,26 @@ def test_a_large_register_takes_several_config_maps(server: ApiServer, cluster: 
     holder.gives(NameRegister.of({SCOPE: {**hosts, Name("", "zzz.test"): Reservation(owner("t99"))}}))
     holder.look()
     assert writes(server) == before + 2, "the shard that changed, and the index"
+
+
+def test_the_holder_knows_better_than_a_record_that_it_could_not_write(server: ApiServer, clock: StandingClock) -> None:
+    holder = Node(server, clock, leads=True)
+    holder.gives(given(shop="prod"))
+    holder.look()
+    holder.record._not_before = float("inf")
+    for _ in range(6):
+        holder.gives(given(shop="next"))
+        holder.look()
+        clock.now_s += LOOK_EVERY_S
+    assert holder.owners() == {HOST: "next"}
+    assert holder.record.problems() == ()
+
+
+def test_what_is_settled_while_a_loop_is_busy_is_all_taken_in(server: ApiServer, clock: StandingClock) -> None:
+    holder, busy = Node(server, clock, leads=True), Node(server, clock)
+    for known in (given(shop="prod"), given(shop="prod", more="prod")):
+        holder.gives(known)
+        holder.look()
+        busy.record.step()
+        clock.now_s += LOOK_EVERY_S
+    assert busy.owners() == {HOST: "prod", "more.test": "prod"}
