@@ -141,7 +141,7 @@ def _balanced(rng: Random, namespace: str, name: str) -> Document:
 
 def _gateway(rng: Random, namespace: str, name: str) -> Document:
     listeners: list[Document] = []
-    for number in range(rng.randint(1, 3)):
+    for number in range(rng.randint(2, 4)):
         protocol = rng.choice(("HTTP", "HTTP", "HTTPS", "TLS", "TCP"))
         listener: Document = {
             "name": f"l{number}",
@@ -149,7 +149,7 @@ def _gateway(rng: Random, namespace: str, name: str) -> Document:
             "protocol": protocol,
             "allowedRoutes": {"namespaces": {"from": rng.choice(("Same", "All"))}},
         }
-        if protocol != "TCP" and rng.random() < 0.6:
+        if protocol != "TCP" and rng.random() < 0.4:
             listener["hostname"] = rng.choice(HOSTS)
         if protocol == "HTTPS" or (protocol == "TLS" and rng.random() < 0.5):
             reference = {"name": "s0"}
@@ -175,8 +175,8 @@ def _route(kind: str) -> Callable[[Random, str, str], Document]:
             parent["namespace"] = rng.choice(NAMESPACES)
         if rng.random() < 0.2:
             parent["sectionName"] = rng.choice(("l0", "l1"))
-        reference: Document = {"name": rng.choice(("web", "web", "web", "missing")), "port": 80}
-        if rng.random() < 0.4:
+        reference: Document = {"name": "web" if rng.random() < 0.9 else "missing", "port": 80}
+        if rng.random() < 0.5:
             reference["namespace"] = rng.choice(NAMESPACES)
         rule: Document = {"backendRefs": [reference]}
         spec: Document = {"parentRefs": [parent], "rules": [rule]}
@@ -263,7 +263,9 @@ class Cluster:
         """Begin with what each namespace needs to serve anything, and some of the rest."""
         for namespace in NAMESPACES:
             for kind, name in _MAKERS:
-                if (kind, name) in {("Service", "web"), ("Secret", "s0")} or self.rng.random() < 0.3:
+                if (kind, name) in {("Service", "web"), ("Secret", "s0")} or self.rng.random() < (
+                    0.3 if kind in {"Service", "Ingress"} else 0.7
+                ):
                     self._make((kind, namespace, name))
 
     def step(self) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.daemon.translation import FormerNames
+from pyconfd.presets.gateway.grants import Grants
 from pyconfd.presets.host_ownership import HostOwnership
 from tests.fragments.shipped import HAPROXY
 from tests.fuzz import fuzz, ownership, pods, scenes
@@ -28,6 +29,13 @@ def test_nothing_changes_hands_without_consent() -> None:
 @pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")
 def test_haproxy_accepts_what_tenants_ask_for(tmp_path: Path) -> None:
     assert list(ownership.run(2, range(STORIES), str(tmp_path))) == []
+
+
+def test_the_fuzzer_finds_gateways_that_need_no_grant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Grants, "permits", lambda *_: True)
+    found = " ".join(ownership.run(1, range(STORIES)))
+    assert " leads to 10." in found
+    assert " presents " in found
 
 
 def _everybody_owns(*_: object) -> bool:
