@@ -373,3 +373,29 @@ def test_what_is_settled_while_a_loop_is_busy_is_all_taken_in(server: ApiServer,
         busy.record.step()
         clock.now_s += LOOK_EVERY_S
     assert busy.owners() == {HOST: "prod", "more.test": "prod"}
+
+
+def test_a_name_that_nobody_served_here_is_no_loss(server: ApiServer, clock: StandingClock) -> None:
+    holder, other = Node(server, clock, leads=True), Node(server, clock)
+    kept = {Name("", HOST): Reservation(owner("late"), clock.now() + 600)}
+    other.gives(NameRegister.of({SCOPE: kept}))
+    holder.gives(given(shop="prod"))
+    holder.look()
+    other.look()
+    assert (other.owners(), other.record.notices()) == ({HOST: "prod"}, ())
+
+
+def test_what_was_not_taken_is_not_settled_again_with_others(server: ApiServer, clock: StandingClock) -> None:
+    holder, other = Node(server, clock, leads=True), Node(server, clock)
+    holder.gives(given(shop="prod"))
+    holder.look()
+    seen = []
+    for known in ("shop", "shop", "more", "more", "most", "most"):
+        holder.gives(given(shop="prod", **({known: "prod"} if known != "shop" else {})))
+        holder.look()
+        other.gives(given(shop="late"))
+        other.record.step()
+        seen.append(Name("", HOST) in other.record.settled().get(SCOPE, {}))
+        clock.now_s += LOOK_EVERY_S
+    assert seen[0]
+    assert not seen[-1], "its own rules say otherwise again and again: that is a problem in the status"

@@ -266,6 +266,19 @@ def test_nothing_to_write_asks_for_nothing(here: Place) -> None:
     assert here.nodes[0].writer.state().role is WriterRole.IDLE
 
 
+def test_the_lease_is_held_as_long_as_anybody_has_something_to_write(here: Place) -> None:
+    here.apply()
+    writer = here.nodes[0].writer
+    writer.is_ours(wanted=True, what="ownership")
+    writer.is_ours(wanted=True)
+    writer.is_ours(wanted=False)
+    here.run(10.0)
+    assert writer.is_ours(wanted=False), "the record of names is still to be written"
+    writer.is_ours(wanted=False, what="ownership")
+    here.run(10.0)
+    assert not writer.election.leads
+
+
 def test_a_killed_writer_is_replaced_and_nothing_is_written_twice(here: Place) -> None:
     here.ingress("web")
     here.apply()
