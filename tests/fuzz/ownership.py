@@ -158,21 +158,17 @@ class Hosts:
         """Return the hosts that may decide who answers for a name, the most specific first.
 
         A wildcard of an Ingress is for one label, so that the next one counts for more of them. A host without HTTP
-        leaves it to a wildcard of its owner, who lets others add paths there.
+        leaves it to a wider one of its owner, who lets others add paths there.
         """
-        if owner := self.owner(name):
-            yield name
-            for host in wildcards_above(name):
-                if self.owner(host) not in {owner, ""}:
-                    return
-                if self.owner(host):
-                    yield host
-            return
-        for host in (*wildcards_above(name), ANY_HOST):
-            if self.owner(host):
+        decided = ""
+        for host in (name, *wildcards_above(name), ANY_HOST):
+            owner = self.owner(host)
+            if decided and owner not in {decided, ""}:
+                return
+            if owner:
                 yield host
-                if host == ANY_HOST or name.count(".") == host.count("."):
-                    return
+                if host == name or name.count(".") == host.count("."):
+                    decided = owner
 
     def has_tls(self, host: str) -> bool:
         """Return whether the owner of a host asks for a certificate of it."""
