@@ -89,7 +89,7 @@ class InstalledCertificates:
         if not changed:
             return self._former
         former, unknown = dict(self._former), set()
-        vanished = _vanished_at_once(before, now, changed)
+        vanished = _vanished_at_once(before, snapshot, changed)
         for key in changed:
             secret, old = now.get(key), before.get(key)
             if key in vanished:
@@ -121,14 +121,20 @@ class InstalledCertificates:
         return found
 
 
-def _vanished_at_once(before: Mapping[Key, Secret], now: Mapping[Key, Secret], changed: Iterable[Key]) -> set[Key]:
-    """Return the TLS Secrets that are gone, where it is several and most of them between two Snapshots.
+def _vanished_at_once(before: Mapping[Key, Secret], snapshot: Snapshot, changed: Iterable[Key]) -> set[Key]:
+    """Return the TLS Secrets that are gone, where it is most of them between two Snapshots.
 
     Who deletes Secrets deletes one after the other, and each deletion is an event of its own. So many at once are
-    missing in a list: after a change of rights, or where the API server was restored from a backup.
+    missing in a list: after a change of rights, or where the API server was restored from a backup. The only Secret of
+    a cluster is missing in a list where no event said that it was deleted.
     """
+    now = snapshot.secrets
     gone = {key for key in changed if key not in now and key in before and before[key].type == TLS}
-    known = sum(secret.type == TLS for secret in before.values()) if len(gone) > 1 else 0
+    if len(gone) == 1:
+        uid = before[next(iter(gone))].metadata.uid
+        if not uid or any(uid in each for each in snapshot.departures):
+            return set()
+    known = sum(secret.type == TLS for secret in before.values()) if gone else 0
     return gone if 2 * len(gone) > known > 0 else set()
 
 

@@ -147,6 +147,9 @@ ENDS_BY_DELETION = (
 )
 """The kinds whose objects somebody deletes by name to end what they ask for, or allow one to ask for."""
 
+DELETION_COUNTS = (*ENDS_BY_DELETION, Resource.SECRETS)
+"""The kinds of which it matters whether an object was deleted by name, or is missing in a list."""
+
 
 class Named(NamedTuple):
     """One object that is read by its name; nothing else of its kind is. "" stands for all names, or namespaces."""
@@ -208,7 +211,7 @@ RECORD_OF: Mapping[Resource, type[AnyObject]] = MappingProxyType(
 class Departures:
     """The newest addresses that announced their end (a pod terminates, a node is cordoned), until they are ready again.
 
-    Beside them the UIDs of objects that were deleted by name (:data:`ENDS_BY_DELETION`). All are noted by the cache: a
+    Beside them the UIDs of objects that were deleted by name (:data:`DELETION_COUNTS`). All are noted by the cache: a
     pod can begin to terminate and be gone between two Snapshots.
     """
 

@@ -270,7 +270,7 @@ def _read_secret(key: Key, snapshot: Snapshot) -> ReadSecret | None:
     # An earlier certificate is used even when it has expired: it is what clients were given all along.
     before = read_secret(former, 0) if former is not None else None
     if secret is None and before is not None and not snapshot.denies_secrets_of(key.namespace):
-        return ReadSecret(before.view, "it vanished at once with most other Secrets", before.issuer)
+        return ReadSecret(before.view, "it vanished at once with most Secrets", before.issuer)
     if secret is None:
         return before
     read = read_secret(secret, snapshot.host.hour)

@@ -11,6 +11,7 @@ from pyconfd import wiring
 from pyconfd.admission.removal_protection import RemovalRules, SavedHold
 from pyconfd.app.daemon import pinned_settings, pinning, rollout_port
 from pyconfd.daemon.base_loop import Loop
+from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.name_register import NameRegisterFile, SharedNames
 from pyconfd.daemon.ports import NoChanges, NoObjectStatuses, NoRenderings, Renderings, RolloutPort, World
@@ -451,6 +452,7 @@ class SettingsBed(LoopBed):
             hold_file=hold_file(settings.state_dir),
             rollout=rollout_port(settings, self.real, self.parts),
             name_register=NameRegisterFile(settings.state_dir, settings.claims.reserve_s),
+            certificates=InstalledCertificates(settings.state_dir),
         )
         loop = LoopSettings(settings.apply, settings.presets.names, "0", 1, rules or RemovalRules(), settings.history)
         self.loop = self.daemon = Daemon(world, loop)

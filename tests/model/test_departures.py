@@ -4,7 +4,7 @@ import pytest
 
 from pyconfd.model.kubernetes import AnyObject
 from pyconfd.model.records import ObjectMeta
-from pyconfd.model.snapshot import ENDS_BY_DELETION, RECORD_OF, Departures, Resource
+from pyconfd.model.snapshot import DELETION_COUNTS, RECORD_OF, Departures, Resource
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import Deleted, Upserted, key_of
 from tests.presets import objects, pods
@@ -40,7 +40,7 @@ def test_address_departs_until_it_is_ready_again(leaving: AnyObject, ready: AnyO
 
 
 @pytest.mark.parametrize(
-    ("resource", "is_noted"), [*((each, True) for each in ENDS_BY_DELETION), (Resource.PODS, False)]
+    ("resource", "is_noted"), [*((each, True) for each in DELETION_COUNTS), (Resource.PODS, False)]
 )
 def test_object_that_was_deleted_by_name_is_known_by_its_uid(resource: Resource, *, is_noted: bool) -> None:
     record = RECORD_OF[resource](ObjectMeta("web", "shop", uid="1"))

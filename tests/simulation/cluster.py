@@ -1,7 +1,8 @@
 """The cluster of a simulation: what there is, and what an API server that lies says there is. Pure."""
 
+import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
@@ -13,6 +14,14 @@ from tests.world.objects import PortSpec
 HTTP_SERVICES = 5
 NAMES = (*(f"web{number}" for number in range(HTTP_SERVICES)), "tcp")
 """The last one asks for a port of its own, the others for a name."""
+BY_INGRESS = frozenset({3, 4})
+"""Those that an Ingress asks for, in place of an annotation of the Service."""
+WITH_TLS = 4
+"""The one whose Ingress has a certificate."""
+THIEF_BY_INGRESS = frozenset({2, 3, 4})
+"""Where another namespace asks for the name by an Ingress, with paths, a certificate and a redirect."""
+RENEWALS = 3
+"""How many certificates there are, of which one is the present one."""
 MOST_PODS = 4
 
 Objects = Mapping[tuple[Resource, str, str], dict[str, Any]]
@@ -44,6 +53,12 @@ _NOTES: Mapping[Poison, Mapping[str, str]] = {
     Poison.FAILS_IN_TEMPLATE: {"example.com/share": "0"},
 }
 
+_OF_INGRESS = frozenset({Poison.WORDS, Poison.SMUGGLED_CONDITION, Poison.SMUGGLED_LINE, Poison.NO_SUCH_PORT})
+"""What an Ingress asks for wrongly, where there is one; the rest is wrong with its Service."""
+_CLASS: dict[str, Any] = {"metadata": {"name": "pyconfd"}, "spec": {"controller": "pyconfd.io/ingress"}}
+LOGIN = "/login"
+"""What another namespace asks for beside the path that its owner serves."""
+
 EVIL = ("evil", "169.254.169.254")
 """Whatever is configured must not contain these."""
 
@@ -69,12 +84,17 @@ class Lie(IntEnum):
 
 @dataclass(frozen=True)
 class Service:
-    """One Service with ``pods`` as a bit each, 0 where it is not there; ``thief`` is a younger one of its name."""
+    """One Service with ``pods`` as a bit each, 0 where it is not there; ``thief`` is a younger claim of its name.
+
+    ``certificate`` is the present one of ``RENEWALS``; a ``broken`` Secret has none that can be used.
+    """
 
     pods: int = 0
     poison: Poison = Poison.NONE
     thief: bool = False
     there: bool = True
+    certificate: int = 0
+    broken: bool = False
 
     @property
     def is_quarantined(self) -> bool:
@@ -136,24 +156,49 @@ class Ports:
     tcp: int
 
 
+@dataclass(frozen=True)
+class Pair:
+    """A certificate as a Secret holds it, and the serial number by which clients know it."""
+
+    serial: int
+    certificate: bytes
+    key: bytes
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """``own`` are those of the Service ``WITH_TLS``; ``thief`` names the hosts of others."""
+
+    own: Sequence[Pair]
+    thief: Pair
+
+
 def host(at: int) -> str:
     """Return the name that the Service at ``at`` asks for."""
     return f"{NAMES[at]}.example.com"
 
 
-def written(state: State, ports: Ports, *, unready: bool = False) -> Objects:
+def written(state: State, ports: Ports, pairs: Pairs, *, unready: bool = False) -> Objects:
     """Return the objects, ``unready`` where no pod is."""
-    found: dict[tuple[Resource, str, str], dict[str, Any]] = {}
+    found: dict[tuple[Resource, str, str], dict[str, Any]] = {(Resource.INGRESSCLASSES, "", "pyconfd"): _CLASS}
     for at, each in enumerate(state):
         pods = [pod_address(at, pod) for pod in range(MOST_PODS) if each.pods >> pod & 1]
         if each.poison is Poison.BAD_ENDPOINT and pods:
             pods.append(EVIL[1])
         if each.there:
-            found |= _one(NAMES[at], at, _NOTES.get(each.poison, {}), pods, ports, unready=unready)
+            notes = {} if at in BY_INGRESS and each.poison in _OF_INGRESS else _NOTES.get(each.poison, {})
+            found |= _one(NAMES[at], at, notes, pods, ports, unready=unready)
+            if at in BY_INGRESS:
+                found |= _ingress(NAMES[at], at, each.poison, tls=at == WITH_TLS)
+            if at == WITH_TLS:
+                found |= _secret(NAMES[at], at, pairs.own[each.certificate], broken=each.broken)
         if each.there and each.poison is Poison.UNREADABLE:
             found[Resource.SERVICES, NAMES[at], NAMES[at]]["spec"]["ports"] = "evil"
         if each.thief:
             found |= _one("strangers", at, {}, [thief_address(at)], ports, unready=unready)
+            if at in THIEF_BY_INGRESS:
+                found |= _ingress("strangers", at, Poison.NONE, tls=True)
+                found |= _secret("strangers", at, pairs.thief, broken=False)
     return found
 
 
@@ -162,15 +207,59 @@ def _one(
 ) -> dict[tuple[Resource, str, str], dict[str, Any]]:
     name = NAMES[at]
     asked = {"proto": "tcp", "pyconfd.io/listen-port": str(ports.tcp)} if name == "tcp" else {"proto": "http"}
-    annotations = {"domain": host(at), **asked, **notes}
+    by_ingress = at in (BY_INGRESS if namespace == name else THIEF_BY_INGRESS)
+    annotations = dict(notes) if by_ingress else {"domain": host(at), **asked, **notes}
     service = objects.service(namespace, name, [PortSpec("web", 80, ports.pods)], annotations=annotations)
-    month = 1 if namespace == name else 2
-    service["metadata"]["creationTimestamp"] = f"2026-{month:02}-01T00:00:00Z"
+    service["metadata"]["creationTimestamp"] = _since(namespace, at)
     found = {(Resource.SERVICES, namespace, name): service}
     if pods:
         key = Resource.ENDPOINTSLICES, namespace, f"{name}-a"
         found[key] = _slice(namespace, name, pods, ports, unready=unready)
     return found
+
+
+def _since(namespace: str, at: int) -> str:
+    return f"2026-0{1 if namespace == NAMES[at] else 2}-01T00:00:00Z"
+
+
+def _ingress(namespace: str, at: int, poison: Poison, *, tls: bool) -> Objects:
+    name, asked, path, port = NAMES[at], host(at), "/", "web"
+    match poison:
+        case Poison.WORDS | Poison.SMUGGLED_CONDITION:
+            asked = _NOTES[poison]["domain"]
+        case Poison.SMUGGLED_LINE:
+            path = "/\n    bind :1 #evil"
+        case Poison.NO_SUCH_PORT:
+            port = "evil"
+    backend = {"service": {"name": name, "port": {"name": port}}}
+    paths = [{"path": each, "pathType": "Prefix", "backend": backend} for each in (path, LOGIN)]
+    if namespace == name:
+        del paths[1]
+    spec: dict[str, Any] = {"ingressClassName": "pyconfd", "rules": [{"host": asked, "http": {"paths": paths}}]}
+    if tls:
+        spec["tls"] = [{"hosts": [asked], "secretName": f"{name}-tls"}]
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "uid": f"{namespace}/{name}",
+        "generation": 1,
+        "creationTimestamp": _since(namespace, at),
+        # The owner is asked over plain HTTP too; a redirect that another namespace brings would be seen.
+        "annotations": {"pyconfd.io/ssl-redirect": "false"} if namespace == name else {},
+    }
+    return {(Resource.INGRESSES, namespace, name): {"metadata": metadata, "spec": spec}}
+
+
+def _secret(namespace: str, at: int, pair: Pair, *, broken: bool) -> Objects:
+    name = f"{NAMES[at]}-tls"
+    data = {"tls.crt": pair.certificate, "tls.key": b"evil" if broken else pair.key}
+    return {
+        (Resource.SECRETS, namespace, name): {
+            "metadata": {"name": name, "namespace": namespace},
+            "type": "kubernetes.io/tls",
+            "data": {field: base64.b64encode(each).decode() for field, each in data.items()},
+        }
+    }
 
 
 def _slice(namespace: str, name: str, pods: list[str], ports: Ports, *, unready: bool) -> dict[str, Any]:

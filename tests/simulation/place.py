@@ -12,8 +12,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
+from cryptography import x509
+
 from pyconfd import fragments
 from pyconfd.admission.removal_protection import RemovalRules
+from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.haproxy.process import adoption
 from pyconfd.haproxy.process.file_writer import FileWriter
 from pyconfd.model.context import Refusal
@@ -23,6 +26,7 @@ from pyconfd.settings import (
     ApplySettings,
     ClaimSettings,
     HistorySettings,
+    KubernetesSettings,
     ReloadMethod,
     Settings,
     TemplateSettings,
@@ -33,13 +37,33 @@ from pyconfd.sources.kubernetes.decode import Unreadable, Upserted, decode_event
 from tests.daemon.fakes import FakeClock, SettingsBed
 from tests.e2e.test_quarantine import RAW
 from tests.haproxy.crashing import arm
-from tests.simulation.cluster import Objects, Ports, all_addresses, line, pod_address
+from tests.simulation.cluster import (
+    HTTP_SERVICES,
+    RENEWALS,
+    WITH_TLS,
+    Objects,
+    Pair,
+    Pairs,
+    Ports,
+    all_addresses,
+    host,
+    line,
+    pod_address,
+)
 from tests.world.haproxy import BINARY, HaproxyProcess, configuration, free_port, wait_until
+from tests.world.pki import CertificateAuthority, KeyPair
 
 RLIM_INFINITY = resource.RLIM_INFINITY
 LONG_S = 15.0
 """How long a loss is held and a name is kept: short, since each second costs a turn of the loop."""
-_RESOURCES = Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.NODES
+_RESOURCES = (
+    Resource.SERVICES,
+    Resource.ENDPOINTSLICES,
+    Resource.NODES,
+    Resource.INGRESSCLASSES,
+    Resource.INGRESSES,
+    Resource.SECRETS,
+)
 
 CHECK = """#!/bin/sh
 # HAProxy's own judgement, and a note of what it let pass.
@@ -65,10 +89,22 @@ def own_address() -> str:
     return f"127.{64 + (pid >> 16)}.{pid >> 8 & 255}.{pid & 255}"
 
 
+def _pairs(folder: Path) -> Pairs:
+    authority = CertificateAuthority(folder)
+
+    def pair(files: KeyPair) -> Pair:
+        text = files.cert.read_bytes()
+        return Pair(x509.load_pem_x509_certificate(text).serial_number, text, files.key.read_bytes())
+
+    own = [pair(authority.server(f"own-{number}", [host(WITH_TLS)])) for number in range(RENEWALS)]
+    return Pairs(own, pair(authority.server("thief", [host(at) for at in range(HTTP_SERVICES)])))
+
+
 class Seen:
     """A source whose API servers answer what a simulation has them answer; what they say is decoded as it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, state_dir: str) -> None:
+        self._restored = InstalledCertificates(state_dir).restored
         self._caches: dict[Resource, Cache] | None = None
         self._shown: Objects = {}
         self._asked = False
@@ -103,7 +139,8 @@ class Seen:
         if self._caches is None:
             return None
         views: dict[str, Any] = {kind_of.field: cache.view() for kind_of, cache in self._caches.items()}
-        return Snapshot(**views, departures=tuple(cache.departures for cache in self._caches.values()))
+        departures = tuple(cache.departures for cache in self._caches.values())
+        return self._restored(Snapshot(**views, departures=departures))
 
     def refusals(self) -> tuple[Refusal, ...]:
         return tuple(each for cache in (self._caches or {}).values() for each in cache.refusals())
@@ -151,6 +188,8 @@ class Place:
         self._foreigner: socket.socket | None = None
         self.front = own_address()
         self.http = free_port(self.front)
+        self.https = free_port(self.front)
+        self.pairs = _pairs(folder / "pki")
         self.ports = Ports(pods=free_port(pod_address(0, 0)), tcp=free_port(self.front))
         self.haproxy = self._stack.enter_context(HaproxyProcess(folder / "etc"))
         self._stack.callback(self.close_foreigner)
@@ -204,7 +243,7 @@ class Place:
             script.chmod(0o755)
         variables = {
             "http_bind": f"{self.front}:{self.http}",
-            "https_bind": "",
+            "https_bind": f"{self.front}:{self.https}",
             "stats_bind": "",
             "tcp_address": self.front,
             "runtime_socket": self.haproxy.stats_socket,
@@ -219,6 +258,7 @@ class Place:
             apply=ApplySettings(keep_generations=5, retry_min_s=0.5, retry_max_s=2.0),
             history=HistorySettings(ran_well_s=3.0, rollout_monitor_s=0.0),
             templates=TemplateSettings(dir=str(self.templates), vars=variables),
+            kubernetes=KubernetesSettings(secret_namespaces=("*",)),
             claims=ClaimSettings(reserve_s=LONG_S, allow_endpoints=("127.0.0.0/8",)),
             state_dir=str(self.folder / "state"),
         )
@@ -227,7 +267,7 @@ class Place:
 
     def begin(self) -> None:
         """Start a pyconfd that knows what is on disk and nothing else."""
-        self.source = Seen()
+        self.source = Seen(self.settings.state_dir)
         if (objects := self.answers()) is not None:
             self.source.show(objects, listed=True)
         self.bed = _Bed(self)

@@ -4,6 +4,7 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,13 @@ from pyconfd.model.plan import Noop
 from pyconfd.model.snapshot import Resource
 from tests.simulation.cluster import (
     EVIL,
+    HTTP_SERVICES,
+    LOGIN,
     MOST_PODS,
     NAMES,
     START,
+    THIEF_BY_INGRESS,
+    WITH_TLS,
     Lie,
     Objects,
     Poison,
@@ -33,7 +38,7 @@ from tests.simulation.cluster import (
 from tests.simulation.fresh import fresh_rendering, names_of
 from tests.simulation.place import LONG_S, RLIM_INFINITY, Place
 from tests.simulation.steps import Step
-from tests.world.clients import ask
+from tests.world.clients import ask, presented_to
 from tests.world.haproxy import wait_until
 
 _PATIENCE_S = 20.0
@@ -74,6 +79,8 @@ class Simulation:
         self._edited = False
         self._served: set[int] = set()
         """Services that were served when last asked, and that nothing has happened to since."""
+        self._presents: set[int] = set()
+        """Those of them whose certificate was presented."""
         self.place.answers = self._answer
         self._ops: Mapping[str, Callable[[int, int], None]] = {
             "pods": self._pods,
@@ -83,6 +90,9 @@ class Simulation:
             "poison": self._poison,
             "heal": lambda at, _: self._change(at, poison=Poison.NONE),
             "thief": self._thief,
+            "renew": lambda which, _: self._change(WITH_TLS, certificate=which, broken=False),
+            "break secret": lambda _, __: self._break_secret(),
+            "repair secret": lambda _, __: self._change(WITH_TLS, broken=False),
             "lie": self._lies,
             "truth": lambda _, __: self._tell(Lie.NONE),
             "reload": self._reload,
@@ -133,7 +143,7 @@ class Simulation:
         shown = told(self.lie, self.truth, self._old, self._chance)
         if not self.lie.is_total_loss:  # that is not believed: what was shown before it goes on
             self.shown = shown
-        objects = written(shown, self.place.ports, unready=self.lie is Lie.ALL_UNREADY)
+        objects = written(shown, self.place.ports, self.place.pairs, unready=self.lie is Lie.ALL_UNREADY)
         if self.lie is Lie.NO_SLICES:
             return {key: each for key, each in objects.items() if key[0] is not Resource.ENDPOINTSLICES}
         return objects
@@ -158,7 +168,11 @@ class Simulation:
 
     def _thief(self, at: int, there: int) -> None:
         self._change(at, thief=bool(there))
-        self._fault = "a younger Service wants a name that is taken" if there else ""
+        self._fault = "another namespace wants a name that is taken" if there else ""
+
+    def _break_secret(self) -> None:
+        self._change(WITH_TLS, broken=True)
+        self._fault = "Secret: its key cannot be used"
 
     def _lies(self, kind: int, chance: int) -> None:
         self._old = self._past[chance % len(self._past)]
@@ -212,6 +226,7 @@ class Simulation:
             or CUT_SHORT in getattr(balancer.look(), "details", ())
         ):
             self._served.clear()
+            self._presents.clear()
 
     def _allow(self) -> None:
         """Allow a loss, where the API says the truth."""
@@ -250,12 +265,17 @@ class Simulation:
         for at, each in enumerate(self.truth):
             pods = each.pods if each.is_healthy else 0
             self._serves_just_its_pods(at, pods, thief=each.thief, has_thief=host(at) in strangers)
+            if at == WITH_TLS and pods and not each.broken and host(at) not in strangers:
+                self._presents_the_newest(place.pairs.own[each.certificate].serial)
+
+    def _presents_the_newest(self, serial: int) -> None:
+        wait_until(lambda: self._presented(WITH_TLS) == serial, "the newest certificate", limit_s=_PATIENCE_S)
 
     def _serves_just_its_pods(self, at: int, pods: int, *, thief: bool, has_thief: bool) -> None:
         wanted = {pod_address(at, pod) for pod in range(MOST_PODS) if pods >> pod & 1}
         if thief and has_thief:
             # It was given the name while the older Service was away for longer than that is kept.
-            wanted = {thief_address(at)}
+            wanted = {"308" if at in THIEF_BY_INGRESS else thief_address(at)}
         if not wanted and thief:
             return
         found: set[str] = set()
@@ -272,11 +292,15 @@ class Simulation:
 
     # The promises
 
-    def _ask(self, at: int) -> str:
+    def _ask(self, at: int, path: str = "/") -> str:
         if NAMES[at] == "tcp" and self.place.has_foreigner:
             return "somebody else"  # who listens, and never answers
         port = self.place.ports.tcp if NAMES[at] == "tcp" else self.place.http
-        return ask(port, host(at), address=self.place.front)
+        return ask(port, host(at), address=self.place.front, path=path)
+
+    def _presented(self, at: int) -> int:
+        """Return the serial number of the certificate that a client gets, 0 for none."""
+        return presented_to(self.place.https, host(at), address=self.place.front)
 
     def _allowed(self, at: int) -> frozenset[str]:
         return frozenset(pod_address(at, pod) for pod in range(MOST_PODS))
@@ -287,22 +311,42 @@ class Simulation:
         for at, each in enumerate(self.truth):
             if not (each.is_healthy and self.shown[at].is_healthy):
                 self._served.discard(at)
+                self._presents.discard(at)
                 continue
             allowed = self._allowed(at)
             if at in self._served:
                 self._is_served(at, allowed)
             elif self._ask(at) in allowed:
                 self._served.add(at)
+            if at in self._served and at < HTTP_SERVICES:
+                self._presents_its_own(at)
+
+    def _presents_its_own(self, at: int) -> None:
+        own = {each.serial for each in self.place.pairs.own} if at == WITH_TLS else set()
+        found: list[int] = []
+
+        def is_presented() -> bool:
+            found.append(self._presented(at))
+            return found[-1] in own or at not in self._presents
+
+        try:
+            wait_until(is_presented, "", limit_s=_PATIENCE_S)
+        except AssertionError:
+            raise AssertionError(f"{NAMES[at]} had a certificate; now: {found[-1]}") from None
+        assert self.place.pairs.thief.serial not in found, f"clients of {NAMES[at]} get the certificate of a thief"
+        if found[-1] in own:
+            self._presents.add(at)
 
     def _is_served(self, at: int, allowed: frozenset[str]) -> None:
         answers: list[str] = []
 
-        def answered() -> bool:
-            answers.append(self._ask(at))
+        def answered(path: str) -> bool:
+            answers.append(self._ask(at, path))
             return answers[-1] in allowed
 
         try:
-            wait_until(answered, "", limit_s=_PATIENCE_S)
+            for path in ("/", LOGIN) if at in THIEF_BY_INGRESS else ("/",):
+                wait_until(partial(answered, path), "", limit_s=_PATIENCE_S)
         except AssertionError:
             raise AssertionError(f"{NAMES[at]} is healthy and was served; now: {answers[-1]}") from None
         assert thief_address(at) not in answers, f"{NAMES[at]} is served by a thief"
@@ -323,7 +367,7 @@ class Simulation:
     def _serves_nothing_refused(self) -> None:
         conf = self.place.haproxy.conf
         for path in (conf, *(conf.parent / "files").rglob("*")):
-            if path.is_file():
+            if path.is_file() and path.suffix != ".pem":  # base64 may hold any word
                 text = path.read_text()
                 assert not any(word in text for word in EVIL), f"{path.name} has what was refused:\n{text}"
         answers: list[str] = []

@@ -3,7 +3,7 @@
 import random
 from typing import NamedTuple
 
-from tests.simulation.cluster import MOST_PODS, NAMES, Lie, Poison
+from tests.simulation.cluster import MOST_PODS, NAMES, RENEWALS, Lie, Poison
 
 _EVERY_POD = (1 << MOST_PODS) - 1
 _SOME = len(NAMES) - 1
@@ -25,6 +25,9 @@ KINDS: dict[str, tuple[int, tuple[int, int], tuple[int, int]]] = {
     "poison": (10, (0, _SOME), (1, len(Poison) - 1)),
     "heal": (8, (0, _SOME), (0, 0)),
     "thief": (3, (0, _SOME), (0, 1)),
+    "renew": (3, (0, RENEWALS - 1), (0, 0)),
+    "break secret": (3, (0, 0), (0, 0)),
+    "repair secret": (3, (0, 0), (0, 0)),
     "lie": (7, (1, len(Lie) - 1), (0, (1 << len(NAMES)) - 1)),
     "truth": (6, (0, 0), (0, 0)),
     "reload": (4, (0, 2), (0, 0)),

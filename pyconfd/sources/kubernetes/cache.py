@@ -5,11 +5,11 @@ from typing import assert_never
 
 from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import AnyObject, EndpointSlice, Node, Pod
-from pyconfd.model.snapshot import ENDS_BY_DELETION, RECORD_OF, Departures, Key
+from pyconfd.model.snapshot import DELETION_COUNTS, RECORD_OF, Departures, Key
 from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.sources.kubernetes.decode import Bookmark, Deleted, Event, Unreadable, Upserted, key_of, same_content
 
-_ENDS_BY_DELETION = tuple(RECORD_OF[resource] for resource in ENDS_BY_DELETION)
+_DELETION_COUNTS = tuple(RECORD_OF[resource] for resource in DELETION_COUNTS)
 
 
 class Cache:
@@ -60,7 +60,7 @@ class Cache:
                 changed = self._upsert(record)
             case Deleted(key, _):
                 former = self._records.get(key)
-                if isinstance(former, _ENDS_BY_DELETION):
+                if isinstance(former, _DELETION_COUNTS):
                     self.departures.deleted(former.metadata.uid)
                 dropped = self._drop(key)
                 changed = self._refusals.pop(key, None) is not None or dropped

@@ -16,7 +16,7 @@ import structlog
 from pyconfd.errors import Problem, TransientError
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, ObjectRef
-from pyconfd.model.snapshot import ENDS_BY_DELETION, KIND_OF, Key, Named, Resource, Snapshot
+from pyconfd.model.snapshot import DELETION_COUNTS, KIND_OF, Key, Named, Resource, Snapshot
 from pyconfd.model.status import ResourceState, SourceHealth
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.client import TEND_EVERY_S, ApiServers
@@ -27,7 +27,7 @@ from pyconfd.sources.kubernetes.resources import reads, right_to_read
 from pyconfd.system.clock import SystemClock
 
 STOP_TIMEOUT_S = 1.0
-_DEPARTING = frozenset({Resource.ENDPOINTSLICES, Resource.PODS, Resource.NODES, *ENDS_BY_DELETION})
+_DEPARTING = frozenset({Resource.ENDPOINTSLICES, Resource.PODS, Resource.NODES, *DELETION_COUNTS})
 """Where the cluster says that an address leaves, or an object was deleted, on purpose."""
 
 log = structlog.get_logger(__name__)
