@@ -230,7 +230,7 @@ def _ingress(namespace: str, at: int, poison: Poison, *, tls: bool) -> Objects:
         case Poison.SMUGGLED_LINE:
             path = "/\n    bind :1 #evil"
         case Poison.NO_SUCH_PORT:
-            port = "evil"
+            port = "missing"
     backend = {"service": {"name": name, "port": {"name": port}}}
     paths = [{"path": each, "pathType": "Prefix", "backend": backend} for each in (path, LOGIN)]
     if namespace == name:
@@ -255,7 +255,7 @@ def _secret(namespace: str, at: int, pair: Pair, *, broken: bool) -> Objects:
     data = {"tls.crt": pair.certificate, "tls.key": b"evil" if broken else pair.key}
     return {
         (Resource.SECRETS, namespace, name): {
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}"},
             "type": "kubernetes.io/tls",
             "data": {field: base64.b64encode(each).decode() for field, each in data.items()},
         }
