@@ -116,9 +116,7 @@ class HostOwnership:
 
     def falls_to_another(self, host: str) -> bool:
         """Return whether requests for a host without a site of its own would be another namespace's."""
-        mine = self.decisions[host].namespace
-        above = (self.decisions.get(each) for each in (*_wildcards_above(host), ANY_HOST))
-        return any(each is not None and each.namespace != mine for each in above)
+        return _answers_instead(host, self.decisions) not in {"", self.decisions[host].namespace}
 
     def is_kept(self, host: str) -> bool:
         """Return whether a host waits for objects of its namespace that are gone."""
@@ -152,8 +150,9 @@ def decide(
     made: dict[str, HostDecision] = {}
     gone: list[str] = []
     for host in touched:
-        if host in claims:
-            made[host] = _decision(claims[host], reservations.get(Name("", host)), shared)
+        reserved = reservations.get(Name("", host))
+        if host in claims or reserved is not None:
+            made[host] = _decision(claims.get(host, ()), reserved, shared)
         else:
             gone.append(host)
     decisions = _below(versioned(former.decisions), made, gone)
@@ -224,7 +223,8 @@ def _below(
     changed: dict[str, HostDecision] = {}
     for host in looked_at:
         decision = now[host]
-        above = next((now[each] for each in _wildcards_above(host) if each in now), None)
+        wildcards = (now[each] for each in _wildcards_above(host) if each in now)
+        above = next((each for each in wildcards if each.owner is not None), None)
         is_below = above is not None and above.namespace != decision.namespace
         if is_below != decision.below_foreign:
             changed[host] = decision._replace(below_foreign=is_below)
@@ -237,6 +237,16 @@ def _wildcards_above(host: str) -> Iterable[str]:
     labels = host.removeprefix("*.").split(".")
     first = 0 if host.startswith("*.") else 1
     return (each for number in range(first, len(labels)) if (each := f"*.{'.'.join(labels[number:])}") != host)
+
+
+def _answers_instead(host: str, decisions: Mapping[str, HostDecision]) -> str:
+    """Return the namespace that answers for a host that the frontends do not know, "" for none."""
+    for above in (*_wildcards_above(host), ANY_HOST):
+        owner = decisions[above].owner if above in decisions and above != host else None
+        # A wildcard of an Ingress is for one label.
+        if owner is not None and (above == ANY_HOST or owner.kind != "Ingress" or above.count(".") == host.count(".")):
+            return owner.namespace
+    return ""
 
 
 def _replaced(former: Owners, owners: Mapping[Name, Owner], lost: Collection[Name]) -> Owners:

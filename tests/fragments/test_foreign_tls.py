@@ -50,6 +50,10 @@ def web(namespace: str, pods: Backends, name: str = "web", **annotations: str) -
     return list(made)
 
 
+TAKEN_OVER = "kept.victim.test"
+PASSED_ON = "through.victim.test"
+
+
 def tenants(pods: Backends, pairs: Mapping[str, KeyPair]) -> list[Obj]:
     """A victim with three hosts, and an older neighbour with a wildcard above them, twice: ended and passed through."""
     rules = {host: [path("/")] for host in (OWN, BARE, PASSED, DEEP)}
@@ -58,13 +62,15 @@ def tenants(pods: Backends, pairs: Mapping[str, KeyPair]) -> list[Obj]:
         "wild", {WILD: [path("/")]}, namespace="thief", day=1, tls=[{"hosts": [WILD], "secretName": "tls"}],
         annotations={"pyconfd.io/hsts": "31536000"},
     )  # fmt: skip
-    thieves = [
+    others = [
+        *web("victim", pods, "through", domain=PASSED_ON, proto="https"),
+        ingress("all", {"": [path("/")]}, namespace="thief", day=1),
         *web("thief", pods, "exact", domain=BARE, proto="https"),
         *web("thief", pods, "deep", domain="*.deep.victim.test", proto="https"),
         *web("thief", pods, "ended", domain=PASSED, proto="http", **{"tls-secret": "tls"}),
     ]
     secrets = [secret("tls", pairs[each], namespace=each) for each in ("victim", "thief", "operator")]
-    return [ingress_class(), *web("victim", pods), *web("thief", pods), victim, neighbour, *thieves, *secrets]
+    return [ingress_class(), *web("victim", pods), *web("thief", pods), victim, neighbour, *others, *secrets]
 
 
 @contextmanager
@@ -78,6 +84,7 @@ def served(folder: Path, *, default: bool) -> Iterator[dict[str, int]]:
         translator = Translator(PRESETS, replace(OPTIONS, tls=tls))
         objects = tenants(pods, pairs)
         victims = [each for each in objects if each["metadata"].get("namespace") != "thief"]
+        victims.append(ingress("kept", {TAKEN_OVER: [path("/")]}, namespace="victim", day=2))
         # The victim is there first; its neighbour is older, and has everything of the host that he could ask for.
         register = translator.translate(snapshot(*victims)).register
         context = replace(translator, names=FormerNames(register, 1.0, 600.0)).translate(snapshot(*objects))
@@ -125,3 +132,13 @@ def test_clients_get_no_certificate_of_another_namespace(tmp_path: Path, *, defa
             assert presented(ports["https"], host) == ("operator.test" if default else "")
             assert plain(ports["http"], host) == ("200", False)
         assert presented(ports["https"], "other.victim.test") == "thief.test", "the wildcard serves what is left"
+
+
+def test_what_a_host_does_not_serve_is_answered_by_nobody_else(tmp_path: Path) -> None:
+    """Else a stranger's wildcard, or Ingress without a host, answers the question of a certificate's issuer."""
+    with served(tmp_path, default=False) as ports:
+        for host in (PASSED_ON, TAKEN_OVER):
+            assert plain(ports["http"], host) == ("404", False)
+        assert presented(ports["https"], TAKEN_OVER) == ""
+        assert plain(ports["http"], "other.victim.test")[0] == "308"
+        assert plain(ports["http"], "other.test")[0] == "200", "an Ingress without a host serves what is left"

@@ -261,6 +261,46 @@ def test_an_exact_host_below_a_wildcard_of_another_namespace_is_marked(how: Any,
     assert not is_marked(world.read(exact, app("thief", 2, host="*.other.test")))
 
 
+ABOVE = {
+    "all hosts": lambda namespace: app(namespace, 2, "/", host=""),
+    "an Ingress": lambda namespace: app(namespace, 2, "/", host=WILD),
+    "a domain": lambda namespace: domain(namespace, 2, host=WILD),
+}
+
+
+@pytest.mark.parametrize("above", ABOVE)
+@pytest.mark.parametrize(("stranger", "expected"), [("thief", True), ("victim", False)])
+def test_a_host_that_is_kept_is_known_where_another_namespace_would_answer(
+    above: str, stranger: str, *, expected: bool
+) -> None:
+    """Or who deletes and creates an Ingress hands requests, and the question of an issuer, to a stranger meanwhile."""
+    world, others = World(), ABOVE[above](stranger)
+
+    def is_known(context: Context) -> bool:
+        return HOST in context.names["ingress"]["sites"]
+
+    world.read(app("victim", 1), others)
+    gone = world.read(others, now=2.0)
+    assert is_known(gone) is expected
+    if expected and above != "all hosts":
+        assert gone.names["ingress"]["sites"][HOST].below_foreign, "nor is the wildcard's certificate for it"
+    assert is_known(world.read(others, now=3.0)) is expected
+    assert not is_known(world.read(others, now=2.0 + KEEP_S)), "free again"
+
+
+def test_nobody_else_answers_only_where_the_owners_own_wildcard_does_not() -> None:
+    """A wildcard of an Ingress is for one label: deeper hosts fall through it, to who has an Ingress without a host."""
+    deep, others = f"deep.{HOST}", app("thief", 2, "/", host="")
+    made = domain("victim", 1, host=deep, proto="https")
+
+    def is_known(*objects: list[Obj]) -> bool:
+        return deep in World().read(made, *objects).names["ingress"]["sites"]
+
+    assert is_known(app("victim", 2, "/", host=WILD), others)
+    assert not is_known(app("thief", 2, "/", host=WILD))
+    assert not is_known(domain("victim", 2, host=WILD), others)
+
+
 NAMESPACES = ("a", "b", "c")
 CLAIMS = st.fixed_dictionaries(
     {

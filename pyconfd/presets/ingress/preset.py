@@ -125,7 +125,7 @@ def _after(former: _IngressState, cluster: Cluster, options: PresetOptions) -> _
     owners = replaced(former.owners, {name_of(path): _owner(table.winners(path)) for path in paths})
     hosts = {*(path.site for path in paths), *moved, *(each.host for claim in changed.both() for each in claim.hosts)}
     if any(host == ANY_HOST or host.startswith("*.") for host in moved):
-        hosts.update(host for host, each in cluster.hosts.decisions.items() if each.domain_protos)
+        hosts.update(host for host, each in cluster.hosts.decisions.items() if each.domain_protos or each.owner is None)
     sites = replaced(former.sites, {host: _site(host, table, cluster.hosts) for host in hosts}, rank=str)
     made = _IngressState(cluster, options, backends, certificates, claims, table, owners, sites)
     stale = _stale(former, made, changed, paths, moved)
@@ -154,16 +154,21 @@ def _site(host: str, table: RoutingTable, hosts: HostOwnership) -> Site | None:
     owner = decision.owner if decision is not None else None
     protos: Collection[str] = decision.domain_protos if decision is not None else ()
     is_served = any(rules.winners for rules in table.sites.get(host, {}).values())
-    # A domain with HTTP has its own site; one without needs none where no other namespace gets its requests.
-    has_none = owner is None or "http" in protos or (bool(protos) and not hosts.falls_to_another(host))
-    if has_none and not is_served:
+    # A domain with HTTP has its own site. One without, and what is kept, need one where another namespace would answer.
+    is_known = (
+        decision is not None
+        and "http" not in protos
+        and (hosts.falls_to_another(host) if protos or owner is None else True)
+    )
+    if not (is_known or is_served):
         return None
     # TLS of a domain with proto https goes through.
     below_foreign = hosts.is_below_foreign(host) and "https" not in protos
-    namespace = decision.namespace if decision is not None else ""
+    namespace = owner.namespace if owner is not None else ""
     kind, site = HostKind.ANY if host == ANY_HOST else HostKind.EXACT, host
     if host.startswith("*."):
-        is_domain = not is_served and owner is not None and owner.kind != "Ingress"
+        had = owner or (decision.kept.owner if decision is not None and decision.kept is not None else None)
+        is_domain = not is_served and had is not None and had.kind != "Ingress"
         kind, site = (HostKind.ANY_DEPTH, host[1:]) if is_domain else (HostKind.ONE_LABEL, host)
     return Site(site, SHARED_FRONTENDS, host, kind, namespace=namespace, below_foreign=below_foreign)
 
