@@ -7,11 +7,15 @@ from types import MappingProxyType
 
 from pyconfd.model.claim import Claim
 from pyconfd.model.context import Context, RefusalReason, left_out
+from pyconfd.model.gateway_api import Gateway
+from pyconfd.model.ingress import Ingress
+from pyconfd.model.kubernetes import AnyObject
 from pyconfd.model.listener import Listener, asked_for
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.reservation import NEVER, NO_OWNERS, NameRegister, Owner, Reservations
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
 from pyconfd.presets import addresses, conflicts, registry
+from pyconfd.presets.ingress.classes import class_of
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from pyconfd.render.engine import Rendered
@@ -130,8 +134,18 @@ def _is_released(snapshot: Snapshot, context: Context, scope: str, owner: Owner)
     found = getattr(snapshot, resource.field).get(Key(owner.namespace, owner.name)) if resource else None
     if found is None or (found.metadata.creation_timestamp or NEVER) != owner.since:
         return False
+    if _lacks_its_class(found, snapshot):
+        return False  # who deletes a class, to create it again, gives nothing up for others
     ref = (owner.kind, owner.namespace, owner.name)
     return all(
         (each.ref.kind, each.ref.namespace, each.ref.name) != ref or each.reason in _LOST
         for each in left_out(context.refused)
     )
+
+
+def _lacks_its_class(found: AnyObject, snapshot: Snapshot) -> bool:
+    """Return whether an object names a class that is not there."""
+    if isinstance(found, Ingress):
+        name = class_of(found)
+        return name is not None and Key("", name) not in snapshot.ingressclasses
+    return isinstance(found, Gateway) and Key("", found.spec.gateway_class_name) not in snapshot.gatewayclasses

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pyconfd.daemon.translation import FormerNames, Translator
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.reservation import NO_OWNERS, NameRegister, Reservation
+from pyconfd.presets.addresses import RESERVED, AddressOptions
 from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.host_ownership import SHARED_WITH, shared_with
 from pyconfd.presets.policy import ClaimOptions
@@ -41,9 +42,9 @@ class World:
     register: NameRegister = field(default_factory=NameRegister)
     memo: Memo = field(default_factory=Memo)
 
-    def read(self, *objects: Any, now: float = 1.0) -> Context:
+    def read(self, *objects: Any, now: float = 1.0, classes: Sequence[Obj] = (CLASS,)) -> Context:
         flat = [each for some in objects for each in (some if isinstance(some, list | tuple) else (some,))]
-        seen, names = snapshot(CLASS, *flat), FormerNames(self.register, now, KEEP_S)
+        seen, names = snapshot(*classes, *flat), FormerNames(self.register, now, KEEP_S)
         context = Translator(PRESETS, self.options, self.memo, names).translate(seen)
         fresh = Translator(PRESETS, self.options, None, names).translate(seen)
         assert fresh.names == context.names, "what is remembered changes nothing"
@@ -141,6 +142,36 @@ def test_a_host_that_its_owner_gives_up_is_free_at_once() -> None:
     world = World()
     world.read(app("first", 1), domain("next", 5))
     assert served_by(world.read(app("first", 1, host="other.test"), domain("next", 5))) == {"next"}
+
+
+def test_who_deletes_a_class_and_creates_it_again_moves_no_host() -> None:
+    """As an upgrade of a chart does: no owner has given anything up."""
+    world, thief, both = World(), domain("thief", 2), ingress("two", {HOST: [path("/")]}, namespace="victim", day=1)
+    owner = [*service("web", "10.0.0.1", namespace="victim"), both]
+    world.read(owner)
+    world.read(owner, thief)
+    assert served_by(world.read(owner, thief, now=2.0, classes=())) == set()
+    assert served_by(world.read(owner, thief, now=3.0)) == {"victim"}
+    other = ingress_class(controller="example.com/other")
+    assert served_by(world.read(owner, thief, now=4.0, classes=[other])) == {"thief"}, "that is another controller's"
+
+
+def test_who_deletes_a_class_of_gateways_and_creates_it_again_moves_no_address() -> None:
+    made = {"kind": "GatewayClass", "metadata": {"name": "ours"}, "spec": {"controllerName": "pyconfd.io/gateway"}}
+    listener = {"name": "web", "port": 80, "protocol": "HTTP"}
+    head = {"name": "web", "namespace": "victim", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    gateway = {"kind": "Gateway", "metadata": head, "spec": {"gatewayClassName": "ours", "listeners": [listener]}}
+    thief = service("lb", "10.0.0.2", namespace="thief", type="LoadBalancer", loadBalancerClass="pyconfd.io/lb")
+    options = PresetOptions(addresses=AddressOptions(pool=("192.0.2.1",)))
+    register = NameRegister()
+    found = []
+    for now, classes in enumerate(([made], [made], [], [made]), 1):
+        names = FormerNames(register, now, KEEP_S)
+        translator = Translator(("gateway", "loadbalancer"), options, None, names)
+        context = translator.translate(snapshot(*classes, gateway, *(thief if now > 1 else ())))
+        register = context.register
+        found.append({each.namespace for each in context.owners.get(RESERVED, {}).values()})
+    assert found == [{"victim"}, {"victim"}, set(), {"victim"}]
 
 
 @pytest.mark.parametrize("consent", ["annotation", "everybody", "setting", "wildcard"])
