@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 
 from pyconfd.model.claim import Claim
@@ -15,6 +15,7 @@ from pyconfd.model.rendering import Rendering
 from pyconfd.model.reservation import NEVER, NO_OWNERS, NameRegister, Owner, Reservations
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
 from pyconfd.presets import addresses, conflicts, registry
+from pyconfd.presets.ingress.claims import HOST_FIELD
 from pyconfd.presets.ingress.classes import class_of
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
@@ -84,7 +85,8 @@ class Translator:
             options = replace(options, taken_listeners=taken, reservations=reservations)
         had = before.owners.get(addresses.RESERVED, NO_OWNERS)
         context = registry.translate(snapshot, self.presets, options, self.memo, had=had)
-        is_released = partial(_is_released, snapshot, context)
+        # One object may give up a thousand names at once.
+        is_released = cache(partial(_is_released, snapshot, context))
         now, keep_s = self.names.now, self.names.keep_s
         after = conflicts.register_after(before, context.reserved, is_released=is_released, now=now, keep_s=keep_s)
         return context, after
@@ -128,19 +130,18 @@ _LOST = frozenset({RefusalReason.NAME_TAKEN, RefusalReason.NAME_RESERVED, Refusa
 
 def _is_released(snapshot: Snapshot, context: Context, scope: str, owner: Owner) -> bool:
     """Return whether the very object that had a name is still there and valid, so that it gave the name up."""
-    if owner in context.reserved.get(scope, {}).values():
-        return True  # it has another name now, whatever else of it is refused
     resource = next((each for each, kind in KIND_OF.items() if kind == owner.kind), None)
     found = getattr(snapshot, resource.field).get(Key(owner.namespace, owner.name)) if resource else None
     if found is None or (found.metadata.creation_timestamp or NEVER) != owner.since:
         return False
+    ref = (owner.kind, owner.namespace, owner.name)
+    refused = [each for each in left_out(context.refused) if (each.ref.kind, each.ref.namespace, each.ref.name) == ref]
+    is_misspelled = any(each.field == HOST_FIELD and each.reason not in _LOST for each in refused)
+    if owner in context.reserved.get(scope, {}).values() and not is_misspelled:
+        return True  # it has another name now, whatever else of it is refused
     if _lacks_its_class(found, snapshot):
         return False  # who deletes a class, to create it again, gives nothing up for others
-    ref = (owner.kind, owner.namespace, owner.name)
-    return all(
-        (each.ref.kind, each.ref.namespace, each.ref.name) != ref or each.reason in _LOST
-        for each in left_out(context.refused)
-    )
+    return all(each.reason in _LOST for each in refused)
 
 
 def _lacks_its_class(found: AnyObject, snapshot: Snapshot) -> bool:

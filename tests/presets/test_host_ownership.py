@@ -156,6 +156,20 @@ def test_who_deletes_a_class_and_creates_it_again_moves_no_host() -> None:
     assert served_by(world.read(owner, thief, now=4.0, classes=[other])) == {"thief"}, "that is another controller's"
 
 
+def test_a_host_that_is_misspelled_beside_others_is_not_given_up() -> None:
+    world, thief, pods = World(), domain("thief", 2), service("web", "10.0.0.1", namespace="victim")
+
+    def owner(*hosts: str) -> list[Obj]:
+        rules = {host: [path("/")] for host in hosts}
+        return [*pods, ingress("two", rules, namespace="victim", day=1)]
+
+    world.read(owner(HOST, "other.test"))
+    world.read(owner(HOST, "other.test"), thief)
+    assert served_by(world.read(owner("app..victim.test", "other.test"), thief, now=2.0)) == set()
+    assert served_by(world.read(owner(HOST, "other.test"), thief, now=3.0)) == {"victim"}
+    assert served_by(world.read(owner("other.test"), thief, now=4.0)) == {"thief"}, "that is given up"
+
+
 def test_who_deletes_a_class_of_gateways_and_creates_it_again_moves_no_address() -> None:
     made = {"kind": "GatewayClass", "metadata": {"name": "ours"}, "spec": {"controllerName": "pyconfd.io/gateway"}}
     listener = {"name": "web", "port": 80, "protocol": "HTTP"}

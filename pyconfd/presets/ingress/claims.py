@@ -23,6 +23,9 @@ _T = TypeVar("_T")
 SSL_REDIRECT = "pyconfd.io/ssl-redirect"
 """The annotation that, with the value "false", keeps HTTP without TLS for hosts that have a certificate."""
 
+HOST_FIELD = "spec.rules.host"
+"""Where a host is refused that cannot be one."""
+
 HSTS = "pyconfd.io/hsts"
 """The annotation that says for how many seconds browsers shall come by HTTPS only."""
 
@@ -225,11 +228,11 @@ def _site(host: str, namespace: str, policy: ClaimOptions) -> str:
     try:
         name = values.host_name(host) if host else ANY_HOST
     except ValueError as error:
-        raise _Invalid("spec.rules.host", host, str(error)) from None
+        raise _Invalid(HOST_FIELD, host, str(error)) from None
     if values.address(name) is not None:
-        raise _Invalid("spec.rules.host", host, "an address is no host of an Ingress: leave the host out")
+        raise _Invalid(HOST_FIELD, host, "an address is no host of an Ingress: leave the host out")
     if wrong := policy.domain(namespace, name) or policy.protocol(namespace, "http"):
-        raise _Invalid("spec.rules.host", host, wrong, RefusalReason.NOT_ALLOWED)
+        raise _Invalid(HOST_FIELD, host, wrong, RefusalReason.NOT_ALLOWED)
     return name
 
 
