@@ -12,8 +12,9 @@ from tests.world import objects
 from tests.world.objects import PortSpec
 
 HTTP_SERVICES = 5
-NAMES = (*(f"web{number}" for number in range(HTTP_SERVICES)), "tcp")
-"""The last one asks for a port of its own, the others for a name."""
+NAMES = (*(f"web{number}" for number in range(HTTP_SERVICES)), "tcp", "balanced")
+"""``tcp`` asks for a port of its own, ``balanced`` for an address of the pool, the others for a name."""
+BALANCED = NAMES.index("balanced")
 BY_INGRESS = frozenset({3, 4})
 """Those that an Ingress asks for, in place of an annotation of the Service."""
 WITH_TLS = 4
@@ -150,10 +151,15 @@ def all_addresses() -> list[str]:
 
 @dataclass(frozen=True)
 class Ports:
-    """``pods``: where all pods answer; ``tcp``: what the Service ``tcp`` asks for."""
+    """``pods``: where all pods answer; ``tcp`` and ``balanced``: what these Services ask for.
+
+    ``pool`` are the addresses that ``balanced`` and its thief are given one each of; the thief asks for the first.
+    """
 
     pods: int
     tcp: int
+    balanced: int
+    pool: tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -209,7 +215,11 @@ def _one(
     asked = {"proto": "tcp", "pyconfd.io/listen-port": str(ports.tcp)} if name == "tcp" else {"proto": "http"}
     by_ingress = at in (BY_INGRESS if namespace == name else THIEF_BY_INGRESS)
     annotations = dict(notes) if by_ingress else {"domain": host(at), **asked, **notes}
-    service = objects.service(namespace, name, [PortSpec("web", 80, ports.pods)], annotations=annotations)
+    port, spec = 80, {}
+    if at == BALANCED:
+        annotations = {} if namespace == name else {"pyconfd.io/addresses": ports.pool[0]}
+        port, spec = ports.balanced, {"type": "LoadBalancer", "loadBalancerClass": "pyconfd.io/lb"}
+    service = objects.service(namespace, name, [PortSpec("web", port, ports.pods)], annotations=annotations, spec=spec)
     service["metadata"]["creationTimestamp"] = _since(namespace, at)
     found = {(Resource.SERVICES, namespace, name): service}
     if pods:

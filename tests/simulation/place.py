@@ -31,6 +31,7 @@ from pyconfd.settings import (
     Settings,
     TemplateSettings,
 )
+from pyconfd.settings.sections import AddressSettings
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import Unreadable, Upserted, decode_event
@@ -83,10 +84,10 @@ exit 0
 """
 
 
-def own_address() -> str:
+def own_address(network: int = 64) -> str:
     """Return an address of this process' own: HAProxy shares a port with whoever else asks for it."""
     pid = os.getpid()
-    return f"127.{64 + (pid >> 16)}.{pid >> 8 & 255}.{pid & 255}"
+    return f"127.{network + (pid >> 16)}.{pid >> 8 & 255}.{pid & 255}"
 
 
 def _pairs(folder: Path) -> Pairs:
@@ -190,7 +191,8 @@ class Place:
         self.http = free_port(self.front)
         self.https = free_port(self.front)
         self.pairs = _pairs(folder / "pki")
-        self.ports = Ports(pods=free_port(pod_address(0, 0)), tcp=free_port(self.front))
+        pool = own_address(128), own_address(192)
+        self.ports = Ports(free_port(pod_address(0, 0)), free_port(self.front), free_port(pool[0]), pool)
         self.haproxy = self._stack.enter_context(HaproxyProcess(folder / "etc"))
         self._stack.callback(self.close_foreigner)
         self._start_pods()
@@ -259,6 +261,7 @@ class Place:
             history=HistorySettings(ran_well_s=3.0, rollout_monitor_s=0.0),
             templates=TemplateSettings(dir=str(self.templates), vars=variables),
             kubernetes=KubernetesSettings(secret_namespaces=("*",)),
+            addresses=AddressSettings(pool=self.ports.pool),
             claims=ClaimSettings(reserve_s=LONG_S, allow_endpoints=("127.0.0.0/8",)),
             state_dir=str(self.folder / "state"),
         )

@@ -16,6 +16,7 @@ from pyconfd.haproxy.process.balancer import CUT_SHORT
 from pyconfd.model.plan import Noop
 from pyconfd.model.snapshot import Resource
 from tests.simulation.cluster import (
+    BALANCED,
     EVIL,
     HTTP_SERVICES,
     LOGIN,
@@ -79,6 +80,8 @@ class Simulation:
         self._edited = False
         self._served: set[int] = set()
         """Services that were served when last asked, and that nothing has happened to since."""
+        self._address = ""
+        """That of the pool at which ``BALANCED`` was served, for as long as it is there."""
         self._presents: set[int] = set()
         """Those of them whose certificate was presented."""
         self.place.answers = self._answer
@@ -163,6 +166,8 @@ class Simulation:
             self._change(at, pods=pods)
 
     def _poison(self, at: int, kind: int) -> None:
+        if at == BALANCED and Poison(kind) is not Poison.BAD_ENDPOINT:
+            return  # the others are about names
         self._change(at, poison=Poison(kind))
         self._fault = f"poison: {Poison(kind).name.lower().replace('_', ' ')}"
 
@@ -206,6 +211,8 @@ class Simulation:
 
     def _kill(self, at: int, die_before: int) -> None:
         self._forget_what_is_not_on_disk()
+        if self.lie is Lie.NO_OBJECTS:
+            self._presents.clear()  # the certificate of a Secret that is missing ends with the process: operating.md
         self._pods(at, 1 + die_before % ((1 << MOST_PODS) - 1))
         in_the_middle = self.place.kill(die_before)
         self._fault = "pyconfd: killed " + ("in the middle of a change" if in_the_middle else "while all was done")
@@ -226,6 +233,7 @@ class Simulation:
             or CUT_SHORT in getattr(balancer.look(), "details", ())
         ):
             self._served.clear()
+            self._address = ""
             self._presents.clear()
 
     def _allow(self) -> None:
@@ -295,8 +303,19 @@ class Simulation:
     def _ask(self, at: int, path: str = "/") -> str:
         if NAMES[at] == "tcp" and self.place.has_foreigner:
             return "somebody else"  # who listens, and never answers
+        if at == BALANCED:
+            return self._ask_pool()
         port = self.place.ports.tcp if NAMES[at] == "tcp" else self.place.http
         return ask(port, host(at), address=self.place.front, path=path)
+
+    def _ask_pool(self) -> str:
+        answer = ""
+        for address in (self._address,) if self._address else self.place.ports.pool:
+            answer = ask(self.place.ports.balanced, host(BALANCED), address=address)
+            if answer in self._allowed(BALANCED):
+                self._address = address
+                break
+        return answer
 
     def _presented(self, at: int) -> int:
         """Return the serial number of the certificate that a client gets, 0 for none."""
@@ -308,6 +327,8 @@ class Simulation:
     def _keeps_its_promises(self) -> None:
         self._runs_what_was_checked()
         self._serves_nothing_refused()
+        if not (self.truth[BALANCED].there and self.shown[BALANCED].there):
+            self._address = ""
         for at, each in enumerate(self.truth):
             if not (each.is_healthy and self.shown[at].is_healthy):
                 self._served.discard(at)
