@@ -188,8 +188,9 @@ def certificate_removed(stage: ConfigmapStage) -> None:
 def rights(stage: ConfigmapStage) -> None:
     """Only what is read may be read."""
     title("5  What it may read")
-    # Beside that: Events on what is refused, written by the holder of the Lease.
-    reads = [r for s in stage.servers for r in s.requests if r.method == "GET" and "/leases" not in r.path]
+    # Beside that: Events on what is refused, and who has which name, written by the holder of the Lease.
+    own = ("/leases", "/configmaps/pyconfd-owners")
+    reads = [r for s in stage.servers for r in s.requests if r.method == "GET" and not any(o in r.path for o in own)]
     paths = {r.path for r in reads if r.path.startswith("/api")}
     line("  ".join(sorted(paths)))
     base = "/api/v1/namespaces/lb"

@@ -227,7 +227,9 @@ class OwnershipRecord:
         except TransientError as error:
             denied = isinstance(error, ApiError) and error.status == FORBIDDEN
             self._was_read = self._was_read or denied
-            if not self._is_being_written(error):
+            # That no API server answers is reported by who reads the cluster.
+            is_away = isinstance(error, ApiError) and not error.status
+            if not (is_away or self._is_being_written(error)):
                 self._writer.failed(error)
             pause_s = LOOK_EVERY_S if self._was_read else _RETRY_S
         if self.is_ready and not self._was_ready:
