@@ -87,6 +87,7 @@ def test_definitions_that_come_one_after_the_other_are_soon_found(
 def test_a_definition_that_is_not_ready_yet_is_no_problem(cluster: Cluster, server: ApiServer, start: Start) -> None:
     source = start(server.url, resources=ROUTES)
     synced(source)
+    server.wait_for_watches("httproutes")
     with structlog.testing.capture_logs() as logs:
         server.faults.throttle("httproutes", "storage is (re)initializing", times=2)
         server.faults.watch_error(410, "httproutes")
