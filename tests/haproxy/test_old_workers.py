@@ -10,7 +10,7 @@ from pyconfd.haproxy.config.text import hard_stop_after
 from pyconfd.haproxy.process import old_workers
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.observation import OldWorker
-from pyconfd.haproxy.process.old_workers import LEFT_ALONE_S, OldWorkers, to_end
+from pyconfd.haproxy.process.old_workers import ENDS_WITHIN_S, LEFT_ALONE_S, OldWorkers, to_end
 from pyconfd.model.plan import Noop
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.reservation import Name, Owner, namespaces_of_changes
@@ -46,12 +46,17 @@ def test_who_makes_room(found: list[OldWorker], causes: Mapping[int, frozenset[s
     assert (chosen.pid if chosen else None) == expected
 
 
-def test_a_worker_that_hangs_is_ended_once_and_then_the_next() -> None:
+def test_another_worker_is_ended_only_where_the_first_one_hangs() -> None:
     workers = OldWorkers(2)
     workers.see(tuple(old(300.0, 200.0)))
     assert workers.at_bound
-    chosen = [workers.next_to_end() for _ in range(3)]
-    assert [each and each.pid for each in chosen] == [1, 2, None]
+    assert (workers.next_to_end(), workers.next_to_end()) == (OldWorker(1), None)
+    workers.see(tuple(old(299.0 + ENDS_WITHIN_S, 199.0 + ENDS_WITHIN_S)))
+    assert workers.next_to_end() is None  # it may still be on its way
+    workers.see(tuple(old(300.0 + ENDS_WITHIN_S, 200.0 + ENDS_WITHIN_S)))
+    assert (workers.next_to_end(), workers.next_to_end()) == (OldWorker(2), None)
+    workers.see(tuple(old(300.0 + 2 * ENDS_WITHIN_S, 200.0 + 2 * ENDS_WITHIN_S)))
+    assert workers.next_to_end() is None  # each once
 
 
 def test_namespace_has_half_of_the_bound_and_a_change_of_another_too() -> None:

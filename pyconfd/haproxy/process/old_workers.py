@@ -1,5 +1,6 @@
 """The workers that reloads have replaced, and which of them makes room at the bound. Pure."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
@@ -7,6 +8,9 @@ from pyconfd.haproxy.process.observation import OldWorker
 
 LEFT_ALONE_S = 30.0
 """How long a worker may end its sessions whatever happens: at the bound a reload waits so long."""
+
+ENDS_WITHIN_S = 5.0
+"""How long a worker that was ended may take to go before another one is ended: it is killed, so that one hangs."""
 
 
 def to_end(old: Sequence[OldWorker], causes: Mapping[int, frozenset[str]]) -> OldWorker | None:
@@ -29,7 +33,7 @@ class OldWorkers:
         self._bound = bound
         self.known: tuple[OldWorker, ...] = ()
         self._causes: dict[int, frozenset[str]] = {}
-        self._ended: set[int] = set()
+        self._ended: dict[int, float] = {}  # by process: how long ago it had been replaced when it was ended
 
     @property
     def at_bound(self) -> bool:
@@ -57,7 +61,7 @@ class OldWorkers:
         self.known = found
         pids = {each.pid for each in found}
         self._causes = {pid: causes for pid, causes in self._causes.items() if pid in pids}
-        self._ended &= pids
+        self._ended = {pid: replaced_s for pid, replaced_s in self._ended.items() if pid in pids}
 
     def replaced(self, pid: int, causes: frozenset[str]) -> None:
         """Note that a reload for changes of the namespaces ``causes`` has replaced the worker ``pid``, 0 if unknown."""
@@ -66,10 +70,15 @@ class OldWorkers:
             self._causes[pid] = causes
 
     def next_to_end(self) -> OldWorker | None:
-        """Return which one is to be ended now; each is once: one that hangs does not keep others from making room."""
+        """Return which one is to be ended now, None while one that was ended goes, or where each has its time.
+
+        Each is ended once: one that hangs does not keep others from making room.
+        """
+        if any(each.replaced_s - self._ended.get(each.pid, -math.inf) < ENDS_WITHIN_S for each in self.known):
+            return None
         chosen = to_end([each for each in self.known if each.pid not in self._ended], self._causes)
         if chosen is not None:
-            self._ended.add(chosen.pid)
+            self._ended[chosen.pid] = chosen.replaced_s
         return chosen
 
     def causes_of(self, pid: int) -> tuple[str, ...]:
