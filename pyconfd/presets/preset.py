@@ -170,12 +170,16 @@ class PresetResult:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What a preset read and returned: ``services`` are those of the cluster view, ``given`` the template variables."""
+    """What a preset read and returned: ``services`` are those of the cluster view, ``given`` the template variables.
+
+    ``owners`` says who was given which name of the preset.
+    """
 
     snapshot: Snapshot
     options: PresetOptions
     services: Mapping[Key, "ServiceView"]
     given: Mapping[str, Any]
+    owners: Owners
 
     def ref(self, kind: str, key: Key) -> ObjectRef:
         """Return the reference of an object of the Snapshot."""

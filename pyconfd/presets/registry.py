@@ -440,7 +440,8 @@ def claims_of(
     for name in names:
         preset, given = PRESETS[name], context.names.get(name, {})
         given = {name: given} if preset.gives == {name} else given
-        for claim in preset.claims(Translation(snapshot, options, services, given)):
+        owners = context.owners.get(name, NO_OWNERS)
+        for claim in preset.claims(Translation(snapshot, options, services, given, owners)):
             own = claim.ref
             # Names are shortened in refusals.
             shown = values.shown(own.namespace), values.shown(own.name)

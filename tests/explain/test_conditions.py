@@ -37,6 +37,7 @@ from pyconfd.presets import registry
 from pyconfd.presets.preset import HostsOptions, KubefiguratorOptions, PresetOptions
 from tests.explain.world import evidence_of, reasons, reasons_of, reports_of
 from tests.presets import kube2lb, objects, pods
+from tests.presets.ingress import objects as ingresses
 from tests.presets.pods import certificate
 from tests.presets.test_properties import DATA, OBJECTS, PODS, pods_of
 
@@ -618,6 +619,30 @@ def test_nothing_is_served_while_haproxy_does_not_run() -> None:
     assert report.conditions[-1].status is FALSE
     assert "pyconfd status" in report.remedy
     assert "served by" not in str(report)
+
+
+INGRESSES = {
+    "07-ingress.tmpl": """{% for name, backend in ingress.backends.items() %}
+backend {{ name }}
+{% for server in backend.servers | servers %}
+    server {{ server.name }} {{ server.target }}
+{% endfor %}
+{% endfor %}
+"""
+}
+
+
+@pytest.mark.parametrize("more", ["/", "/more"])
+def test_ingress_is_not_programmed_by_the_servers_of_the_one_that_has_its_path(more: str) -> None:
+    snapshot = ingresses.snapshot(
+        ingresses.ingress_class(),
+        *ingresses.service("web", "10.0.0.1"),
+        ingresses.ingress("older", {"a.example.com": [ingresses.path("/")]}, day=1),
+        ingresses.ingress("younger", {"a.example.com": [ingresses.path("/"), ingresses.path(more)]}, day=2),
+    )
+    evidence = evidence_of(snapshot, (PresetName.INGRESS,), templates=INGRESSES)
+    served = ["Programmed"] if more != "/" else []
+    assert reasons(evidence) == {"older": ["Programmed"], "younger": ["NameTaken", *served]}
 
 
 # Secrets

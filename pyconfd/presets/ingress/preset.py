@@ -6,6 +6,7 @@ Read in this order: :mod:`pyconfd.presets.ingress.claims` parses one Ingress; th
 step looks at what the steps before it changed, and all that is equal stays the same object.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -32,7 +33,7 @@ from pyconfd.presets.ingress.claims import IngressClaim, name_of, read_ingress
 from pyconfd.presets.ingress.classes import OwnClasses, is_misspelled, mistaken_class, own_classes
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
-from pyconfd.presets.routing.references import Missing, Unresolved
+from pyconfd.presets.routing.references import Missing, ServiceReference, Unresolved
 from pyconfd.presets.routing.table import RoutingTable, SitePath, conflict_key, path_of
 from pyconfd.presets.routing.types import HostKind, RouteBackend, RouteRule, Site
 
@@ -369,6 +370,12 @@ class IngressPreset(Preset):
             if not classes.serve(ingress):
                 continue
             claim = read_ingress(ingress, snapshot.cluster, options.claims, options.ignored_annotations)
+            # A backend may be there for another Ingress of the namespace only: the one that has the path.
+            won: defaultdict[str, set[str]] = defaultdict(set)
+            for rule in claim.rules:
+                if translation.owners.get(name_of(path_of(rule))) == rule.owner:
+                    won[rule.backend].add(rule.site)
+            served = ((name, at) for name, at in won.items() if name in backends)
             endpoints: dict[Any, None] = {}
             for reference in claim.references.values():
                 endpoints |= dict.fromkeys(translation.endpoints_of(Key(reference.namespace, reference.name)))
@@ -377,7 +384,7 @@ class IngressPreset(Preset):
                 self.name,
                 f"ingressClassName {ingress.spec.ingress_class_name or '(default)'}",
                 tuple(dict.fromkeys(name_of(path_of(rule)).name for rule in claim.rules)),
-                tuple(_claimed(name, claim, backends[name]) for name in claim.references if name in backends),
+                tuple(_claimed(claim.references[name], backends[name], at) for name, at in served),
                 tuple(endpoints),
             )
 
@@ -395,7 +402,6 @@ class IngressPreset(Preset):
             yield wrong
 
 
-def _claimed(name: str, claim: IngressClaim, backend: RouteBackend) -> ClaimedBackend:
-    reference = claim.references[name]
-    hosts = frozenset(rule.site for rule in claim.rules if rule.backend == name)
-    return ClaimedBackend(f"{reference.name}:{reference.port}", name, name, backend.servers, hosts)
+def _claimed(reference: ServiceReference, backend: RouteBackend, hosts: Iterable[str]) -> ClaimedBackend:
+    name = f"{reference.name}:{reference.port}"
+    return ClaimedBackend(name, backend.name, backend.name, backend.servers, frozenset(hosts))
