@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
+from pyconfd.haproxy.runtime.runtime import FORMER_ANSWERS_S, NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.sockets import NoAnswer, RuntimeSocket
 from pyconfd.model.plan import RemoveServer, SetWeight
 from tests.haproxy.broken_socket import BrokenSocket, Fault
@@ -126,6 +126,22 @@ def test_a_worker_that_is_about_to_end_can_do_nothing(broken: BrokenSocket) -> N
     broken.stopping = 1
     with pytest.raises(NotConfirmed, match="another program reloaded"):
         runtime.execute([SetWeight("be", "one", 4)])
+    runtime.close()
+
+
+def test_the_former_worker_may_answer_for_a_moment_after_a_reload(broken: BrokenSocket) -> None:
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            broken.pid = 4712
+
+    runtime = Runtime(timeout_s=TIMEOUT_S, monotonic=lambda: sum(pauses), pause=pause)
+    assert runtime.connect([broken.path], 4712).runtime
+    assert (runtime.pid, len(pauses)) == (4712, 3)
+    assert runtime.connect([broken.path], 4713).runtime  # a master elsewhere: who answers is taken
+    assert (runtime.pid, sum(pauses) < FORMER_ANSWERS_S + 0.1) == (4712, True)
     runtime.close()
 
 

@@ -425,14 +425,15 @@ class Balancer:
         if isinstance(running, NotRunning):
             self._runtime.close()
         elif isinstance(running, Running) and running.worker_pid == self._runtime.pid:
-            self._runtime.connect(self.sockets)  # a worker keeps those that it began with, whatever is written since
+            # A worker keeps those that it began with, whatever is written since.
+            self._runtime.connect(self.sockets, self._worker_pid)
         else:
             self._connect(observed.installed_text or (last.rendering.text if last else ""))
         return observed
 
     def _connect(self, text: str) -> None:
         self.sockets = stats_sockets(text, self._settings.runtime_socket)
-        self._runtime.connect(self.sockets)
+        self._runtime.connect(self.sockets, self._worker_pid)
 
     def listener_conflicts(self, rendering: Rendering) -> Mapping[Listener, str]:
         """Return the new binds of ``rendering`` that cannot be had, and why: mostly another process has them."""

@@ -30,7 +30,7 @@ from pyconfd.haproxy.runtime.operations import (
     unfulfilled,
 )
 from pyconfd.haproxy.runtime.servers_now import ServerNow, checks_now, servers_now, sessions_now, stat_questions
-from pyconfd.haproxy.runtime.sockets import NoAnswer, ReplacedError, RuntimeSocket
+from pyconfd.haproxy.runtime.sockets import NoAnswer, ReplacedError, RuntimeSocket, Worker
 from pyconfd.model.plan import (
     AddBackend,
     AddCertificate,
@@ -45,6 +45,11 @@ from pyconfd.model.plan import (
 
 DELETED_AT_ONCE = 250
 """Servers that are deleted at one look, each second: thousands that left must not keep the next change waiting."""
+
+FORMER_ANSWERS_S = 1.0
+"""How long after a reload the former worker may still accept connections: until it has handled its signal."""
+
+_FORMER_POLL_S = 0.01
 
 log = structlog.get_logger(__name__)
 
@@ -106,8 +111,10 @@ class Runtime:
         progress: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
         timeout_s: float | None = None,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._progress = progress
+        self._pause = pause
         self._timeout_s = timeout_s
         self._monotonic = monotonic
         self._socket: RuntimeSocket | None = None
@@ -128,8 +135,11 @@ class Runtime:
         self.leaving.clear()
         self._leaving_backends.clear()
 
-    def connect(self, paths: Iterable[str]) -> Abilities:
-        """Find a socket among ``paths`` that may change the process, and ask what this HAProxy can do."""
+    def connect(self, paths: Iterable[str], worker_pid: int = 0) -> Abilities:
+        """Find a socket among ``paths`` that may change the process, and ask what this HAProxy can do.
+
+        ``worker_pid`` is the running worker, 0 if that is not known: another one may answer for a moment only.
+        """
         why = "add `stats socket PATH mode 660 level admin` to the global section: then most changes need no reload"
         answered = False
         for path in paths:
@@ -138,7 +148,7 @@ class Runtime:
                 self._socket = RuntimeSocket(path, timeout_s=self._timeout_s)
                 self.pid = 0
             try:
-                worker, (commands, level) = self._socket.ask(["help", "show cli level"])
+                worker, (commands, level) = self._first_answers(self._socket, worker_pid)
             except NoAnswer as error:
                 forbidden = f"{error}: let pyconfd's group use it (mode 660, group NAME)"
                 why = forbidden if error.forbidden else str(error)
@@ -172,6 +182,15 @@ class Runtime:
         self.pid = 0
         self._abilities = Abilities(why=why, answered=answered)
         return self._abilities
+
+    def _first_answers(self, to: RuntimeSocket, worker_pid: int) -> tuple[Worker, list[str]]:
+        ends = self._monotonic() + FORMER_ANSWERS_S
+        while True:
+            worker, answers = to.ask(["help", "show cli level"])
+            if worker_pid in {0, worker.pid} or self._monotonic() >= ends:
+                return worker, answers
+            to.close()
+            self._pause(_FORMER_POLL_S)
 
     @property
     def abilities(self) -> Abilities:
