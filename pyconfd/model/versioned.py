@@ -108,6 +108,20 @@ def without(former: Mapping[_K, _V], gone: Collection[_K]) -> Mapping[_K, _V]:
     return (former if isinstance(former, VersionedDict) else VersionedDict(former)).with_changes({}, gone)
 
 
+def replaced(
+    former: Mapping[_K, _V], values: Mapping[_K, _V | None], rank: Callable[[_K], str] | None = None
+) -> Mapping[_K, _V]:
+    """Return ``former`` with other values, None for none; the same object where all are equal.
+
+    With ``rank`` the result is in its order.
+    """
+    changed = {key: value for key, value in values.items() if value is not None and former.get(key) != value}
+    gone = [key for key, value in values.items() if value is None and key in former]
+    if not changed and not gone:
+        return former
+    return versioned(former).with_changes(changed, gone, rank)
+
+
 def differing(old: Mapping[_K, _V], new: Mapping[_K, _V]) -> Collection[_K]:
     """Return the keys whose value is not the same object in both, those that only one of them has included."""
     if old is new:

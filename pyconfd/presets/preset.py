@@ -23,6 +23,7 @@ from pyconfd.presets.policy import ANYTHING, ClaimOptions, PortRanges
 
 if TYPE_CHECKING:
     from pyconfd.presets.cluster import Cluster
+    from pyconfd.presets.routing.types import Site
     from pyconfd.presets.views import ServiceView
 
 CLUSTER_VIEW = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.ENDPOINTS, Resource.NODES})
@@ -147,8 +148,8 @@ class PresetResult:
     change there is the same object. ``owners`` says who was given which name; ``reserves`` are those that stay with the
     namespace, where that is not decided for several presets together (None: all of them). ``ends_tls``: some object
     asks for the frontend that ends TLS on the shared port. ``statuses`` are for objects of the cluster, as they shall
-    be once all of this is served. ``certificates`` are what is presented for hosts, by any key. ``memo`` is what the
-    next result of this preset builds on.
+    be once all of this is served. ``certificates`` are what is presented for hosts, by any key. ``sites`` are those of
+    the shared frontends that it serves, by host. ``memo`` is what the next result of this preset builds on.
     """
 
     names: Mapping[str, Any]
@@ -165,6 +166,7 @@ class PresetResult:
     ends_tls: bool = False
     statuses: Statuses = field(default_factory=lambda: MappingProxyType({}))
     certificates: Mapping[str, PresentedCertificate] = field(default_factory=lambda: MappingProxyType({}))
+    sites: Mapping[str, "Site"] = field(default_factory=lambda: MappingProxyType({}))
     memo: object = field(default=None, repr=False, compare=False)
 
 

@@ -39,6 +39,8 @@ from pyconfd.presets.kube2lb.preset import Kube2lbPreset
 from pyconfd.presets.kubefigurator.preset import KubefiguratorPreset
 from pyconfd.presets.loadbalancer import LoadbalancerPreset
 from pyconfd.presets.preset import Preset, PresetOptions, PresetResult, Translation
+from pyconfd.presets.routing.types import Site
+from pyconfd.presets.shared_sites import NamedSites
 
 _T = TypeVar("_T")
 
@@ -92,6 +94,7 @@ class Memo:
         self._refused = NO_REFUSALS
         self._cluster: Cluster | None = None
         self._hosts = host_ownership.NO_HOSTS
+        self._named = NamedSites()
         self.lost: _Recent[list[dict[Listener, str]]] = _Recent()
         self.lost_names: _Recent[list[dict[Name, str]]] = _Recent()
         self.listeners: _Recent[frozenset[Listener]] = _Recent()
@@ -124,6 +127,11 @@ class Memo:
         reserved = options.reservations_of(host_ownership.SCOPE)
         self._hosts = host_ownership.decide(former, parsed, reserved, options.claims.shared_hosts)
         return replace(read, hosts=self._hosts)
+
+    def named_sites(self, read: Cluster, results: Sequence[PresetResult]) -> Mapping[str, Site]:
+        """Return the sites of hosts of the shared frontends that are named and not served."""
+        self._named = self._named.updated(read.hosts, tuple(result.sites for result in results))
+        return self._named.sites
 
     def read_preset(self, name: str, read: Cluster, options: PresetOptions) -> PresetResult:
         """Return what a preset makes of the Snapshot.
@@ -258,16 +266,17 @@ def _template_names(
 ) -> Mapping[str, object]:
     """Return the names for the templates; the same object as before where each value is."""
     view, in_use = read.view, bool(default.path) or any(result.ends_tls for result in results)
+    named = memo.named_sites(read, results)
 
     def make() -> Mapping[str, object]:
         tls = GivenDict(default_certificate=default.path, in_use=in_use)
-        given: dict[str, object] = {"cluster": view, "tls": tls}
+        given: dict[str, object] = {"cluster": view, "tls": tls, "named_sites": named}
         for name, result in zip(names, results, strict=True):
             given.setdefault(name, MappingProxyType(dict(result.names)))
             given.update({each: value for each, value in result.names.items() if each not in given or each == name})
         return MappingProxyType(given)
 
-    parts: list[object] = [read.services, view.nodes, view.certificates, default, in_use, *names]
+    parts: list[object] = [read.services, view.nodes, view.certificates, default, in_use, named, *names]
     for value in (value for result in results for value in result.names.values()):
         parts += value.values() if isinstance(value, GivenDict) else (value,)  # it is made again for each result
     return memo.names.made(tuple(parts), make)

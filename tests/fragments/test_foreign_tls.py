@@ -12,6 +12,7 @@ from cryptography import x509
 
 from pyconfd.daemon.translation import FormerNames, Translator
 from pyconfd.fragments import directory
+from pyconfd.model.context import Context
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.policy import ClaimOptions, network
@@ -88,16 +89,20 @@ def served(folder: Path, *, default: bool) -> Iterator[dict[str, int]]:
         # The victim is there first; its neighbour is older, and has everything of the host that he could ask for.
         register = translator.translate(snapshot(*victims)).register
         context = replace(translator, names=FormerNames(register, 1.0, 600.0)).translate(snapshot(*objects))
-        variables = {
-            "http_bind": f"127.0.0.1:{ports['http']}",
-            "https_bind": f"127.0.0.1:{ports['https']}",
-            "stats_bind": "",
-            "runtime_socket": haproxy.stats_socket,
-        }
-        renderer = Renderer(read_fragments(directory()), RenderOptions(str(folder / "files"), variables=variables))
-        write_rendering(renderer.render(context, curdate="").rendering, haproxy.conf)
-        haproxy.start()
+        start(haproxy, context, ports, folder)
         yield ports
+
+
+def start(haproxy: HaproxyProcess, context: Context, ports: Mapping[str, int], folder: Path) -> None:
+    variables = {
+        "http_bind": f"127.0.0.1:{ports['http']}",
+        "https_bind": f"127.0.0.1:{ports['https']}",
+        "stats_bind": "",
+        "runtime_socket": haproxy.stats_socket,
+    }
+    renderer = Renderer(read_fragments(directory()), RenderOptions(str(folder / "files"), variables=variables))
+    write_rendering(renderer.render(context, curdate="").rendering, haproxy.conf)
+    haproxy.start()
 
 
 def presented(port: int, sni: str) -> str:
@@ -114,6 +119,19 @@ def presented(port: int, sni: str) -> str:
         return ""
     names = x509.load_der_x509_certificate(found or b"").extensions
     return names.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)[0]
+
+
+def reaches_a_pod(port: int, sni: str) -> bool:
+    """Return whether a hello goes through to a pod: those of this test answer it with a text that is no TLS."""
+    context = ssl.create_default_context()
+    with socket.create_connection(("127.0.0.1", port), 30) as raw:
+        try:
+            context.wrap_socket(raw, server_hostname=sni).close()
+        except ssl.SSLError as error:
+            return error.reason == "WRONG_VERSION_NUMBER"
+        except ConnectionError:
+            return False
+    raise AssertionError("no pod of this test ends TLS")
 
 
 def plain(port: int, host: str) -> tuple[str, bool]:
@@ -142,3 +160,32 @@ def test_what_a_host_does_not_serve_is_answered_by_nobody_else(tmp_path: Path) -
         assert presented(ports["https"], TAKEN_OVER) == ""
         assert plain(ports["http"], "other.victim.test")[0] == "308"
         assert plain(ports["http"], "other.test")[0] == "200", "an Ingress without a host serves what is left"
+
+
+@pytest.mark.parametrize("presets", [("domains",), PRESETS, ("domains", "kube2lb")])
+@pytest.mark.parametrize("proto", ["http", "https"])
+@pytest.mark.parametrize("wrong", [{"port": "none"}, {"hsts": "soon"}])
+def test_a_domain_of_which_nothing_is_served_is_nobody_elses(
+    tmp_path: Path, presets: tuple[str, ...], proto: str, wrong: dict[str, str]
+) -> None:
+    """Else who has the wildcard is sent its cookies, or the whole of its TLS, whichever presets are in use."""
+    ports = {"http": free_port(), "https": free_port()}
+    with Backends() as pods, HaproxyProcess(tmp_path) as haproxy:
+        pair = CertificateAuthority(tmp_path / "ca").server("thief", ["thief.test", WILD])
+        tls = {"tls-secret": "tls"} if proto == "http" else {}
+        objects = [
+            *web("victim", pods, domain=OWN, proto="http", **wrong),
+            *web("thief", pods, domain=WILD, proto=proto, **tls),
+            *web("thief", pods, "none-of-tls", domain="plain.test", proto="http"),
+            secret("tls", pair, namespace="thief"),
+        ]
+        translator = Translator(presets, replace(OPTIONS, tls=TlsOptions(str(tmp_path / "secrets"), ("*",))))
+        start(haproxy, translator.translate(snapshot(*objects)), ports, tmp_path)
+        assert plain(ports["http"], OWN) == ("404", False)
+        assert presented(ports["https"], OWN) == ""
+        assert plain(ports["http"], "plain.test")[0] == "200"
+        if proto == "http":
+            assert presented(ports["https"], "other.victim.test") == "thief.test", "the wildcard serves what is left"
+        else:
+            assert not reaches_a_pod(ports["https"], OWN)
+            assert reaches_a_pod(ports["https"], "other.victim.test"), "the wildcard serves what is left"

@@ -54,6 +54,10 @@ class World:
         return context
 
 
+def only(names: tuple[str, ...], *objects: list[Obj]) -> Context:
+    return Translator(names, TLS).translate(snapshot(*(each for some in objects for each in some)))
+
+
 def served_by(context: Context) -> set[str]:
     """Return the namespaces that answer for the host."""
     of_paths = {name.split("_")[1] for key, name in paths_of(context).items() if key.lstrip("=").startswith(f"{HOST}/")}
@@ -242,7 +246,7 @@ def test_a_host_of_which_no_path_is_served_is_known(bad: str) -> None:
     made = ingress("app", {HOST: [path(bad, kind="ImplementationSpecific")]}, namespace="owner")
     everybody = ingress("all", {"": [path("/")]}, namespace="thief", day=0)
     context = World().read(service("web", "10.0.0.1", namespace="thief"), made, everybody)
-    assert HOST in context.names["ingress"]["sites"]
+    assert HOST in context.names["named_sites"]
     assert served_by(context) == set()
 
 
@@ -250,14 +254,22 @@ def test_a_host_of_which_no_path_is_served_is_known(bad: str) -> None:
 @pytest.mark.parametrize("more", [{"hsts": "soon"}, {"port": "none"}])
 def test_a_domain_of_which_nothing_is_served_is_known(host: str, site: str, more: dict[str, str]) -> None:
     world, everybody = World(), app("thief", 0, "/", host="")
-    made = world.read(domain("owner", 1, host=host, **more), everybody).names["ingress"]["sites"][host]
+    made = world.read(domain("owner", 1, host=host, **more), everybody).names["named_sites"][host]
     assert (made.id, made.namespace, made.map) == (site, "owner", "wildcards-http" if host == WILD else "hosts-http")
     served = domain("owner", 1, host=host)
-    assert host not in world.read(served, everybody).names["ingress"]["sites"]
+    assert host not in world.read(served, everybody).names["named_sites"]
     refused_too = service(
         "second", namespace="owner", annotations=served[0]["metadata"]["annotations"] | prefixed(more)
     )
-    assert host not in world.read(served, list(refused_too), everybody).names["ingress"]["sites"]
+    assert host not in world.read(served, list(refused_too), everybody).names["named_sites"]
+
+
+@pytest.mark.parametrize("names", [("domains",), ("domains", "gateway"), ("kube2lb", "domains"), PRESETS])
+def test_a_domain_of_which_nothing_is_served_is_known_with_any_presets(names: tuple[str, ...]) -> None:
+    context = only(names, domain("owner", 1, port="none"), domain("thief", 0, host=WILD))
+    site = context.names["named_sites"][HOST]
+    assert (site.namespace, site.map, site.below_foreign) == ("owner", "hosts-http", True)
+    assert list(context.names["named_sites"]) == [HOST]
 
 
 @pytest.mark.parametrize("proto", ["https", "redis"])
@@ -271,7 +283,7 @@ def test_requests_for_a_domain_without_http_are_no_other_namespaces(proto: str, 
     world = World()
 
     def known(*objects: Any) -> bool:
-        return HOST in world.read(*objects).names["ingress"]["sites"]
+        return HOST in world.read(*objects).names["named_sites"]
 
     assert not known(site)
     assert known(site, wildcard) is (owner == "thief")
@@ -281,13 +293,13 @@ def test_requests_for_a_domain_without_http_are_no_other_namespaces(proto: str, 
 
 def test_requests_for_a_wildcard_domain_without_http_are_no_other_namespaces() -> None:
     site, everybody = domain("owner", 5, host=WILD, proto="https"), ingress("all", {"": [path("/")]}, namespace="thief")
-    (found,) = (each for host, each in World().read(site, everybody).names["ingress"]["sites"].items() if host == WILD)
+    (found,) = (each for host, each in World().read(site, everybody).names["named_sites"].items() if host == WILD)
     assert (found.map, found.map_key, found.below_foreign) == ("wildcards-http", ".victim.test", False)
 
 
 def test_a_lost_wildcard_hides_nothing_of_its_owner() -> None:
     context = World().read(domain("owner", 1, host=WILD), app("thief", 2, host=WILD))
-    assert WILD not in context.names["ingress"]["sites"], "it would come before the owner's for one label"
+    assert WILD not in context.names["named_sites"], "it would come before the owner's for one label"
 
 
 @pytest.mark.parametrize("how", [app, domain])
@@ -322,13 +334,13 @@ def test_a_host_that_is_kept_is_known_where_another_namespace_would_answer(
     world, others = World(), ABOVE[above](stranger)
 
     def is_known(context: Context) -> bool:
-        return HOST in context.names["ingress"]["sites"]
+        return HOST in context.names["named_sites"]
 
     world.read(app("victim", 1), others)
     gone = world.read(others, now=2.0)
     assert is_known(gone) is expected
     if expected and above != "all hosts":
-        assert gone.names["ingress"]["sites"][HOST].below_foreign, "nor is the wildcard's certificate for it"
+        assert gone.names["named_sites"][HOST].below_foreign, "nor is the wildcard's certificate for it"
     assert is_known(world.read(others, now=3.0)) is expected
     assert not is_known(world.read(others, now=2.0 + KEEP_S)), "free again"
 
@@ -339,7 +351,7 @@ def test_nobody_else_answers_only_where_the_owners_own_wildcard_does_not() -> No
     made = domain("victim", 1, host=deep, proto="https")
 
     def is_known(*objects: list[Obj]) -> bool:
-        return deep in World().read(made, *objects).names["ingress"]["sites"]
+        return deep in World().read(made, *objects).names["named_sites"]
 
     assert is_known(app("victim", 2, "/", host=WILD), others)
     assert not is_known(app("thief", 2, "/", host=WILD))

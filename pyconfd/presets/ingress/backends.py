@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from pyconfd.model.kubernetes import Service
 from pyconfd.model.snapshot import Key
-from pyconfd.model.versioned import VersionedDict, differing
+from pyconfd.model.versioned import VersionedDict, differing, replaced
 from pyconfd.presets.annotations import read_foreign
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.endpoints import targets_of_port
-from pyconfd.presets.ingress.changes import NOBODY, ChangedClaims, replaced
+from pyconfd.presets.ingress.changes import NOBODY, ChangedClaims
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.routing.references import H2C, Missing, ServiceReference, Unresolved, app_protocol, resolve
 from pyconfd.presets.routing.types import PathEntry, RouteBackend

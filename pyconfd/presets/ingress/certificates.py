@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.snapshot import Key
-from pyconfd.model.versioned import VersionedDict, differing
+from pyconfd.model.versioned import VersionedDict, differing, replaced
 from pyconfd.presets.certificates import ServedCertificate, certificate_for, is_usable, presented
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.host_ownership import HostOwnership
-from pyconfd.presets.ingress.changes import NOBODY, ChangedClaims, replaced, users_of
+from pyconfd.presets.ingress.changes import NOBODY, ChangedClaims, users_of
 from pyconfd.presets.ingress.claims import IngressClaim
 from pyconfd.presets.preset import PresetOptions
 

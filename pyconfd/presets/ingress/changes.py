@@ -4,11 +4,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from pyconfd.model.snapshot import Key
-from pyconfd.model.versioned import VersionedDict
+from pyconfd.model.versioned import replaced
 from pyconfd.presets.ingress.claims import IngressClaim
 
 _K = TypeVar("_K", bound=Hashable)
-_V = TypeVar("_V")
 NOBODY: frozenset[Key] = frozenset()
 
 
@@ -25,21 +24,6 @@ class ChangedClaims(NamedTuple):
             for claims in (self.before, self.after):
                 if key in claims:
                     yield claims[key]
-
-
-def replaced(
-    former: Mapping[_K, _V], values: Mapping[_K, _V | None], rank: Callable[[_K], str] | None = None
-) -> Mapping[_K, _V]:
-    """Return ``former`` with other values, None for none; the same object where all are equal.
-
-    With ``rank`` the result is in its order.
-    """
-    changed = {key: value for key, value in values.items() if value is not None and former.get(key) != value}
-    gone = [key for key, value in values.items() if value is None and key in former]
-    if not changed and not gone:
-        return former
-    known = former if isinstance(former, VersionedDict) else VersionedDict(former)
-    return known.with_changes(changed, gone, rank)
 
 
 def users_of(

@@ -20,25 +20,23 @@ from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import NO_OWNERS, Name, Owner
 from pyconfd.model.snapshot import Key, Resource, Snapshot
-from pyconfd.model.versioned import GivenDict, VersionedDict, differing
+from pyconfd.model.versioned import GivenDict, VersionedDict, differing, replaced
 from pyconfd.presets import values
 from pyconfd.presets.certificates import notes_on
 from pyconfd.presets.cluster import Cluster, nothing_read
 from pyconfd.presets.conflicts import updated
-from pyconfd.presets.host_ownership import ANY_HOST, HostOwnership, ParsedHosts
+from pyconfd.presets.host_ownership import HostOwnership, ParsedHosts
 from pyconfd.presets.ingress.backends import Backends
 from pyconfd.presets.ingress.certificates import Certificates
-from pyconfd.presets.ingress.changes import ChangedClaims, replaced
+from pyconfd.presets.ingress.changes import ChangedClaims
 from pyconfd.presets.ingress.claims import IngressClaim, name_of, read_ingress
 from pyconfd.presets.ingress.classes import OwnClasses, is_misspelled, mistaken_class, own_classes
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
 from pyconfd.presets.routing.references import Missing, ServiceReference, Unresolved
 from pyconfd.presets.routing.table import RoutingTable, SitePath, conflict_key, path_of
-from pyconfd.presets.routing.types import HostKind, RouteBackend, RouteRule, Site
-
-SHARED_FRONTENDS = "http"
-"""The name of the shared frontends in the names of their maps."""
+from pyconfd.presets.routing.types import RouteBackend, RouteRule, Site
+from pyconfd.presets.shared_sites import shared_site
 
 _PATH_FIELD = "spec.rules.http.paths.path"
 _BACKEND_FIELD = "spec.rules.http.paths.backend"
@@ -124,9 +122,7 @@ def _after(former: _IngressState, cluster: Cluster, options: PresetOptions) -> _
     backends = former.backends.updated(changed, table.entries, cluster, options)
     certificates = former.certificates.updated(changed, moved, cluster, options)
     owners = replaced(former.owners, {name_of(path): _owner(table.winners(path)) for path in paths})
-    hosts = {*(path.site for path in paths), *moved, *(each.host for claim in changed.both() for each in claim.hosts)}
-    if any(host == ANY_HOST or host.startswith("*.") for host in moved):
-        hosts.update(host for host, each in cluster.hosts.decisions.items() if each.domain_protos or each.owner is None)
+    hosts = {*(path.site for path in paths), *moved}
     sites = replaced(former.sites, {host: _site(host, table, cluster.hosts) for host in hosts}, rank=str)
     made = _IngressState(cluster, options, backends, certificates, claims, table, owners, sites)
     stale = _stale(former, made, changed, paths, moved)
@@ -150,28 +146,9 @@ def _owner(winners: Sequence[RouteRule]) -> Owner | None:
 
 
 def _site(host: str, table: RoutingTable, hosts: HostOwnership) -> Site | None:
-    """Return the site of a host: one with a path, or one of which no request can be served, which stays known."""
-    decision = hosts.decisions.get(host)
-    owner = decision.owner if decision is not None else None
-    protos: Collection[str] = decision.domain_protos if decision is not None else ()
+    """Return the site of a host that has a path."""
     is_served = any(rules.winners for rules in table.sites.get(host, {}).values())
-    # A domain with HTTP has its own site. One without, and what is kept, need one where another namespace would answer.
-    is_known = (
-        decision is not None
-        and "http" not in protos
-        and (hosts.falls_to_another(host) if protos or owner is None else True)
-    )
-    if not (is_known or is_served):
-        return None
-    # TLS of a domain with proto https goes through.
-    below_foreign = hosts.is_below_foreign(host) and "https" not in protos
-    namespace = owner.namespace if owner is not None else ""
-    kind, site = HostKind.ANY if host == ANY_HOST else HostKind.EXACT, host
-    if host.startswith("*."):
-        had = owner or (decision.kept.owner if decision is not None and decision.kept is not None else None)
-        is_domain = not is_served and had is not None and had.kind != "Ingress"
-        kind, site = (HostKind.ANY_DEPTH, host[1:]) if is_domain else (HostKind.ONE_LABEL, host)
-    return Site(site, SHARED_FRONTENDS, host, kind, namespace=namespace, below_foreign=below_foreign)
+    return shared_site(host, hosts) if is_served else None
 
 
 def _stale(
@@ -350,6 +327,7 @@ class IngressPreset(Preset):
             state.refusals,
             state.backends.ready,
             files=state.files,
+            sites=state.sites,
             serves=state.backends.served,
             addresses_of=_addresses_of,
             ends_tls=bool(state.certificates.asking),
