@@ -17,6 +17,7 @@ from pyconfd.daemon.reconcile import FailedAttempt, Inputs, Reconciled, reconcil
 from pyconfd.daemon.rollout_monitor import RolloutMonitor
 from pyconfd.daemon.translation import Translator
 from pyconfd.errors import PendingRendering
+from pyconfd.model.context import Context
 from pyconfd.model.hold import ADOPTION
 from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.snapshot import Snapshot
@@ -125,7 +126,7 @@ class Daemon(Loop):
         hold_id = self._report.status.hold_id
         if (hold_id and hold_id in self._world.allowed_holds()) or self._protected.is_due(now):
             self._note_change(now, at_once=True)
-        if self._decided and self._world.name_register.is_due(self._world.clock.now()):
+        if self._protected.has_applied and self._world.name_register.is_due(self._world.clock.now()):
             self._note_change(now, at_once=True)  # a reservation has ended: somebody else may have the name now
         self._world.name_register.flush()
         if self._decided:
@@ -230,8 +231,7 @@ class Daemon(Loop):
     def _finish(self, snapshot: Snapshot, done: Reconciled, duration_s: float, compiled: Compiled, now: float) -> None:
         outcome, clock = done.outcome, self._world.clock
         self._protected.concluded(outcome)
-        self._world.name_register.keep(done.context.register)
-        self._world.name_register.flush()
+        self._remember_names(done.context)
         self._conclude_quarantine(done)
         refused = tuple(sorted({*done.context.refused, *self._world.source.refusals()}))
         endpoints = done.context.totals.claimed
@@ -273,6 +273,12 @@ class Daemon(Loop):
             self._complete = snapshot
             # Last: what waits for these to be applied then reads the generation's number.
             self._fragments.mark_applied(compiled)
+
+    def _remember_names(self, context: Context) -> None:
+        # Until something was applied a list may be held yet: it takes no name from anybody.
+        if self._protected.has_applied:
+            self._world.name_register.keep(context.register)
+        self._world.name_register.flush()
 
     def _schedule_next_slice(self, outcome: Outcome, now: float) -> None:
         """Go on with a runtime update of which the first slices were sent: at once, but after newer events."""

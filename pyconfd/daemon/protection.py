@@ -62,7 +62,9 @@ class ProtectedSnapshots:
         """For what the cluster shows, while something else is served."""
         self._read_with: object = None
         """Options and host facts: what decides beside the cluster what the presets make of it."""
-        self._nothing_applied = self._may_restore = True
+        self.has_applied = False
+        """Whether this process applied anything; until then a list may lack most objects and was not judged."""
+        self._may_restore = True
         self.without_hold: Context | None = None
         """What the presets make of the newest Snapshot without what is held; None where nothing is."""
 
@@ -102,7 +104,7 @@ class ProtectedSnapshots:
     def _look(self, snapshot: Snapshot, context: Context) -> Snapshot:
         world, protection = self._world, self._protection
         moment = Moment(world.clock.monotonic(), world.clock.now())
-        if self._nothing_applied and protection.hold is None:
+        if not self.has_applied and protection.hold is None:
             saved = world.hold_file.load() if world.hold_file is not None and self._may_restore else None
             self._may_restore = False
             return protection.restore(saved or SavedHold(), moment, snapshot, context)
@@ -112,7 +114,7 @@ class ProtectedSnapshots:
 
     def judge(self, before: Stored, context: Context, digest: Callable[[], str]) -> Held | None:
         """Judge a whole change by numbers, until something was applied."""
-        if not self._nothing_applied:
+        if self.has_applied:
             return None
         world, totals = self._world, before.generation.totals
         return self._whole_change.judge(
@@ -129,7 +131,7 @@ class ProtectedSnapshots:
         """Record the outcome of the Snapshot that was returned last, and save what is held."""
         protection = self._protection
         if isinstance(outcome, Applied | Unchanged | Deferred):
-            self._nothing_applied = False
+            self.has_applied = True
             protection.applied()
         if not protection.is_saved and self._world.hold_file is not None:
             protection.is_saved = self._world.hold_file.save(protection.saved())

@@ -351,6 +351,8 @@ class Bed(LoopBed):
     """How long a name stays with the namespace of an owner that is gone."""
     shared_names: SharedNames | None = None
     """What all load balancers remember together."""
+    state_dir = ""
+    """Where names are remembered over restarts."""
     presets: tuple[str, ...] = ("domains",)
     renderings: Renderings = NoRenderings()
 
@@ -386,7 +388,7 @@ class Bed(LoopBed):
             other_problems=lambda: self.others,
             paused=lambda _: self.paused,
             hold_file=self.memory,
-            name_register=NameRegisterFile("", self.reserve_s, self.shared_names),
+            name_register=NameRegisterFile(self.state_dir, self.reserve_s, self.shared_names),
             renderings=self.renderings,
             changes=self.changes,
             object_statuses=self.statuses,

@@ -1,10 +1,15 @@
 """What waits for a name that is kept for others makes up for no loss of theirs, and is none when its turn comes."""
 
+from pathlib import Path
+
+import pytest
+
+from pyconfd.errors import ApplyError
 from pyconfd.model.hold import HoldKind
 from pyconfd.model.kubernetes import EndpointSlice, Service
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase
-from tests.daemon.fakes import Bed
+from tests.daemon.fakes import FAILING, Bed, FakeDisk
 from tests.presets import objects
 
 NAMES = [f"s{number}" for number in range(6)]
@@ -14,6 +19,14 @@ class Reserving(Bed):
     """Keeps names for the namespaces of former owners."""
 
     reserve_s = 600.0
+
+
+class Restarting(Reserving):
+    """Remembers names in a directory, and what HAProxy has on its disk."""
+
+    def __init__(self, state_dir: Path, disk: FakeDisk | None = None) -> None:
+        self.state_dir = str(state_dir)
+        super().__init__(disk)
 
 
 def _claims(namespace: str, created: str, first: int, each: int) -> list[Service | EndpointSlice]:
@@ -28,7 +41,7 @@ def _claims(namespace: str, created: str, first: int, each: int) -> list[Service
 
 OWNERS = _claims("prod", "2026-01-01T00:00:00Z", 1, each=1)
 WAITING = _claims("stray", "2026-02-01T00:00:00Z", 2, each=2)
-OTHERS = [
+OTHERS: list[Service | EndpointSlice] = [
     objects.service("other", {"domain": "other.example.com", "proto": "http"}),
     objects.slice_("other", *(objects.endpoint(f"10.9.0.{number}") for number in range(1, 5))),
 ]
@@ -40,7 +53,7 @@ def _seen(*groups: list[Service | EndpointSlice]) -> Snapshot:
 
 def _serving() -> Bed:
     bed = Reserving()
-    bed.source.show(_seen(OWNERS, WAITING, OTHERS))  # type: ignore[arg-type]
+    bed.source.show(_seen(OWNERS, WAITING, OTHERS))
     bed.settle()
     assert bed.phase() is Phase.SERVING
     assert "10.2." not in bed.serves
@@ -49,7 +62,7 @@ def _serving() -> Bed:
 
 def test_who_waits_for_a_kept_name_makes_up_for_no_loss() -> None:
     bed = _serving()
-    bed.source.show(_seen(WAITING, OTHERS))  # type: ignore[arg-type]
+    bed.source.show(_seen(WAITING, OTHERS))
     bed.settle()
     hold = bed.status.hold
     assert hold is not None, "the names would be served by nobody"
@@ -62,7 +75,7 @@ def test_who_waits_for_a_kept_name_makes_up_for_no_loss() -> None:
 
 def test_the_change_of_hands_after_that_is_no_loss() -> None:
     bed = _serving()
-    bed.source.show(_seen(WAITING, OTHERS))  # type: ignore[arg-type]
+    bed.source.show(_seen(WAITING, OTHERS))
     bed.settle()
     bed.run_for(70)
     assert (bed.phase(), bed.status.hold) == (Phase.SERVING, None), "it lasted, and is believed"
@@ -76,9 +89,53 @@ def test_the_change_of_hands_after_that_is_no_loss() -> None:
 
 def test_without_a_time_to_wait_the_next_in_line_replaces_the_loss() -> None:
     bed = Bed()
-    bed.source.show(_seen(OWNERS, WAITING, OTHERS))  # type: ignore[arg-type]
+    bed.source.show(_seen(OWNERS, WAITING, OTHERS))
     bed.settle()
-    bed.source.show(_seen(WAITING, OTHERS))  # type: ignore[arg-type]
+    bed.source.show(_seen(WAITING, OTHERS))
     bed.settle()
     assert (bed.phase(), bed.status.hold) == (Phase.SERVING, None)
     assert all(f"10.2.{number}.2" in bed.serves for number in range(6))
+
+
+LATER = _claims("late", "2025-01-01T00:00:00Z", 3, each=1)
+"""Older objects than those that were given the names before they came."""
+GONE = objects.service("gone", {"domain": "gone.example.com", "proto": "http"})
+
+
+def _restarted(state_dir: Path) -> Restarting:
+    bed = Restarting(state_dir)
+    for found in ((OWNERS, OTHERS, [GONE]), (OWNERS, LATER, OTHERS)):
+        bed.source.show(_seen(*found))
+        bed.settle()
+    assert "10.1.0.1" in bed.serves
+    assert "10.3." not in bed.serves, "the names were given before"
+    return Restarting(state_dir, bed.balancer.disk)
+
+
+@pytest.mark.parametrize(
+    ("listed", "broken", "phase"), [((), None, Phase.HELD), ((OWNERS[2:], LATER, OTHERS), FAILING, Phase.FAILED)]
+)
+def test_before_anything_is_applied_no_name_is_given_away(
+    tmp_path: Path, listed: tuple[list[Service | EndpointSlice], ...], broken: ApplyError | None, phase: Phase
+) -> None:
+    bed = _restarted(tmp_path)
+    bed.balancer.broken = broken
+    bed.source.show(_seen(*listed))
+    bed.run_for(700)
+    assert bed.phase() is phase
+    bed.balancer.broken = None
+    bed.source.show(_seen(OWNERS, LATER, OTHERS))
+    bed.run_for(70)
+    assert bed.phase() is Phase.SERVING
+    assert all(f"10.1.{number}.1" in bed.serves for number in range(6))
+    assert "10.3." not in bed.serves
+
+
+def test_a_reservation_that_ends_beside_a_held_change_tries_nothing_again(tmp_path: Path) -> None:
+    bed = _restarted(tmp_path)
+    bed.source.show(_seen())
+    bed.run_for(580)
+    before = bed.status.reconciliations_total
+    bed.run_for(120)
+    assert bed.phase() is Phase.HELD
+    assert bed.status.reconciliations_total - before < 10, "for lists that are asked for, not each second"
