@@ -12,6 +12,7 @@ import structlog
 
 from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.limited import LimitedRenderer
+from pyconfd.daemon.protection import hold_file
 from pyconfd.errors import Problem, PyconfdError, TransientError
 from pyconfd.haproxy.config import allowed
 from pyconfd.haproxy.config.certificates import CertificateFiles
@@ -289,9 +290,8 @@ def source(settings: Settings) -> HostAwareSource:
     from pyconfd.sources.kubernetes.source import KubernetesSource  # noqa: PLC0415 - its library starts slowly
 
     cluster = KubernetesSource(settings.kubernetes, resources(settings), named=named(settings))
-    return HostAwareSource(
-        cluster, HostReader(settings).read, restored=InstalledCertificates(settings.state_dir).restored
-    )
+    certificates = InstalledCertificates(settings.state_dir, hold_file(settings.state_dir))
+    return HostAwareSource(cluster, HostReader(settings).read, restored=certificates.restored)
 
 
 def order_note(found: FragmentSet) -> str:

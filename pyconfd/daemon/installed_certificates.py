@@ -7,13 +7,14 @@ stored: the keys stay in the installed files, and nowhere else.
 
 import base64
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import structlog
 
+from pyconfd.admission.removal_protection import SavedHold
 from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import Secret
 from pyconfd.model.records import ObjectMeta
@@ -36,19 +37,23 @@ class _Entry(msgspec.Struct, frozen=True, order=True):
 
 
 class InstalledCertificates:
-    """One file of the state directory, none without one; what cannot be read counts as nothing."""
+    """One file of the state directory, none without one; what cannot be read counts as nothing.
 
-    def __init__(self, state_dir: str = "") -> None:
+    ``holds`` says whether the former process ended while objects were held, which its successor lacks as well.
+    """
+
+    def __init__(self, state_dir: str = "", holds: StateFile[SavedHold] | None = None) -> None:
         effect = "after a restart, certificates of Secrets that may not be read are not served"
         path = Path(state_dir) / FILE
         self._file = StateFile(path, list[_Entry], mode=0o600, effect=effect) if state_dir else None
+        self._holds = holds
         self._written: list[_Entry] | None = None
         self._kept: tuple[object, object] = (None, None)
         self._seen = self._result = Snapshot()
         self._former: Mapping[Key, Secret | None] = {}
         """The last usable state of each Secret that cannot be used now, None where there is none.
 
-        So are Secrets that vanished with most others; until they are back, or this process ends.
+        So are Secrets that vanished with most others; until they are back, or this process ends while nothing is held.
         """
 
     def keep(self, context: Context, rendering: Rendering | None) -> None:
@@ -73,6 +78,8 @@ class InstalledCertificates:
         """Return a Snapshot with earlier states of Secrets that are denied or cannot be used; itself without any."""
         if snapshot is self._seen:
             return self._result
+        if self._holds is not None:
+            self._former, self._holds = self._missing_since_restart(snapshot, self._holds), None
         self._former = self._unusable(snapshot)
         denied = {each.namespace for each in snapshot.denied if each.resource is Resource.SECRETS and not each.name}
         found = {key: secret for key, secret in self._former.items() if secret is not None}
@@ -102,6 +109,16 @@ class InstalledCertificates:
                 if old is None:
                     unknown.add(key)
         return former | self._installed(set(), unknown) if unknown else former
+
+    def _missing_since_restart(self, snapshot: Snapshot, holds: StateFile[SavedHold]) -> dict[Key, Secret]:
+        """Return the installed ones whose Secrets the first Snapshot lacks, where it is most of them during a hold."""
+        entries = (self._file.load() if self._file else None) or ()
+        keys = {Key(each.namespace, each.name) for each in entries if not snapshot.denies_secrets_of(each.namespace)}
+        gone = keys - snapshot.secrets.keys()
+        if not _is_most(gone, keys):
+            return {}
+        saved = holds.load()
+        return self._installed(set(), gone) if saved is not None and saved.hold is not None else {}
 
     def _installed(self, namespaces: set[str], keys: set[Key]) -> dict[Key, Secret]:
         found = {}
@@ -134,8 +151,12 @@ def _vanished_at_once(before: Mapping[Key, Secret], snapshot: Snapshot, changed:
         uid = before[next(iter(gone))].metadata.uid
         if not uid or any(uid in each for each in snapshot.departures):
             return set()
-    known = sum(secret.type == TLS for secret in before.values()) if gone else 0
-    return gone if 2 * len(gone) > known > 0 else set()
+    known = [key for key, secret in before.items() if secret.type == TLS] if gone else ()
+    return gone if _is_most(gone, known) else set()
+
+
+def _is_most(gone: Collection[Key], known: Collection[object]) -> bool:
+    return 2 * len(gone) > len(known) > 0
 
 
 def _read(path: str) -> bytes:

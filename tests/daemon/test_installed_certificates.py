@@ -1,11 +1,17 @@
 """Certificates that are installed go on where the Secrets that they came from may not be read."""
 
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from pyconfd.admission.removal_protection import SavedHold
 from pyconfd.daemon.installed_certificates import FILE, InstalledCertificates
+from pyconfd.daemon.protection import hold_file
 from pyconfd.model.context import Context
+from pyconfd.model.hold import Hold, HoldKind
 from pyconfd.model.kubernetes import Secret
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
@@ -144,3 +150,48 @@ def test_a_secret_that_was_never_usable_has_no_former_state(tmp_path: Path) -> N
 def test_a_broken_memory_counts_as_nothing(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("{", encoding="utf-8")
     assert InstalledCertificates(str(tmp_path)).restored(DENIED) is DENIED
+
+
+OF_SHOP = [Key("shop", name) for name in ("cert", "other", "third")]
+
+
+def _restarted(at: Path, *, held: bool) -> InstalledCertificates:
+    """Return what knows the certificates of a process that ended, and whether something was held then."""
+    views, files = [], []
+    for _, name in OF_SHOP:
+        pem = "".join(certificate(name))
+        (at / name).write_text(pem, encoding="ascii")
+        views.append(CertificateView("shop", name, pem))
+        files.append(OutputFile(FileKind.CERTIFICATE, str(at / name), pem))
+    context = Context({"cluster": ClusterView("", {}, (), tuple(views))})
+    InstalledCertificates(str(at)).keep(context, Rendering((), tuple(files)))
+    holds = hold_file(str(at))
+    assert holds.save(SavedHold(Hold("d9a9acc9", HoldKind.TOTAL, 1.0, 6, 6, 1) if held else None))
+    return InstalledCertificates(str(at), holds)
+
+
+def test_secrets_missing_after_a_restart_during_a_hold_keep_their_certificates(tmp_path: Path) -> None:
+    known = _restarted(tmp_path, held=True)
+    restored = known.restored(Snapshot(secrets={OF_SHOP[2]: GOOD}))
+    assert restored.former_secrets.keys() == set(OF_SHOP[:2])
+    read = cluster.read(restored).secrets[OF_SHOP[0]]
+    assert read.view is not None
+    assert "vanished" in read.fault
+    back = known.restored(Snapshot(secrets={OF_SHOP[2]: GOOD, OF_SHOP[0]: OTHER}))
+    assert back.former_secrets.keys() == {OF_SHOP[1]}
+    gone = known.restored(Snapshot(secrets={OF_SHOP[2]: GOOD}, services={}))
+    assert gone.former_secrets.keys() == {OF_SHOP[1]}, "it was deleted by itself"
+
+
+@pytest.mark.parametrize(
+    ("present", "held"), [((), False), (OF_SHOP[:2], True)], ids=["nothing was held", "most are there"]
+)
+def test_a_secret_missing_after_a_restart_is_gone(tmp_path: Path, present: Sequence[Key], *, held: bool) -> None:
+    known = _restarted(tmp_path, held=held)
+    assert known.restored(Snapshot(secrets=dict.fromkeys(present, GOOD))).former_secrets == {}
+
+
+def test_what_was_denied_during_a_hold_is_gone_once_it_is_allowed(tmp_path: Path) -> None:
+    known = _restarted(tmp_path, held=True)
+    assert known.restored(DENIED).former_secrets.keys() == set(OF_SHOP)
+    assert known.restored(Snapshot()).former_secrets == {}

@@ -17,6 +17,7 @@ from cryptography import x509
 from pyconfd import fragments
 from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.daemon.installed_certificates import InstalledCertificates
+from pyconfd.daemon.protection import hold_file
 from pyconfd.haproxy.process import adoption
 from pyconfd.haproxy.process.file_writer import FileWriter
 from pyconfd.model.context import Refusal
@@ -105,7 +106,7 @@ class Seen:
     """A source whose API servers answer what a simulation has them answer; what they say is decoded as it is."""
 
     def __init__(self, state_dir: str) -> None:
-        self._restored = InstalledCertificates(state_dir).restored
+        self._restored = InstalledCertificates(state_dir, hold_file(state_dir)).restored
         self._caches: dict[Resource, Cache] | None = None
         self._shown: Objects = {}
         self._asked = False

@@ -211,8 +211,6 @@ class Simulation:
 
     def _kill(self, at: int, die_before: int) -> None:
         self._forget_what_is_not_on_disk()
-        if self.lie is Lie.NO_OBJECTS:
-            self._presents.clear()  # the certificate of a Secret that is missing ends with the process: operating.md
         self._pods(at, 1 + die_before % ((1 << MOST_PODS) - 1))
         in_the_middle = self.place.kill(die_before)
         self._fault = "pyconfd: killed " + ("in the middle of a change" if in_the_middle else "while all was done")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simulation.__main__ import main
-from tests.simulation.cluster import Lie
+from tests.simulation.cluster import WITH_TLS, Lie
 from tests.simulation.shrinking import shrunk
 from tests.simulation.simulation import Simulation
 from tests.simulation.steps import KINDS, Step, random_steps
@@ -26,6 +26,17 @@ def test_whatever_happens_every_promise_is_kept(tmp_path: Path) -> None:
     assert simulation.survived.total() > 40
     for kind in ("poison", "API server", "reload", "disk", "pyconfd: killed in the middle"):
         assert any(each.startswith(kind) for each in simulation.survived), f"no {kind} among {simulation.survived}"
+
+
+@pytest.mark.haproxy
+@pytest.mark.timeout(600)
+def test_a_restart_during_a_total_loss_keeps_the_certificate(tmp_path: Path) -> None:
+    simulation = Simulation(tmp_path)
+    try:
+        simulation.play([Step("lie", Lie.NO_OBJECTS), Step("pass", 2), Step("kill", 0, 250), Step("pass", 2)])
+    finally:
+        simulation.close()
+    assert WITH_TLS in simulation._presents
 
 
 class _Flawed(Simulation):
