@@ -297,6 +297,19 @@ def test_requests_for_a_wildcard_domain_without_http_are_no_other_namespaces() -
     assert (found.map, found.map_key, found.below_foreign) == ("wildcards-http", ".victim.test", False)
 
 
+def test_tls_of_a_domain_that_goes_through_goes_through_below_a_wildcard_of_another_namespace() -> None:
+    deep = f"*.deep.{HOST}"
+    context = World().read(domain("owner", 5, host=deep, proto="https"), domain("thief", 0, host=WILD))
+    assert not context.names["named_sites"][deep].below_foreign
+
+
+def test_host_that_is_served_is_not_among_those_that_are_only_named() -> None:
+    world, refused_one = World(), app("owner", 1, "/a//b")
+    assert list(world.read(refused_one).names["named_sites"]) == [HOST]
+    assert not world.read(refused_one, app("owner", 1, "/b")).names["named_sites"]
+    assert list(world.read(refused_one).names["named_sites"]) == [HOST]
+
+
 def test_a_lost_wildcard_hides_nothing_of_its_owner() -> None:
     context = World().read(domain("owner", 1, host=WILD), app("thief", 2, host=WILD))
     assert WILD not in context.names["named_sites"], "it would come before the owner's for one label"
