@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
@@ -11,6 +11,7 @@ import structlog
 from pyconfd import __version__, wiring
 from pyconfd.app.explaining import explainer
 from pyconfd.app.service import ServiceContext, removal_rules, serve, with_dns
+from pyconfd.daemon.causes import changed_objects
 from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.memory import Seen
@@ -20,6 +21,7 @@ from pyconfd.daemon.pinning import Pinning, PinSurroundings
 from pyconfd.daemon.ports import NoRenderings, RestoringBalancer, RolloutPort, World
 from pyconfd.daemon.protection import hold_file
 from pyconfd.errors import PyconfdError
+from pyconfd.explain.conditions import SHARE_SPENT, WAITS_FOR_SHARE
 from pyconfd.explain.unserved import unserved
 from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.haproxy.history.pins import InputsStore, PinFile
@@ -273,8 +275,20 @@ class Notices:
         down = tuple(
             each for each in status.live.down if status.now - each.since >= UNSERVED_S and each.backend not in by_hand
         )
+        spent = status.spent_share
+        waiting: Iterable[ObjectNotice] = ()
+        if spent is not None and status.now - spent.since >= UNSERVED_S:
+            waiting = self._waiting(seen, spent.namespaces)
         others = (replace(each, uid=_uid(each.ref, seen.snapshot)) for each in self._others())
-        return [*refused, *others, *(self._unserved(seen, down) if down else ())]
+        return [*refused, *others, *waiting, *(self._unserved(seen, down) if down else ())]
+
+    def _waiting(self, seen: Seen, namespaces: Sequence[str]) -> Iterator[ObjectNotice]:
+        """Return what is said of changed objects whose namespace has no share of reloads left, at this balancer."""
+        complete = self._daemon.memory.complete or seen.snapshot
+        for ref in changed_objects(complete, seen.snapshot, namespaces):
+            message = f"{WAITS_FOR_SHARE}: close long connections"
+            uid = _uid(ref, seen.snapshot)
+            yield ObjectNotice(ref, SHARE_SPENT, message, uid, action="Delayed", is_local=True)
 
     def _unserved(self, seen: Seen, down: tuple[BackendDown, ...]) -> list[ObjectNotice]:
         # All claims are read to find these: once for each thing seen, since there may be thousands.

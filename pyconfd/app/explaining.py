@@ -161,6 +161,7 @@ def _instance(status: Status, since: float) -> InstanceState:
         held_since=status.hold.since if status.hold else 0.0,
         problems=tuple(redacted(problem) for problem in status.problems),
         notes=notes,
+        spent_share=status.spent_share.namespaces if status.spent_share is not None else (),
     )
 
 

@@ -1,7 +1,8 @@
 """Which objects of the cluster changed since something was applied: what a change is said to come from [pure]."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
+from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.snapshot import KIND_OF, Key, Resource, Snapshot
 from pyconfd.model.versioned import differing
 
@@ -42,11 +43,27 @@ def namespaces_that_changed(old: Snapshot, new: Snapshot) -> frozenset[str]:
 
     Endpoints, pods and nodes change by themselves, and need no reload.
     """
-    found: set[str] = set()
+    return frozenset(key.namespace for _, key in _written(old, new))
+
+
+def changed_objects(old: Snapshot, new: Snapshot, namespaces: Collection[str]) -> tuple[ObjectRef, ...]:
+    """Return the objects of some namespaces that somebody wrote since ``old``, of each namespace the first ones.
+
+    A Secret is no cause of a reload.
+    """
+    found: dict[str, list[ObjectRef]] = {each: [] for each in namespaces}
+    for resource, key in _written(old, new):
+        mine = found.get(key.namespace)
+        is_gone = key not in getattr(new, resource.field)
+        if mine is not None and len(mine) < MOST and not is_gone and resource is not Resource.SECRETS:
+            mine.append(ObjectRef(KIND_OF[resource], key.namespace, key.name, new.cluster))
+    return tuple(ref for namespace in sorted(found) for ref in found[namespace])
+
+
+def _written(old: Snapshot, new: Snapshot) -> Iterator[tuple[Resource, Key]]:
     for resource in (each for each in _IN_ORDER if each not in _LAST):
         before, after = getattr(old, resource.field), getattr(new, resource.field)
-        found.update(key.namespace for key in differing(before, after) if before.get(key) != after.get(key))
-    return frozenset(found)
+        yield from ((resource, key) for key in differing(before, after) if before.get(key) != after.get(key))
 
 
 def _changed(old: Snapshot, new: Snapshot) -> Iterator[str]:

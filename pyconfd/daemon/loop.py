@@ -73,8 +73,6 @@ class Daemon(Loop):
             world.served_before,
         )
         self._causes = Causes()
-        self._complete: Snapshot | None = None
-        """The Snapshot that was applied last, with all of its changes."""
         self._without_share = frozenset[str]()
         """The namespaces whose changes wait since their reloads took their share of the old workers."""
         self._protected = ProtectedSnapshots(settings.removal, world, self._report.held)
@@ -158,11 +156,9 @@ class Daemon(Loop):
 
     def _waits_for_share(self, snapshot: Snapshot) -> bool:
         """Return whether nothing changed but objects of namespaces whose reloads took their share."""
-        namespaces = namespaces_that_changed(self._complete, snapshot) if self._complete is not None else frozenset()
+        complete = self.memory.complete
+        namespaces = namespaces_that_changed(complete, snapshot) if complete is not None else frozenset()
         waiting = namespaces and not self._world.balancer.may_reload_for(namespaces)
-        if waiting and namespaces != self._without_share:
-            why = "their reloads left half of haproxy.max_old_workers behind"
-            log.warning("reload.waits_for_share", namespaces=sorted(namespaces), problem=why)
         self._without_share = namespaces if waiting else frozenset()
         return bool(waiting)
 
@@ -244,9 +240,8 @@ class Daemon(Loop):
         self._schedule_retries(done)
         self._pace_after(outcome)
         self._schedule_next_slice(outcome, now)
+        self._note_share(outcome, now)
         if isinstance(outcome, Deferred):
-            if self._without_share:
-                self._queue.add(Task.APPLY, now + TICK_S)
             self._report.concluded(outcome)
             self._world.targets.offer(done.context, protect=False)  # they need not wait for haproxy's turn
             return
@@ -270,7 +265,7 @@ class Daemon(Loop):
             self._world.targets.offer(done.context, protect=not isinstance(outcome, Applied | Unchanged))
         self._conclude(outcome, now)
         if isinstance(outcome, Applied | Unchanged):
-            self._complete = snapshot
+            self.memory.complete = snapshot
             # Last: what waits for these to be applied then reads the generation's number.
             self._fragments.mark_applied(compiled)
 
@@ -279,6 +274,16 @@ class Daemon(Loop):
         if self._protected.has_applied:
             self._world.name_register.keep(context.register)
         self._world.name_register.flush()
+
+    def _note_share(self, outcome: Outcome, now: float) -> None:
+        """Report whose reloads have to wait for former workers, and look again soon."""
+        if not isinstance(outcome, Deferred):
+            self._report.waits_for_share(frozenset())
+            return
+        if not outcome.more:
+            self._report.waits_for_share(self._without_share)
+        if self._without_share:
+            self._queue.add(Task.APPLY, now + TICK_S)
 
     def _schedule_next_slice(self, outcome: Outcome, now: float) -> None:
         """Go on with a runtime update of which the first slices were sent: at once, but after newer events."""

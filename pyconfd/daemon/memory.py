@@ -41,6 +41,8 @@ class Memory:
 
     def __init__(self) -> None:
         self.seen: Seen | None = None
+        self.complete: Snapshot | None = None
+        """The Snapshot that was applied last, with all of its changes."""
         self.outcome_since = 0.0
         self._kind: tuple[type[Outcome], str] | None = None
         self._ages: Mapping[_Cause, Age] = MappingProxyType({})

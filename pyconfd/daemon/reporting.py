@@ -27,6 +27,7 @@ from pyconfd.model.status import (
     Phase,
     QuarantineStatus,
     SourceHealth,
+    SpentShare,
     Status,
 )
 from pyconfd.system.secrecy import redacted
@@ -294,6 +295,20 @@ class Reporter:
         )
         self.status = replace(self.status, applying=self.status.applying.ended(self._clock.now(), ended))
         self._changes.record(Change(self._clock.now(), self._number, Action.ENDED, ended.words))
+
+    def waits_for_share(self, namespaces: frozenset[str]) -> None:
+        """Show the namespaces whose changes wait since their reloads left their share of former workers behind."""
+        former = self.status.spent_share
+        spent = None
+        if namespaces:
+            spent = SpentShare(tuple(sorted(namespaces)), former.since if former is not None else self._clock.now())
+        if spent == former:
+            return
+        self.status = replace(self.status, spent_share=spent)
+        if spent is not None:
+            log.warning("reload.waits_for_share", namespaces=list(spent.namespaces), problem=spent.words)
+        else:
+            log.info("reload.waits_no_more")
 
     def quarantined(self, status: QuarantineStatus) -> None:
         """Show which objects are left out so that everything else goes on."""

@@ -24,6 +24,8 @@ from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import EndpointView
 from pyconfd.status.redaction import public_refusal
 
+SHARE_SPENT = "ReloadShareSpent"
+WAITS_FOR_SHARE = "it needs a reload, and waits: former workers that its namespace's changes left still have sessions"
 TLS = "kubernetes.io/tls"
 _STAGES = tuple(ConditionType)
 _TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
@@ -49,6 +51,7 @@ _REMEDIES: Mapping[str, str] = MappingProxyType(
         "NoFrontend": "see pyconfd render: no fragment opens its ports",
         "NoServer": "see pyconfd render: no fragment makes a server of it",
         "NotUsed": "give it to certificate_file in a fragment, and name the file in a bind",
+        SHARE_SPENT: "wait until a former worker ends (pyconfd status says when), or raise haproxy.max_old_workers",
         "HAProxyDown": "start HAProxy: the first line of pyconfd status says why it does not run, and what to type",
         "Paused": "pyconfd resume ends the pause",
         "Unexplained": "this is a bug: please report it, with the output of pyconfd record",
@@ -205,11 +208,11 @@ def _decisive(  # noqa: PLR0911 - one for each way to end
         why = "its addresses are sent to the targets; pyconfd status shows their state"
         return Condition(ConditionType.PROGRAMMED, _UNKNOWN, "ProgrammedByTargets", why)
     if any(evidence.lines_of(backend, evidence.wanted) for backend in reachable):
-        return _not_applied(evidence.instance)
+        return _not_applied(claim.ref, evidence.instance)
     if refused and (not reachable or has_endpoints or claim.has_ready):
         return min(refused, key=lambda each: _STAGES.index(each.type))
     if has_endpoints and evidence.desired is None:
-        return _not_applied(evidence.instance)
+        return _not_applied(claim.ref, evidence.instance)
     if has_endpoints:
         names = ", ".join(backend.name for backend in mine)
         return Condition(ConditionType.RENDERED, _FALSE, "NoServer", f"the fragments make no server of {names}")
@@ -230,7 +233,7 @@ def _listening(claim: Claim, refused: Sequence[Condition], evidence: Evidence) -
         why = "its ports are open; what they lead to is said of its routes"
         return _unless_down(evidence, Condition(ConditionType.PROGRAMMED, _TRUE, "Programmed", why))
     if wanted and (evidence.desired is None or wanted <= {each.name for each in evidence.wanted.sections}):
-        return _not_applied(evidence.instance)
+        return _not_applied(claim.ref, evidence.instance)
     if refused:
         return min(refused, key=lambda each: _STAGES.index(each.type))
     return Condition(ConditionType.RENDERED, _FALSE, "NoFrontend", "none of its ports has a frontend")
@@ -259,11 +262,13 @@ def _in_order(refused: Sequence[Condition], decisive: Condition) -> tuple[Condit
     return tuple(sorted(found, key=lambda each: _STAGES.index(each.type)))
 
 
-def _not_applied(instance: InstanceState) -> Condition:
+def _not_applied(ref: ObjectRef, instance: InstanceState) -> Condition:
     if instance.paused:
         reason, why = "Paused", "applying is paused"
     elif instance.hold_id and not instance.held_since:
         reason, why = "Held", "the change that brings it is held"
+    elif ref.namespace in instance.spent_share:
+        reason, why = SHARE_SPENT, f"{WAITS_FOR_SHARE}; other namespaces' changes go on"
     else:
         reason, why = "Pending", "not in the running configuration yet"
     return Condition(ConditionType.PROGRAMMED, _FALSE, reason, why)
@@ -357,7 +362,7 @@ def secret_report(key: Key, evidence: Evidence) -> ClaimReport:
         only = f"fragments get Secrets of type {TLS} only"
         decisive = Condition(ConditionType.ACCEPTED, _FALSE, "NotClaimed", only)
     elif _files_with(bodies, evidence.desired):
-        decisive = _not_applied(evidence.instance)
+        decisive = _not_applied(ref, evidence.instance)
     else:
         unused = "no fragment writes it to a certificate file"
         decisive = Condition(ConditionType.RENDERED, _FALSE, "NotUsed", unused)

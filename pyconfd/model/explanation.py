@@ -86,7 +86,7 @@ class InstanceState(msgspec.Struct, frozen=True, gc=False):
 
     ``generation`` is 0 where nothing was applied; ``phase`` is that of the status, "" without a daemon; ``since`` is
     when the newest outcome was of this kind for the first time. ``held_since`` is when removals began to be held while
-    all else goes on, 0.0 where none are.
+    all else goes on, 0.0 where none are. Changes of the namespaces of ``spent_share`` wait for former workers to end.
     """
 
     phase: str = ""
@@ -97,6 +97,7 @@ class InstanceState(msgspec.Struct, frozen=True, gc=False):
     held_since: float = 0.0
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    spent_share: tuple[str, ...] = ()
 
 
 class Explanation(msgspec.Struct, frozen=True, gc=False):

@@ -331,6 +331,20 @@ class FormerWorkers:
 
 
 @dataclass(frozen=True, slots=True)
+class SpentShare:
+    """The namespaces whose changes wait, as their reloads left their share of former workers behind; ``since`` when."""
+
+    namespaces: tuple[str, ...]
+    since: float
+
+    @property
+    def words(self) -> str:
+        """Return it in words."""
+        whose = ", ".join(self.namespaces)
+        return f"changes of {whose} wait: half of haproxy.max_old_workers are former workers of reloads for it"
+
+
+@dataclass(frozen=True, slots=True)
 class BalancerStatus:
     """What an observation of the balancer shows: its problems, and what former changes left behind."""
 
@@ -425,3 +439,4 @@ class Status:
     dns_names: tuple[str, ...] | None = None
     hosts_total: int | None = None
     certificates: tuple[PresentedCertificate, ...] = ()
+    spent_share: SpentShare | None = None

@@ -411,6 +411,9 @@ def _left_behind(status: Status, now: float) -> Iterator[str]:
         count = _number_of(known.old_connections, "connection")
         yield f"{workers} sessions ({count}), the oldest was started {_ago(known.oldest_worker_since, now)}"
         yield f"  {end_of_former(known.last_worker_ends_at, now)}"
+    if status.spent_share is not None:
+        spent = status.spent_share
+        yield f"{clean(spent.words)} (for {short_duration(now - spent.since)})"
     if known.last_ended is not None:
         count = _number_of(known.workers_ended_total, "former worker")
         was = "was" if known.workers_ended_total == 1 else "were"

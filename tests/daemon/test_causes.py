@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from pyconfd.daemon.causes import MOST, Causes
+from pyconfd.daemon.causes import MOST, Causes, changed_objects, namespaces_that_changed
 from pyconfd.model.snapshot import Key, Snapshot
 from tests.presets import objects
 
@@ -46,3 +46,16 @@ def test_so_many_are_named_and_no_more() -> None:
     causes = Causes()
     causes.of(Snapshot(), applied=True)
     assert len(causes.of(of(*(f"s{number}" for number in range(MOST))), applied=True)) == MOST
+
+
+def test_objects_of_a_namespace_that_somebody_wrote() -> None:
+    before = of("web")
+    after = changed(before, "services", **{f"s{number}": objects.service(f"s{number}") for number in range(MOST + 1)})
+    after = changed(after, "endpointslices", **{"web-a": objects.slice_("web", objects.endpoint("10.0.0.1"))})
+    after = changed(after, "secrets", tls=object())
+    assert namespaces_that_changed(before, after) == {"demo"}
+    assert changed_objects(before, after, ("other",)) == ()
+    found = changed_objects(before, after, ("demo", "other"))
+    assert {each.kind for each in found} == {"Service"}, "no Secret, and nothing that changes by itself"
+    assert len(found) == MOST
+    assert changed_objects(after, before, ("demo",)) == (), "those that are gone have no Events"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyconfd.app.daemon import UNSERVED_S, Notices
 from pyconfd.daemon.memory import Seen
-from pyconfd.model.status import BackendDown, LiveStatus, OverrideStatus
+from pyconfd.model.status import BackendDown, LiveStatus, OverrideStatus, SpentShare
 from pyconfd.presets import registry
 from pyconfd.presets.preset import PresetOptions
 from tests.presets.ingress.objects import ingress, ingress_class, path, service, snapshot
@@ -22,13 +22,15 @@ class FakeDaemon:
     def __init__(self, *objects: dict[str, Any]) -> None:
         seen, options = snapshot(*objects), PresetOptions()
         context = registry.translate(seen, PRESETS, options)
-        self.memory = SimpleNamespace(seen=Seen(seen, options, context, None, context.refused))
+        self.memory = SimpleNamespace(seen=Seen(seen, options, context, None, context.refused), complete=None)
+        self.spent: SpentShare | None = None
         self.down: tuple[BackendDown, ...] = ()
         self.overrides: tuple[OverrideStatus, ...] = ()
         self.now = 1_000.0
 
     def status(self) -> Any:
-        return SimpleNamespace(now=self.now, live=LiveStatus(down=self.down, overrides=self.overrides))
+        live = LiveStatus(down=self.down, overrides=self.overrides)
+        return SimpleNamespace(now=self.now, live=live, spent_share=self.spent)
 
 
 def said(notices: Notices) -> list[tuple[str, str, str]]:
@@ -57,6 +59,22 @@ def test_pods_that_do_not_answer_are_said_unless_an_operator_took_them_out() -> 
     daemon.down, daemon.now = (BackendDown("ing_demo_web_80", 1, since=1.0),), 100.0
     assert said(notices) == [("Ingress demo/web", "EndpointsUnreachable", "demo/web")]
     daemon.overrides = (OverrideStatus("ing_demo_web_80/web-1", "maint", 5.0),)
+    assert said(notices) == []
+
+
+def test_what_waits_for_its_share_of_reloads_is_said_of_its_new_objects_after_a_minute() -> None:
+    former = [ingress_class(), *service("web", "10.0.0.1"), ingress(rules={"a.example.com": [path("/")]})]
+    new = [ingress("new", {"b.example.com": [path("/")]}), ingress("other", namespace="shop")]
+    daemon = FakeDaemon(*former, *new)
+    daemon.memory.complete = snapshot(*former)
+    notices = Notices(cast("Daemon", daemon), PRESETS)
+    daemon.spent = SpentShare(("demo",), 1_000.0)
+    assert said(notices) == []
+    daemon.now += UNSERVED_S
+    [found] = notices.now()
+    assert (str(found.ref), found.reason, found.uid) == ("Ingress demo/new", "ReloadShareSpent", "demo/new")
+    assert found.is_local, "another balancer may have the turn to write, and another share left"
+    daemon.spent = None
     assert said(notices) == []
 
 

@@ -12,7 +12,7 @@ from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied, Deferred, Generation, Step, Stored
 from pyconfd.model.plan import Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.status import BalancerStatus, FormerWorkers, Paused, Phase
 from pyconfd.status.document import Freshness, StatusReport
 from pyconfd.status.text import render_text
@@ -432,11 +432,21 @@ def test_namespace_over_its_share_of_reloads_waits_and_no_other() -> None:
     bed.run_for(60.0)
     assert len(balancer.reloads) == reloads
     assert bed.status.pending_since
+    spent = bed.status.spent_share
+    assert spent is not None
+    assert (spent.namespaces, bed.status.now - spent.since > 50.0) == (("evil",), True)
+    text = render_text(StatusReport(Freshness.LIVE, bed.status.now, bed.status))
+    assert "changes of evil wait: half of haproxy.max_old_workers are former workers of reloads for it" in text
+    complete = bed.daemon.memory.complete
+    assert complete is not None
+    assert Key("evil", "s0") in complete.services
+    assert Key("evil", "s1") not in complete.services
     bed.source.show(tenants(evil=3, shop=2))  # another one's change takes his along
     bed.run_for(10.0)
     assert len(balancer.reloads) == reloads + 1
     assert "s2.evil" in balancer.text
     assert "s1.shop" in balancer.text
+    assert bed.status.spent_share is None
     bed.source.show(tenants(evil=4, shop=2))
     bed.run_for(60.0)
     assert len(balancer.reloads) == reloads + 1

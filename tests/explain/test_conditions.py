@@ -612,6 +612,16 @@ def test_servers_whose_removal_is_held_are_marked(preset: str, options: PresetOp
     assert kept_back(before, before) == {}
 
 
+def test_what_waits_for_its_namespaces_share_of_reloads_says_so() -> None:
+    instance = InstanceState("serving", 7, 990.0, spent_share=("demo",))
+    evidence = evidence_of(cluster(ready=3), (PresetName.DOMAINS,), instance=instance, running=Rendering(()))
+    report = reports_of(evidence)["web"]
+    assert reasons_of(report) == ["ReloadShareSpent"]
+    assert "haproxy.max_old_workers" in report.remedy
+    other = replace(evidence, instance=msgspec.structs.replace(instance, spent_share=("evil",)))
+    assert reasons_of(reports_of(other)["web"]) == ["Pending"]
+
+
 def test_nothing_is_served_while_haproxy_does_not_run() -> None:
     evidence = evidence_of(cluster(ready=3), (PresetName.DOMAINS,), instance=InstanceState("down", 7, 990.0))
     report = reports_of(evidence)["web"]
