@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -52,6 +52,8 @@ _ANY = ""
 _FAMILIES = frozenset({"IPv4", "IPv6", _ANY})
 _WHOLE = 0
 """Stands for all ports of an address."""
+FIRST_OWNER = "first owner"
+"""The name at an address that namespaces share of who had it before the others; a sharing key has no space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,21 +172,88 @@ def allocate(
 ) -> dict[tuple[Resource, Key], Assigned]:
     """Return what each request is given.
 
-    First each object keeps what it has by ``owners``, as far as it still asks for it; who asks for more there, or with
-    another sharing key, comes after the others. Then what is reserved for an object that is created again, then the
-    others by age. A request for any address gets one that no request names, if there is one.
+    First each object keeps what it has by ``owners``, as far as it still asks for it, in the order of
+    :class:`_Standing`. Then what is reserved for an object that is created again, then the others by age. A request for
+    any address gets one that no request names, if there is one.
     """
     ranked = sorted(requests, key=lambda request: request.rank)
     free = _Free(pool, {each for request in ranked for each in request.wanted}, reservations, per_namespace)
     owned = _by_object(owners)
-    for asks_for_more in (False, True):
-        for request in ranked if owned else ():
-            mine = owned.get(request.owner[:3], {})
-            alike = (each for each, names in mine.items() if names.issuperset(request.places(each)) != asks_for_more)
-            free.keep(request, list(alike))
+    first_owners = _FirstOwners(ranked, owners, owned)
+    for standing in _Standing if owned else ():
+        for request in ranked:
+            for address, has in owned.get(request.owner[:3], {}).items():
+                if first_owners.standing(request, address, has) is standing:
+                    but_guests = standing is _Standing.AS_BEFORE or first_owners.is_first(request, address)
+                    free.keep(request, address, but_guests=but_guests)
     for request in ranked if reservations else ():
-        free.keep(request, free.kept_for(request))
+        for address in free.kept_for(request):
+            free.keep(request, address)
     return {(request.resource, request.key): free.answer(request) for request in ranked}
+
+
+class _Standing(Enum):
+    """How an object asks for an address of which it has a part; who comes first keeps it."""
+
+    AS_BEFORE = "no more than it has"
+    ASKS_FOR_MORE = "more ports than it has, or by another sharing key"
+    LOST_CONSENT = "as a guest of another namespace, which does not share it by this key"
+
+
+class _FirstOwners:
+    """Which namespace was first at each address that namespaces share, and by which keys its objects share it now."""
+
+    def __init__(
+        self,
+        requests: Iterable[AddressRequest],
+        owners: Owners,
+        owned: Mapping[tuple[str, str, str], Mapping[str, set[Name]]],
+    ) -> None:
+        self._namespaces = {name.place: owner.namespace for name, owner in owners.items() if name.name == FIRST_OWNER}
+        self._keys: defaultdict[str, set[str]] = defaultdict(set)
+        for request in requests if self._namespaces else ():
+            for address in owned.get(request.owner[:3], ()):
+                if self.is_first(request, address):
+                    self._keys[address].add(request.sharing_key)
+
+    def is_first(self, request: AddressRequest, address: str) -> bool:
+        """Return whether an object is of the namespace that was first at a shared address."""
+        return self._namespaces.get(address) == request.key.namespace
+
+    def standing(self, request: AddressRequest, address: str, has: Collection[Name]) -> _Standing:
+        """Return how an object asks for an address of which it has a part."""
+        of_first = self._keys.get(address, {request.sharing_key})
+        if of_first != {request.sharing_key} and not self.is_first(request, address):
+            return _Standing.LOST_CONSENT
+        is_as_before = all(each in has for each in request.places(address))
+        return _Standing.AS_BEFORE if is_as_before else _Standing.ASKS_FOR_MORE
+
+
+def _first_owners(
+    requests: Iterable[AddressRequest],
+    assigned: Mapping[Resource, Mapping[Key, Assigned]],
+    owners: Owners,
+    reservations: Reservations,
+) -> Iterator[tuple[Name, Owner]]:
+    """Return who was first at each address that namespaces share: that namespace ends it without losing the address.
+
+    It stays the first one while an object of it is there, and while the place of one that is gone is reserved.
+    """
+    users: defaultdict[str, list[AddressRequest]] = defaultdict(list)
+    for request in requests:
+        for address in assigned[request.resource][request.key].addresses if request.sharing_key else ():
+            users[address].append(request)
+    shared = {each: mine for each, mine in users.items() if len({user.key.namespace for user in mine}) > 1}
+    had = _by_object(owners) if shared else {}
+    for address, mine in shared.items():
+        name = Name(address, FIRST_OWNER)
+        known = owners.get(name) or (reservations[name].owner if name in reservations else None)
+        in_order = sorted(
+            (user for user in mine if known is None or user.key.namespace == known.namespace),
+            key=lambda user: (user.owner != known, address not in had.get(user.owner[:3], ()), user.rank),
+        )
+        if in_order:
+            yield name, in_order[0].owner
 
 
 def _by_object(owners: Owners) -> Mapping[tuple[str, str, str], Mapping[str, set[Name]]]:
@@ -248,7 +317,8 @@ class _Free:
         self._kept: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
         for (place, key), reservation in reservations.items():
             address, port = _address_and_port(place)
-            self._reserved[address].append(_ReservedPlace(port, key, reservation))
+            if key != FIRST_OWNER:
+                self._reserved[address].append(_ReservedPlace(port, key, reservation))
             self._counted[reservation.namespace].add(address)
             self._kept[reservation.namespace, reservation.owner.name][address] = None
         order = sorted(pool, key=named.__contains__)
@@ -267,15 +337,19 @@ class _Free:
         self._given: defaultdict[tuple[Resource, Key], dict[str, str]] = defaultdict(dict)
         """By request: the address for each of what it wants."""
 
-    def keep(self, request: AddressRequest, addresses: Collection[str]) -> None:
-        """Give those of ``addresses`` that a request wants and can have."""
-        for wanted in request.wanted if addresses else ():
-            suiting = (each for each in addresses if self._suits(each, wanted, request))
-            if wanted not in self._given[request.resource, request.key] and (address := next(suiting, "")):
-                self._take(address, wanted, request)
+    def keep(self, request: AddressRequest, address: str, *, but_guests: bool = False) -> None:
+        """Assign an address if the request wants and can have it.
+
+        ``but_guests``: what is reserved there for others by a sharing key that the request does not have is void.
+        """
+        given = self._given[request.resource, request.key]
+        lacking = (each for each in request.wanted if each not in given)
+        suiting = (each for each in lacking if self._suits(address, each, request, but_guests=but_guests))
+        if (wanted := next(suiting, None)) is not None:
+            self._take(address, wanted, request)
 
     def answer(self, request: AddressRequest) -> Assigned:
-        """Give what is still wanted, and return all that a request has."""
+        """Assign what is still wanted, and return all that a request has."""
         problems = list(request.problems)
         given = self._given[request.resource, request.key]
         for wanted in request.wanted:
@@ -291,10 +365,10 @@ class _Free:
             problems = [each for each in problems if each.reason is not AddressReason.NO_FAMILY]
         return Assigned(addresses, tuple(problems))
 
-    def _suits(self, address: str, wanted: str, request: AddressRequest) -> bool:
+    def _suits(self, address: str, wanted: str, request: AddressRequest, *, but_guests: bool = False) -> bool:
         """Return whether an address is in the pool, is what is wanted, and can be had."""
         right = wanted == address or (wanted in _FAMILIES and wanted in {_ANY, _family(address)})
-        return right and address in self._pool and self._is_free(address, request)
+        return right and address in self._pool and self._is_free(address, request, but_guests=but_guests)
 
     def _take(self, address: str, wanted: str, request: AddressRequest) -> None:
         self._given[request.resource, request.key][wanted] = address
@@ -391,12 +465,12 @@ class _Free:
             self._nothing_unused.add((wanted, namespace))
         return found
 
-    def _is_free(self, address: str, request: AddressRequest) -> bool:
+    def _is_free(self, address: str, request: AddressRequest, *, but_guests: bool = False) -> bool:
         if address in self._users and (
             self._owner_of(address, request.ports) is not None or self._not_shared_by(address, request) is not None
         ):
             return False
-        return not any(self._reserved_for_others(address, request))
+        return not any(self._reserved_for_others(address, request, but_guests=but_guests))
 
     def _has_room(self, address: str, request: AddressRequest) -> bool:
         """Return whether a namespace may have this address beside what it has."""
@@ -410,10 +484,13 @@ class _Free:
                 return other
         return None
 
-    def _reserved_for_others(self, address: str, request: AddressRequest) -> Iterator[Reservation]:
+    def _reserved_for_others(
+        self, address: str, request: AddressRequest, *, but_guests: bool = False
+    ) -> Iterator[Reservation]:
         for port, key, reservation in self._reserved.get(address, ()):
             is_shared = key and key == request.sharing_key and port and request.ports and port not in request.ports
-            if not is_shared and reservation.namespace != request.key.namespace:
+            is_guest = but_guests and key and key != request.sharing_key
+            if not (is_shared or is_guest) and reservation.namespace != request.key.namespace:
                 yield reservation
 
     def _owner_of(self, address: str, ports: tuple[int, ...]) -> AddressRequest | None:
@@ -497,6 +574,7 @@ def read(
             for address in assigned[each.resource][each.key].addresses
             for name in each.places(address)
         }
+        given.update(_first_owners(asked, assigned, owners, reservations))
         given = former.owners if given == former.owners else given
     return AddressBook(snapshot, terms, requests, assigned, given, owners)
 

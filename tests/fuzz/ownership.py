@@ -21,7 +21,7 @@ from pyconfd.model.context import AUTOMATIC_PRESETS, Context
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.reservation import Name, NameRegister
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.presets.addresses import RESERVED, AddressOptions
+from pyconfd.presets.addresses import FIRST_OWNER, RESERVED, AddressOptions
 from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.host_ownership import SCOPE
 from pyconfd.presets.policy import ClaimOptions
@@ -205,6 +205,7 @@ class Story:
     register: NameRegister = field(default_factory=NameRegister)
     memo: Memo = field(default_factory=Memo)
     places: dict[Name, tuple[Slot, float]] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)
     before: Seen | None = None
     step: int = 0
     other: list[str] = field(default_factory=list)
@@ -322,15 +323,20 @@ class Story:
     def _addresses(self, seen: Seen) -> Iterator[str]:
         """Judge who has which place of the pool: all of an address, or a port of it."""
         cluster = self.cluster
+        given = seen.context.reserved.get(RESERVED, {})
         now: dict[Name, Slot] = {
-            Name(name.place, ""): owner[:3] for name, owner in seen.context.reserved.get(RESERVED, {}).items()
+            Name(name.place, ""): owner[:3] for name, owner in given.items() if name.name != FIRST_OWNER
         }
+        # The namespace that had an address first may end the sharing; it goes on itself.
+        ended = {address for address, namespace in self.first.items() if cluster.changed[1] == namespace}
+        self.first = {name.place: owner.namespace for name, owner in given.items() if name.name == FIRST_OWNER}
+        ended -= self.first.keys()
         for place, (slot, gone) in list(self.places.items()):
             is_changed = slot == cluster.changed and cluster.happened is not Happened.NOTHING
             has, is_there = now.get(place), slot in cluster.objects
             if has == slot:
                 continue
-            if is_there and not is_changed:
+            if is_there and not is_changed and not (has is None and _address(place) in ended):
                 yield f"{place.place} of {slot}, which did not change, is {has}'s now"
             if not is_there and has is not None and has[1] != slot[1] and cluster.now < gone + KEEP_S:
                 yield f"{place.place} of {slot}, which is gone for {cluster.now - gone} s, is {has}'s now"
@@ -347,7 +353,7 @@ class Story:
         users: defaultdict[str, set[str]] = defaultdict(set)
         keys: defaultdict[str, set[str]] = defaultdict(set)
         for place, slot in now.items():
-            address = place.place if place.place in POOL else place.place.rpartition(":")[0].strip("[]")
+            address = _address(place)
             users[address].add(slot[1])
             annotations = self.cluster.objects[slot]["metadata"]["annotations"]
             keys[address].add(annotations.get("pyconfd.io/sharing-key", ""))
@@ -359,6 +365,10 @@ class Story:
                 address = bind.address.strip("[]")
                 if address in POOL and _namespace_of_frontend(section.name) not in users[address]:
                     yield f"{section.name} listens on {address} of {users[address]}"
+
+
+def _address(place: Name) -> str:
+    return place.place if place.place in POOL else place.place.rpartition(":")[0].strip("[]")
 
 
 @dataclass(frozen=True, slots=True)

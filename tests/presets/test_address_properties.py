@@ -21,6 +21,7 @@ from pyconfd.model.reservation import NameRegister
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.addresses import (
     ADDRESSES_ANNOTATION,
+    FIRST_OWNER,
     GATEWAY_CONTROLLER,
     LOAD_BALANCER_CLASS,
     RESERVED,
@@ -100,12 +101,43 @@ def test_a_port_of_an_address_that_a_gateway_has_left_waits_too() -> None:
     assert seen == [["bank"], ["bank"], [], ["shop"]]
 
 
+def test_the_first_owner_of_a_shared_address_ends_the_sharing() -> None:
+    owner, guest = Key("shop", "a"), Key("bank", "a")
+    shares, alone = (Asked("2026-01-02T00:00:00Z", (443,), "", key, "") for key in ("k", ""))
+    asks = Asked("2026-01-01T00:00:00Z", (80,), POOL[0], "k", "")
+    register, memo = NameRegister(), Memo()
+    seen = []
+    for now, there in enumerate(
+        (
+            {owner: alone},
+            {owner: shares},
+            {owner: shares, guest: asks},
+            {owner: alone, guest: asks},
+            {owner: alone, guest: asks},
+            {owner: shares, guest: asks},
+            {guest: asks},
+            {owner: shares, guest: asks},
+            {owner: alone, guest: asks},
+        )
+    ):
+        names = FormerNames(register, float(now), 60.0)
+        context = Translator(("loadbalancer",), OPTIONS, memo, names).translate(snapshot(there))
+        register = context.register
+        given_to = context.owners[RESERVED].items()
+        seen.append({(name.place.removeprefix("192.0."), name.name): each.namespace for name, each in given_to})
+    mine, with_key, of_guest = {("2.1:443", ""): "shop"}, {("2.1:443", "k"): "shop"}, {("2.1:80", "k"): "bank"}
+    together = with_key | of_guest | {("2.1", FIRST_OWNER): "shop"}
+    assert seen == [mine, with_key, together, mine, mine, together, of_guest, together, mine]
+
+
 @given(_STEPS, st.sampled_from([0.0, 60.0]))
 def test_nobody_touches_what_another_was_given(steps: list[tuple[Key, Asked | None]], keep_s: float) -> None:
     register, memo = NameRegister(), Memo()
     there: dict[Key, Asked] = {}
     had: dict[Key, set[str]] = {}
+    was_first: dict[str, str] = {}
     for now, (changed, asked) in enumerate(steps):
+        before = there.get(changed)
         there = {key: each for key, each in {**there, changed: asked}.items() if each is not None}
         names = FormerNames(register, float(now), keep_s)
         context = Translator(("gateway", "loadbalancer"), OPTIONS, memo, names).translate(snapshot(there))
@@ -117,7 +149,9 @@ def test_nobody_touches_what_another_was_given(steps: list[tuple[Key, Asked | No
         has: defaultdict[Key, set[str]] = defaultdict(set)
         sharing: defaultdict[str, set[Key]] = defaultdict(set)
         ports: defaultdict[str, list[int]] = defaultdict(list)
-        for (place, _), owner in given_to.items():
+        for (place, name), owner in given_to.items():
+            if name == FIRST_OWNER:
+                continue
             address, port = (place, "0") if place in POOL else place.rsplit(":", 1)
             address, key = address.strip("[]"), Key(owner.namespace, owner.name)
             has[key].add(address)
@@ -132,6 +166,17 @@ def test_nobody_touches_what_another_was_given(steps: list[tuple[Key, Asked | No
         for namespace in {key.namespace for key in there}:
             mine = set[str]().union(*(found for key, found in has.items() if key.namespace == namespace))
             assert len(mine) <= PER_NAMESPACE
-        # Who did not change anything keeps what he had.
-        assert all(has[key] == found for key, found in had.items() if key != changed)
+        first = {place: owner for (place, name), owner in given_to.items() if name == FIRST_OWNER}
+        assert first.keys() == {each for each, keys in sharing.items() if len({key.namespace for key in keys}) > 1}
+        assert all(has[Key(owner.namespace, owner.name)] >= {place} for place, owner in first.items())
+        # Who did not change anything keeps what he had, but for guests where the first owner ends the sharing.
+        ended = {each for each, owner in was_first.items() if each in has[changed] and owner == changed.namespace}
+        ended -= first.keys()
+        for key, found in had.items():
+            guest_at = {each for each in ended if key.namespace != was_first[each]}
+            assert key == changed or has[key] >= found - guest_at
+        if asked is not None and before is not None and asked[:3] == before[:3]:
+            kept = {each for each in had.get(changed, ()) if was_first.get(each) == changed.namespace}
+            assert has[changed] >= kept, "who changes the sharing key alone keeps what his namespace had first"
         had = {key: found for key, found in has.items() if found}
+        was_first = {each: owner.namespace for each, owner in first.items()}

@@ -24,6 +24,7 @@ from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot
 from pyconfd.presets import addresses
 from pyconfd.presets.addresses import (
     ADDRESSES_ANNOTATION,
+    FIRST_OWNER,
     GATEWAY_CONTROLLER,
     LOAD_BALANCER_CLASS,
     NO_ADDRESSES,
@@ -55,7 +56,7 @@ def service(name: str, *ports: int, age: int = 0, wanted: tuple[str, ...] = ("",
     return replace(request, resource=SERVICES, ports=ports or (443,), sharing_key=sharing)
 
 
-def had(**places: str) -> Owners:
+def had(**places: str) -> dict[Name, Owner]:
     """Return what objects had: ``a="1"`` is all of an address by a Gateway, ``a="1:443=key"`` a port by a Service."""
     owners = {}
     for name, texts in places.items():
@@ -161,6 +162,7 @@ def test_what_objects_had_they_keep(name: str) -> None:
     assert given_to(requests[::-1], owners=owners) == expected
 
 
+FIRST = {Name("192.0.2.1", FIRST_OWNER): Owner("Service", "shop", "a", "2026-01-05T00:00:00Z")}
 SHARED: Mapping[str, tuple[list[AddressRequest], Owners, dict[str, str]]] = {
     "namespaces share nothing": (
         [service("a", 443, age=1), service("bank/a", 80)],
@@ -202,15 +204,60 @@ SHARED: Mapping[str, tuple[list[AddressRequest], Owners, dict[str, str]]] = {
         NO_OWNERS,
         {"a": "1", "bank/a": "2"},
     ),
-    "who takes the key away goes, though older": (
-        [service("a", 443), service("bank/a", 80, age=9, wanted=("",), sharing="k")],
-        had(a="1:443=k", bank_a="1:80=k"),
+    "a guest that takes the key away goes, though older": (
+        [service("a", 443, sharing="k"), service("bank/a", 80, age=9)],
+        had(a="1:443=k", bank_a="1:80=k") | FIRST,
+        {"a": "1", "bank/a": "2"},
+    ),
+    "a guest that exchanges it goes too": (
+        [service("a", 443, sharing="k"), service("bank/a", 80, age=9, sharing="j")],
+        had(a="1:443=k", bank_a="1:80=k") | FIRST,
+        {"a": "1", "bank/a": "2"},
+    ),
+    "the first owner takes the key away and stays, though younger": (
+        [service("a", 443), service("bank/a", 80, age=9, sharing="k")],
+        had(a="1:443=k", bank_a="1:80=k") | FIRST,
+        {"a": "1", "bank/a": "2"},
+    ),
+    "he exchanges it and stays": (
+        [service("a", 443, sharing="j"), service("bank/a", 80, age=9, sharing="k")],
+        had(a="1:443=k", bank_a="1:80=k") | FIRST,
+        {"a": "1", "bank/a": "2"},
+    ),
+    "another Service of his namespace does": (
+        [service("a", 443, sharing="k"), service("b", 25), service("bank/a", 80, age=9, sharing="k")],
+        had(a="1:443=k", b="1:25=k", bank_a="1:80=k") | FIRST,
+        {"a": "1", "b": "1", "bank/a": "2"},
+    ),
+    "he takes no port of a guest with the same key": (
+        [service("a", 80, 443, age=20, sharing="k"), service("bank/a", 80, sharing="k")],
+        had(a="1:443=k", bank_a="1:80=k") | FIRST,
         {"a": "2", "bank/a": "1"},
     ),
-    "who exchanges it goes too": (
-        [service("a", 443, sharing="k"), service("bank/a", 80, age=9, sharing="j")],
-        had(a="1:443=k", bank_a="1:80=k"),
+    "nor one that is kept for such a guest": (
+        [service("a", 80, 443, sharing="k")],
+        had(a="1:443=k", bank_a="1:80=k") | FIRST,
+        {"a": "2"},
+    ),
+    "he takes no port of another one of his namespace": (
+        [service("a", 25, 443, age=20), service("b", 25, sharing="k"), service("bank/a", 80, sharing="k")],
+        had(a="1:443=k", b="1:25=k", bank_a="1:80=k") | FIRST,
+        {"a": "2", "b": "1", "bank/a": "1"},
+    ),
+    "he asks for a guest's port at the same time": (
+        [service("a", 80, 443), service("bank/a", 80, age=9, sharing="k")],
+        had(a="1:443=k", bank_a="1:80=k") | FIRST,
         {"a": "1", "bank/a": "2"},
+    ),
+    "a guest exchanges the key while the first owner is gone": (
+        [service("bank/a", 80, age=9, sharing="j"), service("evil/a", 25, sharing="k")],
+        had(bank_a="1:80=k", evil_a="1:25=k") | FIRST,
+        {"bank/a": "2", "evil/a": "1"},
+    ),
+    "what is kept for a former guest is no bar": (
+        [service("a", 443)],
+        had(a="1:443", bank_a="1:80=k"),
+        {"a": "1"},
     ),
     "who is alone keeps it with any key": ([service("a", 443, sharing="j")], had(a="2:443=k"), {"a": "2"}),
 }
@@ -219,8 +266,9 @@ SHARED: Mapping[str, tuple[list[AddressRequest], Owners, dict[str, str]]] = {
 @pytest.mark.parametrize("name", SHARED)
 def test_sharing_with_another_namespace(name: str) -> None:
     requests, owners, expected = SHARED[name]
-    assert given_to(requests, owners=owners) == expected
-    assert given_to(requests[::-1], owners=owners) == expected
+    reserved = {each: Reservation(owner) for each, owner in owners.items()}
+    assert given_to(requests, owners=owners, reservations=reserved) == expected
+    assert given_to(requests[::-1], owners=owners, reservations=reserved) == expected
 
 
 BOUND: Mapping[str, tuple[list[AddressRequest], Owners, dict[str, str]]] = {
