@@ -185,8 +185,13 @@ class ClaimOptions:
         return AllowedAddresses(own, self.allow_endpoints, api_servers, self.endpoint_networks)
 
     def domain(self, namespace: str, name: str) -> str:
-        """Return why objects of ``namespace`` may not claim a host name (``~`` or ``^`` begin an expression), or ""."""
+        """Return why objects of ``namespace`` may not claim a host name (``~`` or ``^`` begin an expression), or "".
+
+        Requests that name an address of the balancer are nobody's: one of a scanner, or of a client without a name.
+        """
         allowed = self._of(namespace).domains
+        if name in self.own_addresses and name not in (allowed or ()):
+            return "an address of the balancer is everybody's, and no host: choose a name, or list it (claims.rules)"
         if allowed is None:
             return ""
         if name.startswith(("~", "^")):

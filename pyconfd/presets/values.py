@@ -49,7 +49,7 @@ def host_name(value: str) -> str:
         parsed = address(bare)
         if parsed is not None:
             return str(parsed)
-    if len(name) > 253 or not _HOST_NAME.fullmatch(name) or name.replace(".", "").isdigit():
+    if len(name) > 253 or not _HOST_NAME.fullmatch(name) or name.removeprefix("*.").replace(".", "").isdigit():
         raise ValueError("not a host name: expected letters, digits, '-' and '.', for example shop.example.com")
     if name in CONDITION_WORDS:
         raise ValueError("this word means something else in a condition of HAProxy")

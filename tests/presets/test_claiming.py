@@ -10,9 +10,9 @@ import pytest
 from pyconfd.model.context import RefusalReason
 from pyconfd.model.kubernetes import EndpointPort, Endpoints, EndpointSlice, ServicePort
 from pyconfd.model.snapshot import HostFacts, Snapshot
-from pyconfd.presets import registry
+from pyconfd.presets import registry, values
 from pyconfd.presets.policy import AllowedAddresses, ClaimOptions, Rule, network
-from pyconfd.presets.preset import HostsOptions, PresetOptions
+from pyconfd.presets.preset import HostsOptions, KubefiguratorOptions, PresetOptions
 from pyconfd.presets.registry import Memo
 from tests.presets.objects import endpoint, endpoints, node, read, service, slice_, snapshot, subset
 from tests.presets.pods import config_map, pod
@@ -91,6 +91,52 @@ def test_what_a_rule_does_not_allow_is_refused_by_every_preset(preset: str, asks
     assert (refusal.ref.name, refusal.reason) == ("shop", RefusalReason.NOT_ALLOWED)
     assert "claims.rules" in refusal.detail
     assert not registry.translate(seen, (preset,), PresetOptions()).refused
+
+
+@pytest.mark.parametrize("address", ["192.0.2.10", "192.0.2.10.", "2001:db8::10", "[2001:DB8:0::10]"])
+@pytest.mark.parametrize(
+    ("preset", "asks"),
+    [
+        ("domains", {"domain": "{}", "proto": "http"}),
+        ("kube2lb", {"kube2lb/external-domains": "{}"}),
+        (
+            "kubefigurator",
+            {
+                "haproxy-kubefigurator.web.hostname": "{}",
+                "haproxy-kubefigurator.web.use-ssl": "false",
+                "haproxy-kubefigurator.web.listen-port": "80",
+            },
+        ),
+    ],
+)
+def test_an_address_of_the_balancer_is_nobodys_host(preset: str, asks: dict[str, str], address: str) -> None:
+    own = frozenset({"192.0.2.10", "2001:db8::10"})
+    options = PresetOptions(
+        claims=ClaimOptions(own_addresses=own), kubefigurator=KubefiguratorOptions(node_ports=False)
+    )
+    notes = {name: value.format(address) for name, value in asks.items()}
+    asking = service("shop", notes, type_="NodePort", ports=(ServicePort("web", 80, "web", 30080),))
+    labelled = msgspec.structs.replace(asking.metadata, labels={"haproxy-kubefigurator.enabled": "yes"})
+    asking = msgspec.structs.replace(asking, metadata=labelled)
+    seen = snapshot(asking, slice_("shop", endpoint("10.0.0.1")))
+
+    def refused(options: PresetOptions) -> list[RefusalReason]:
+        context = registry.translate(seen, (preset,), options)
+        assert bool(context.refused) is not any(host in str(context.owners) for host in own)
+        return [each.reason for each in context.refused]
+
+    assert refused(options) == [RefusalReason.NOT_ALLOWED]
+    assert refused(PresetOptions(kubefigurator=options.kubefigurator)) == [], "another address is a host"
+    listed = (Rule(("demo",), domains=("192.0.2.10", "2001:db8::10", "svc.local")),)
+    assert refused(replace(options, claims=ClaimOptions(listed, own_addresses=own))) == []
+    below = (Rule(("demo",), domains=("2.10", "::10", "svc.local")),)
+    assert refused(replace(options, claims=ClaimOptions(below, own_addresses=own))) == [RefusalReason.NOT_ALLOWED]
+
+
+@pytest.mark.parametrize("name", ["*.0.2.10", "*.10", "*.2.10"])
+def test_a_wildcard_of_addresses_is_no_host(name: str) -> None:
+    with pytest.raises(ValueError, match="not a host name"):
+        values.host_name(name)
 
 
 @pytest.mark.parametrize(("field", "value"), [("hostnames", ["a.example.org"]), ("mode", "tcp")])
