@@ -30,7 +30,7 @@ from pyconfd.sources.kubernetes.client import ANSWER_TIMEOUT_S, Method
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.failures import ApiError
 from pyconfd.sources.kubernetes.resources import API_VERSION_OF
-from pyconfd.sources.kubernetes.writing import CONFLICT, NOT_ACCEPTED, NOT_FOUND, Writer
+from pyconfd.sources.kubernetes.writing import CONFLICT, NOT_ACCEPTED, NOT_FOUND, FirstDenialError, Writer
 from pyconfd.system.clock import SystemClock
 
 CONTROLLER = "pyconfd.io/pyconfd"
@@ -228,7 +228,8 @@ class EventWriter:
             except TransientError as error:
                 self.failures_total += 1
                 self._writer.failed(error)
-                self._not_before[each.cause] = now + min(RETRY_S, self._every_s)
+                if not isinstance(error, FirstDenialError):
+                    self._not_before[each.cause] = now + min(RETRY_S, self._every_s)
                 return  # most often the next one would fail in the same way
             self._not_before[each.cause] = now + self._every_s
             self._writer.succeeded()

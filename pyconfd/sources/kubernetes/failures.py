@@ -1,5 +1,6 @@
 """What can go wrong between pyconfd and an API server, as values that decisions are made on."""
 
+from collections.abc import Hashable
 from enum import StrEnum
 
 from pyconfd.errors import Problem, TransientError
@@ -85,6 +86,27 @@ class ApiError(TransientError):
 
 class BrokenWatchError(ApiError):
     """The stream of a watch cannot be continued from where it is: it sent an ERROR event, or what is no event."""
+
+
+class Denials:
+    """Which 403 is believed: not the first one of a request that was allowed before, of whatever kind it is.
+
+    An API server that has just started does not know all Roles yet.
+    """
+
+    def __init__(self) -> None:
+        self._allowed: set[Hashable] = set()
+
+    def allowed(self, request: Hashable) -> None:
+        """Record that a kind of request was allowed."""
+        self._allowed.add(request)
+
+    def is_first(self, failure: ApiError, request: Hashable) -> bool:
+        """Return whether this is the first 403 since a kind of request was allowed."""
+        if failure.kind is not Failure.FORBIDDEN or request not in self._allowed:
+            return False
+        self._allowed.remove(request)
+        return True
 
 
 def failure_of_status(status: int) -> Failure:

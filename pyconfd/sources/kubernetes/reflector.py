@@ -33,7 +33,15 @@ from pyconfd.sources.kubernetes.decode import (
     decode_event,
     decode_list,
 )
-from pyconfd.sources.kubernetes.failures import NEXT_SERVER, NOT_READABLE, OF_ALL, ApiError, BrokenWatchError, Failure
+from pyconfd.sources.kubernetes.failures import (
+    NEXT_SERVER,
+    NOT_READABLE,
+    OF_ALL,
+    ApiError,
+    BrokenWatchError,
+    Denials,
+    Failure,
+)
 from pyconfd.sources.kubernetes.kept import Keeper
 from pyconfd.sources.kubernetes.resources import Read
 from pyconfd.system.backoff import Backoff
@@ -229,8 +237,7 @@ class Reflector:
         self._listed_at: int | None = None
         """The API server of the last list: resourceVersions of one are not continued at another."""
         self._problem: _Problem | None = None
-        self._first_denial: _Reached | None = None
-        """How far the attempt came that was the first to be forbidden; a second one is believed."""
+        self._denials = Denials()
         self._wake = threading.Event()
         self._stopping = False
         self._server_back = False
@@ -453,20 +460,11 @@ class Reflector:
         elif failure.kind is not Failure.EXPIRED:  # the server compacted its history: no problem, but a reason to list
             broken = isinstance(failure, BrokenWatchError)
             stage = (_Reached.STREAM if broken else _Reached.WATCH) if is_watch else _Reached.LIST
-            if not self._is_first_denial(failure, stage):
+            if not self._denials.is_first(failure, is_watch):
                 self._record_problem(failure, stage)
         if is_watch:
             return self._policy.watch_failed(failure, moved=moved, lasted_s=lasted_s)
         return self._policy.list_failed(failure, moved=moved, unpaged=verb is Verb.LIST_UNPAGED)
-
-    def _is_first_denial(self, failure: ApiError, stage: _Reached) -> bool:
-        """Return whether this is the first 403 where there was none: an API server that starts knows no Roles yet."""
-        if failure.kind is not Failure.FORBIDDEN or not self.synced or self._first_denial is not None:
-            return False
-        if self.problem_kind is Failure.FORBIDDEN:
-            return False
-        self._first_denial = stage
-        return True
 
     def _is_its_own(self, failure: ApiError) -> bool:
         """Return whether a failure says something of this resource only.
@@ -508,8 +506,7 @@ class Reflector:
             self._succeeded(_Reached.STREAM)
 
     def _succeeded(self, stage: _Reached) -> None:
-        if self._first_denial is not None and stage >= self._first_denial:
-            self._first_denial = None
+        self._denials.allowed(stage is not _Reached.LIST)
         if self._problem is None or stage < self._problem.stage:
             return
         kind, self._problem = self._problem.kind, None

@@ -11,7 +11,7 @@ from pyconfd.errors import Problem, TransientError
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.client import ApiServers, Method
 from pyconfd.sources.kubernetes.credentials import Credentials
-from pyconfd.sources.kubernetes.failures import ApiError
+from pyconfd.sources.kubernetes.failures import ApiError, Denials
 from pyconfd.system.clock import SystemClock
 
 FORBIDDEN, NOT_FOUND, CONFLICT, NOT_ACCEPTED = 403, 404, 409, 422
@@ -26,6 +26,21 @@ class AnswerMetadata(msgspec.Struct, rename="camel"):
     """What is read of the ``metadata`` of an object that the API server returns after a write."""
 
     resource_version: str = ""
+
+
+class FirstDenialError(ApiError):
+    """The first 403 of a request that was allowed before: it is nothing to report, and tried again soon."""
+
+    def __init__(self, error: ApiError) -> None:
+        problem = error.problems[0]
+        super().__init__(error.kind, problem.place, problem.message)
+
+
+def _right_of(method: Method, path: str) -> tuple[Method, str]:
+    """Return what a Role allows: the verb and the resource of a path, in any namespace."""
+    _, kind, *rest = path.strip("/").split("/")
+    rest = rest if kind == "v1" else rest[1:]
+    return method, rest[2] if rest[0] == "namespaces" else rest[0]
 
 
 class Writer:
@@ -57,21 +72,26 @@ class Writer:
         self._servers = ApiServers(limited, credentials or Credentials(settings, clock), clock)
         self._place, self._event, self._remedy = place, event, remedy
         self._problems: Mapping[str, Problem] = MappingProxyType({})
+        self._denials = Denials()
 
     def send(
         self, method: Method, path: str, body: bytes | None = None, params: Mapping[str, str] = MappingProxyType({})
     ) -> bytes:
         """Send one request and return the object as it is then; raises ApiError."""
-        connection = self._servers.connection()
+        connection, right = self._servers.connection(), _right_of(method, path)
         try:
             answer = connection.send(method, path, body, params)
         except ApiError as error:
             if error.status in _ABOUT_THE_OBJECT:
                 self._servers.succeeded(connection.index)
+                self._denials.allowed(right)
             else:
                 self._servers.failed(connection.index, error)
+            if self._denials.is_first(error, right):
+                raise FirstDenialError(error) from error
             raise
         self._servers.succeeded(connection.index)
+        self._denials.allowed(right)
         return answer
 
     def tend(self) -> None:
@@ -84,6 +104,8 @@ class Writer:
 
     def failed(self, error: TransientError, what: str = "") -> None:
         """Show why ``what`` cannot be written, and log it once."""
+        if isinstance(error, FirstDenialError):
+            return
         denied = isinstance(error, ApiError) and error.status in {FORBIDDEN, NOT_FOUND}
         first = error.problems[0]
         problem = Problem(self._place, f"cannot be written: {first.message}", self._remedy if denied else first.remedy)

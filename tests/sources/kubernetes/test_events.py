@@ -276,6 +276,27 @@ def test_a_missing_right_to_create_events_is_reported_and_heals(clock: FakeClock
         stop(made, clock)
 
 
+def test_a_first_403_where_events_were_allowed_waits_for_a_second_one(clock: FakeClock) -> None:
+    noted = [culprit("web")]
+    with ApiServer() as server:
+        server.cluster.add_namespace("shop")
+        made = writer(server, clock, lambda: noted)
+        clock.look()
+        noted.append(culprit("api"))
+        server.faults.add(Fault(FaultKind.STATUS, "events", "create", code=403, times=1))
+        clock.look()
+        assert (written(server.cluster), made.problems()) == (["web"], ())
+        clock.look()
+        assert written(server.cluster) == ["api", "web"]
+        noted.append(culprit("new"))
+        server.faults.add(Fault(FaultKind.STATUS, "events", "create", code=403))
+        clock.look()
+        clock.look()
+        (problem,) = made.problems()
+        assert "pyconfd rbac" in problem.remedy
+        stop(made, clock)
+
+
 def test_one_that_is_not_accepted_silences_no_other(clock: FakeClock) -> None:
     with ApiServer() as server:
         server.cluster.add_namespace("shop")

@@ -223,6 +223,20 @@ def test_without_the_right_nobody_leads_and_the_remedy_is_named(cluster: Cluster
         assert (here.led, here.balancers[0].writer.problems()) == (["lb1"], ())
 
 
+@pytest.mark.parametrize("verb", ["get", "update"])
+def test_a_first_403_where_the_lease_was_held_is_no_problem(cluster: Cluster, verb: str) -> None:
+    with ApiServer(cluster) as server:
+        here = place(server)
+        here.run(5.0)
+        holder, other = here.balancers
+        server.faults.add(Fault(FaultKind.STATUS, "leases", verb, code=403, times=1))
+        here.run(20.0)
+        assert (here.led, holder.writer.problems(), other.writer.problems()) == (["lb1"], (), ())
+        server.faults.add(Fault(FaultKind.STATUS, "leases", verb, code=403))
+        here.run(20.0)
+        assert [each for each in here.balancers for problem in each.writer.problems() if problem.remedy == "rbac"]
+
+
 def test_who_has_nothing_to_write_asks_for_nothing(cluster: Cluster) -> None:
     with ApiServer(cluster) as server:
         here = place(server)

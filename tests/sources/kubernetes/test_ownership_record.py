@@ -18,6 +18,7 @@ from pyconfd.sources.kubernetes.resources import Rights, manifest, owners_names
 from tests.sources.kubernetes.clocks import StandingClock
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
+from tests.world.faults import Fault, FaultKind
 from tests.world.rbac import Rules
 
 HOST = "shop.test"
@@ -293,6 +294,30 @@ def test_without_the_right_each_keeps_its_own_and_says_so(server: ApiServer, clo
     node.look()
     assert node.record.problems() == ()
     assert writes(server) == 2
+
+
+@pytest.mark.parametrize("verb", ["get", "update"])
+def test_a_first_403_where_the_record_was_written_is_no_problem(
+    server: ApiServer, clock: StandingClock, verb: str
+) -> None:
+    node = Node(server, clock, leads=True)
+
+    def writes_for(shop: str) -> None:
+        node.gives(given(shop=shop))
+        clock.now_s += LOOK_EVERY_S
+        node.look()
+
+    writes_for("prod")
+    writes_for("other")
+    server.faults.add(Fault(FaultKind.STATUS, "configmaps", verb, code=403, times=1))
+    writes_for("third")
+    assert node.record.problems() == ()
+    writes_for("third")
+    server.faults.add(Fault(FaultKind.STATUS, "configmaps", verb, code=403))
+    writes_for("fourth")
+    writes_for("fifth")
+    (problem,) = node.record.problems()
+    assert "pyconfd rbac" in problem.remedy
 
 
 @pytest.mark.parametrize("lost", ["all", "index", "shard", "edited"])

@@ -402,6 +402,27 @@ def test_a_missing_right_is_said_once_and_stops_only_its_resource(here: Place) -
     assert (here.published(web), here.leader.writer.problems()) == ([{"ip": "192.0.2.1"}], ())
 
 
+def test_a_first_403_where_writing_was_allowed_waits_for_a_second_one(here: Place) -> None:
+    """An API server that has just started does not know all Roles yet."""
+    of = here.ingress("web")
+    here.apply()
+    here.run(20.0, lambda: here.published(of))
+    for server in here.servers:
+        server.faults.add(Fault(FaultKind.STATUS, "ingresses/status", "patch", code=403, times=1))
+    second = here.ingress("second")
+    here.apply()
+    assert here.run(FORBIDDEN_S, lambda: here.published(second)) < 10.0
+    assert here.published(second)
+    assert [node.writer.problems() for node in here.nodes] == [(), ()]
+    for server in here.servers:
+        server.faults.add(Fault(FaultKind.STATUS, "ingresses/status", "patch", code=403))
+    here.ingress("third")
+    here.apply()
+    here.run(10.0)
+    (problem,) = here.leader.writer.problems()
+    assert "pyconfd rbac" in problem.remedy
+
+
 def test_without_any_right_nothing_but_the_lease_is_asked_for(here: Place) -> None:
     for server in here.servers:
         server.rules = Rules("")
