@@ -5,7 +5,7 @@ stays known: its requests get 404, and go to nobody's wildcard or Ingress withou
 That holds whichever presets are in use.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 
@@ -23,7 +23,6 @@ def shared_site(host: str, hosts: HostOwnership, wildcard: HostKind = HostKind.O
     """Return the site of a host; ``wildcard`` says which hosts belong to one that begins with ``*.``."""
     decision = hosts.decisions.get(host)
     owner = decision.owner if decision is not None else None
-    protos: Collection[str] = decision.domain_protos if decision is not None else ()
     kind, site = HostKind.ANY if host == ANY_HOST else HostKind.EXACT, host
     if host.startswith("*."):
         kind, site = wildcard, host[1:] if wildcard is HostKind.ANY_DEPTH else host
@@ -33,8 +32,7 @@ def shared_site(host: str, hosts: HostOwnership, wildcard: HostKind = HostKind.O
         host,
         kind,
         namespace=owner.namespace if owner is not None else "",
-        # TLS of a domain with proto https goes through.
-        below_foreign=hosts.is_below_foreign(host) and "https" not in protos,
+        below_foreign=hosts.is_below_foreign(host),
     )
 
 

@@ -189,3 +189,32 @@ def test_a_domain_of_which_nothing_is_served_is_nobody_elses(
         else:
             assert not reaches_a_pod(ports["https"], OWN)
             assert reaches_a_pod(ports["https"], "other.victim.test"), "the wildcard serves what is left"
+
+
+@pytest.mark.parametrize("host", [OWN, "*.deep.victim.test"])
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_domain_that_its_namespaces_ingress_took_is_nobody_elses(
+    tmp_path: Path, host: str, *, is_older: bool
+) -> None:
+    """Else a neighbour's wildcard that goes through gets the TLS of a host with a refused domain of its own."""
+    name = host.replace("*", "x")
+    ports = {"http": free_port(), "https": free_port()}
+    with Backends() as pods, HaproxyProcess(tmp_path) as haproxy:
+        pair = CertificateAuthority(tmp_path / "ca").server("thief", ["thief.test", WILD])
+        through = web("victim", pods, "through", domain=host, proto="https")
+        through[0]["metadata"]["creationTimestamp"] = f"2026-03-0{1 if is_older else 3}T00:00:00Z"
+        took = ingress("web", {host: [path("/")]}, namespace="victim", day=2)
+        took["metadata"]["creationTimestamp"] = "2026-03-02T00:00:00Z"
+        theirs = {"proto": "http", "tls-secret": "tls"} if is_older else {"proto": "https"}
+        objects = [
+            *(ingress_class(), took, *through, *web("thief", pods, domain=WILD, **theirs)),
+            *web("thief", pods, "none-of-tls", domain="plain.test", proto="http"),
+            secret("tls", pair, namespace="thief"),
+        ]
+        options = replace(OPTIONS, tls=TlsOptions(str(tmp_path / "secrets"), ("*",)))
+        start(haproxy, Translator(PRESETS, options).translate(snapshot(*objects)), ports, tmp_path)
+        assert reaches_a_pod(ports["https"], name) == is_older
+        if is_older:
+            assert presented(ports["https"], "other.victim.test") == "thief.test"
+        else:
+            assert reaches_a_pod(ports["https"], "other.victim.test")

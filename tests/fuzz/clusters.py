@@ -17,12 +17,14 @@ from typing import Any
 import msgspec
 
 from pyconfd.fragments import directory
-from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Snapshot
+from pyconfd.model.snapshot import KIND_OF, RECORD_OF, HostFacts, Key, Snapshot
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
 from tests.world.pki import CertificateAuthority
 
 NAMESPACES = ("a", "b", "c")
+INTRUDER = "d"
+"""A namespace that no object of the others names; it has objects where a test adds them."""
 OPERATOR = "operator"
 """The namespace of the default certificate."""
 ANY_HOST = "*"
@@ -30,7 +32,12 @@ HOSTS = ("app.x.test", "www.x.test", "*.x.test", "a.b.x.test", "*.b.x.test", "y.
 PATHS = ("/", "/app", "/login", "/.well-known/acme-challenge")
 SHARED_ADDRESS = "192.0.2.10"
 POOL = ("192.0.2.21", "192.0.2.22", "192.0.2.23", "2001:db8::21")
-HSTS_OF = {namespace: 1000 + number for number, namespace in enumerate(NAMESPACES)}
+API_SERVERS = ("203.0.113.6", "203.0.113.7")
+"""The first is known to the host, the other one to the cluster alone."""
+FORBIDDEN = (*API_SERVERS, "64:ff9b::cb00:7106", "169.254.169.254", "127.0.0.1", SHARED_ADDRESS, POOL[0])
+"""Where no endpoint may be."""
+EXPRESSIONS = ("/a.*", "(?i)/login", "/[a-z]{1,9}/x", "/(a|b)+c", "/(a+)+$", "(")
+HSTS_OF = {namespace: 1000 + number for number, namespace in enumerate((*NAMESPACES, INTRUDER))}
 """Each namespace asks for another time, so that a line says whose it is."""
 
 Document = dict[str, Any]
@@ -42,12 +49,14 @@ _RESOURCES = {kind: resource for resource, kind in KIND_OF.items()}
 
 def pod_of(namespace: str) -> str:
     """Return the address of the pods of a namespace."""
-    return f"10.{1 + NAMESPACES.index(namespace)}.0.1"
+    return f"10.{1 + (*NAMESPACES, INTRUDER).index(namespace)}.0.1"
 
 
 def namespace_of(server: str) -> str:
-    """Return whose pod a server's address is."""
-    return NAMESPACES[int(server.split(".")[1]) - 1]
+    """Return whose pod a server's address is, "" for nobody's."""
+    if not server.startswith("10."):
+        return ""
+    return (*NAMESPACES, INTRUDER)[int(server.split(".")[1]) - 1]
 
 
 @cache
@@ -141,15 +150,16 @@ def _balanced(rng: Random, namespace: str, name: str) -> Document:
 
 def _gateway(rng: Random, namespace: str, name: str) -> Document:
     listeners: list[Document] = []
+    protocols = rng.choice((("HTTP", "HTTP", "HTTPS", "TLS", "TCP"), ("HTTP", "HTTPS", "HTTPS", "HTTPS")))
     for number in range(rng.randint(2, 4)):
-        protocol = rng.choice(("HTTP", "HTTP", "HTTPS", "TLS", "TCP"))
+        protocol = rng.choice(protocols)
         listener: Document = {
             "name": f"l{number}",
             "port": {"HTTP": 80, "HTTPS": 443, "TLS": 443, "TCP": 5432}[protocol],
             "protocol": protocol,
             "allowedRoutes": {"namespaces": {"from": rng.choice(("Same", "All"))}},
         }
-        if protocol != "TCP" and rng.random() < 0.4:
+        if protocol != "TCP" and rng.random() < (0.7 if protocol == "HTTPS" else 0.4):
             listener["hostname"] = rng.choice(HOSTS)
         if protocol == "HTTPS" or (protocol == "TLS" and rng.random() < 0.5):
             reference = {"name": "s0"}
@@ -182,6 +192,8 @@ def _route(kind: str) -> Callable[[Random, str, str], Document]:
         spec: Document = {"parentRefs": [parent], "rules": [rule]}
         if kind == "HTTPRoute":
             rule["matches"] = [{"path": {"type": "PathPrefix", "value": rng.choice(PATHS)}}]
+            if rng.random() < 0.3:
+                rule["matches"] += [{"path": {"type": "RegularExpression", "value": rng.choice(EXPRESSIONS)}}]
         if kind == "GRPCRoute" and rng.random() < 0.5:
             rule["matches"] = [{"method": {"service": "shop.Cart"}}]
         if kind != "TCPRoute" and (kind == "TLSRoute" or rng.random() < 0.6):
@@ -202,6 +214,12 @@ def _grant(rng: Random, namespace: str, name: str) -> Document:
     return {"metadata": {"annotations": {}}, "spec": {"from": sources, "to": to}}
 
 
+def _more_endpoints(rng: Random, namespace: str, name: str) -> Document:
+    """Return a slice that its tenant wrote for one of his Services."""
+    address = rng.choice((*FORBIDDEN, *(each for each in FORBIDDEN if ":" in each), pod_of(namespace)))
+    return _slice_of(namespace, rng.choice(("web", "web", "d0", "l0")), name, address)
+
+
 def _policy(rng: Random, namespace: str, name: str) -> Document:
     target = {"group": "", "kind": "Service", "name": "web"}
     validation = {"hostname": rng.choice(("web.test", "not a host")), "wellKnownCACertificates": "System"}
@@ -212,7 +230,7 @@ def _secret(rng: Random, namespace: str, name: str) -> Document:
     return {"metadata": {}, "type": "kubernetes.io/tls", "data": dict(rng.choice(_pairs()))}
 
 
-_MAKERS: Mapping[tuple[str, str], Callable[[Random, str, str], Document]] = {
+MAKERS: Mapping[tuple[str, str], Callable[[Random, str, str], Document]] = {
     ("Service", "d0"): _domain,
     ("Service", "d1"): _domain,
     ("Ingress", "i0"): _ingress,
@@ -227,6 +245,7 @@ _MAKERS: Mapping[tuple[str, str], Callable[[Random, str, str], Document]] = {
     ("ReferenceGrant", "n0"): _grant,
     ("BackendTLSPolicy", "p0"): _policy,
     ("Secret", "s0"): _secret,
+    ("EndpointSlice", "e0"): _more_endpoints,
     ("Service", "web"): lambda _rng, _namespace, _name: _service({}),
 }
 """How each object of a namespace is made, by kind and name."""
@@ -248,6 +267,18 @@ class Happened(StrEnum):
 _OFTEN = {Happened.EDITED: 8, Happened.DELETED: 5, Happened.AGAIN: 2, Happened.STATUS: 1, Happened.NOTHING: 1}
 
 
+Maker = Callable[[Random, str, str], Document]
+
+
+def made_of(rng: Random, slot: Slot, maker: Maker, created: str = "") -> Document:
+    """Return an object, of any age where nothing is said of it."""
+    _, namespace, name = slot
+    made = maker(rng, namespace, name)
+    created = created or f"2026-01-{rng.randint(1, 28):02}T00:00:00Z"
+    metadata = {**made["metadata"], "name": name, "namespace": namespace, "creationTimestamp": created}
+    return {**made, "metadata": metadata | {"uid": "/".join(slot), "generation": 1}}
+
+
 @dataclass(slots=True)
 class Cluster:
     """The objects of all namespaces; :meth:`step` changes one of them."""
@@ -262,7 +293,7 @@ class Cluster:
     def __post_init__(self) -> None:
         """Begin with what each namespace needs to serve anything, and some of the rest."""
         for namespace in NAMESPACES:
-            for kind, name in _MAKERS:
+            for kind, name in MAKERS:
                 if (kind, name) in {("Service", "web"), ("Secret", "s0")} or self.rng.random() < (
                     0.3 if kind in {"Service", "Ingress"} else 0.7
                 ):
@@ -273,7 +304,7 @@ class Cluster:
         rng = self.rng
         before = self.now
         self.now += rng.choice((1.0, 1.0, 1.0, 5.0, 700.0))
-        choices = list(_MAKERS)
+        choices = list(MAKERS)
         kind, name = rng.choices(choices, [_WEIGHTS.get(kind, 1) for kind, _ in choices])[0]
         slot = kind, rng.choice(NAMESPACES), name
         self.changed = slot
@@ -297,15 +328,12 @@ class Cluster:
             self.objects[slot] = {**self.objects[slot], "status": status}
 
     def _make(self, slot: Slot, created: str = "") -> None:
-        kind, namespace, name = slot
-        made = _MAKERS[kind, name](self.rng, namespace, name)
-        created = created or f"2026-01-{self.rng.randint(1, 28):02}T00:00:00Z"
-        metadata = {**made["metadata"], "name": name, "namespace": namespace, "creationTimestamp": created}
-        self.objects[slot] = {**made, "metadata": metadata | {"uid": "/".join(slot), "generation": 1}}
+        self.objects[slot] = made_of(self.rng, slot, MAKERS[slot[0], slot[2]], created)
 
-    def snapshot(self) -> Snapshot:
-        """Return it as pyconfd sees it."""
-        parts: dict[str, Any] = {}
+    def snapshot(self, absent: frozenset[str] = frozenset()) -> Snapshot:
+        """Return it as pyconfd sees it; ``absent`` are addresses of the pool that are not on the host."""
+        addresses = {"127.0.0.1", "::1", SHARED_ADDRESS, *POOL} - absent
+        parts: dict[str, Any] = {"host": HostFacts(frozenset(addresses), api_servers=frozenset(API_SERVERS[:1]))}
         for slot, document in (*_ALWAYS.items(), *self.objects.items(), *self._endpoints()):
             kind, namespace, name = slot
             known = self._records.get(slot)
@@ -315,19 +343,28 @@ class Cluster:
         return replace(Snapshot(), **parts)
 
     def _endpoints(self) -> Iterator[tuple[Slot, Document]]:
-        """Return the endpoints of each Service."""
+        """Return the endpoints of each Service; one whose tenant wrote some of IPv6 has no others."""
+        of_tenants = {
+            (namespace, document["metadata"]["labels"]["kubernetes.io/service-name"])
+            for (kind, namespace, _), document in self.objects.items()
+            if kind == "EndpointSlice" and document["addressType"] == "IPv6"
+        }
         for kind, namespace, name in self.objects:
-            if kind == "Service":
+            if kind == "Service" and (namespace, name) not in of_tenants:
                 yield ("EndpointSlice", namespace, f"{name}-a"), _slice(namespace, name)
 
 
 @cache
 def _slice(namespace: str, service: str) -> Document:
+    return _slice_of(namespace, service, f"{service}-a", pod_of(namespace))
+
+
+def _slice_of(namespace: str, service: str, name: str, address: str) -> Document:
     labels = {"kubernetes.io/service-name": service}
     return {
-        "metadata": {"name": f"{service}-a", "namespace": namespace, "labels": labels},
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": [pod_of(namespace)], "conditions": {"ready": True}}],
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "addressType": "IPv6" if ":" in address else "IPv4",
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
         "ports": [{"name": "http", "port": 8080}, {"name": "admin", "port": 8081}],
     }
 
@@ -344,6 +381,7 @@ def _default_certificate() -> Document:
 _ALWAYS: Mapping[Slot, Document] = dict(
     (
         (("Secret", OPERATOR, "default"), _default_certificate()),
+        (("EndpointSlice", "default", "kubernetes"), _slice_of("default", "kubernetes", "kubernetes", API_SERVERS[1])),
         _named("IngressClass", "pyconfd", spec={"controller": "pyconfd.io/ingress"}),
         _named("GatewayClass", "pyconfd", spec={"controllerName": "pyconfd.io/gateway"}),
         *(_named("Namespace", namespace) for namespace in NAMESPACES),
@@ -351,7 +389,12 @@ _ALWAYS: Mapping[Slot, Document] = dict(
 )
 
 
-def renderer(folder: str) -> Renderer:
-    """Return the shipped fragments, whose files lie in ``folder``."""
-    variables = {"ipv6": True, "pool_networks": list(POOL), "runtime_socket": f"{folder}/socket"}
+def renderer(folder: str, trusted: tuple[str, ...] = ()) -> Renderer:
+    """Return the shipped fragments, whose files lie in ``folder``; ``trusted`` are networks of proxies in front."""
+    variables = {
+        "ipv6": True,
+        "pool_networks": list(POOL),
+        "runtime_socket": f"{folder}/socket",
+        "trusted_networks": list(trusted),
+    }
     return Renderer(read_fragments(directory()), RenderOptions(f"{folder}/files", variables=variables))

@@ -6,7 +6,7 @@ that the shipped fragments use for routing; the fuzzer compares the others by th
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address, ip_network
 from itertools import pairwise
 
@@ -157,17 +157,30 @@ def _binds(section: Section) -> Iterator[Bind]:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A client's request: where it connects to, the server name of its TLS hello and its Host header, and the path."""
+    """A client's request: where it connects to, its Host header, and the path.
+
+    ``sni`` is the server name of its TLS hello, None for that of the host. ``listener`` is the name of the bind that it
+    came to, ``source`` the client's address. Names of ``headers`` are in lower case, as HAProxy has them.
+    """
 
     address: str
     port: int
     host: str
     path: str = "/"
+    sni: str | None = None
+    listener: str = ""
+    source: str = "198.51.100.1"
+    headers: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:
         """The host without its port and final dot, in lower case."""
         return re.sub(r":\d+$", "", self.host).rstrip(".").lower()
+
+    @property
+    def hello(self) -> str:
+        """The name in the hello."""
+        return self.name if self.sni is None else self.sni
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,21 +209,22 @@ def route(config: Config, request: Request) -> Answer:
                 servers |= _servers(config, section, request, certificates)
                 for bind in binds:
                     if bind.port == request.port and bind.rank(request.address) == best:
-                        certificates |= set(_certificates(config, bind.words, request.name))
+                        certificates |= set(_certificates(config, bind.words, request.hello))
     return Answer(frozenset(servers), frozenset(certificates))
 
 
 def _servers(config: Config, section: Section, request: Request, certificates: set[str]) -> set[str]:
     """Return the servers of the backend that a frontend chooses; add the certificates of listeners on the way."""
-    backend = config.backend(_chosen(config, section, request))
+    backend = config.backend(chosen(config, section, request))
     found: set[str] = set()
     for line in backend.lines if backend else ():
         if line[0] != "server":
             continue
         behind = [(each, words) for each, words in _inner(config, line[2])]
         for each, words in behind:
-            certificates |= set(_certificates(config, words, request.name))
-            found |= _servers(config, each, request, certificates)
+            certificates |= set(_certificates(config, words, request.hello))
+            name = dict(pairwise(words)).get("name", "")
+            found |= _servers(config, each, replace(request, listener=name), certificates)
         if not behind:
             found.add(line[2])
     return found
@@ -247,7 +261,7 @@ _SET = re.compile(r"(?:http-request|tcp-request content) set-var\((\S+?)\) (\S+)
 _UNSET = re.compile(r"http-request unset-var\((\S+?)\)")
 
 
-def _chosen(config: Config, section: Section, request: Request) -> str:
+def chosen(config: Config, section: Section, request: Request) -> str:
     """Return the name of the backend that a frontend chooses; "" for none."""
     samples = Samples(config, request)
     if not _passes(section, samples):
@@ -285,6 +299,34 @@ def _passes(section: Section, samples: "Samples") -> bool:
     return True
 
 
+_EDIT = re.compile(r"http-request (del|set|add)-header$")
+_FORMAT = re.compile(r"%\[([^]]+)\]")
+
+
+def passed_headers(config: Config, section: Section, request: Request) -> list[tuple[str, str]]:
+    """Return the headers of a request as the rules of a frontend leave them."""
+    samples = Samples(config, request)
+    for line in section.lines:
+        text = " ".join(line)
+        at = next((index for index, word in enumerate(line) if word in {"if", "unless"}), len(line))
+        edit, found = _EDIT.match(" ".join(line[:2])), _SET.match(text)
+        if not (edit or found) or not samples.holds(line[at:]):
+            continue
+        if found:
+            if (value := samples.of(found[2])) is not None:
+                samples.variables[found[1]] = value
+        elif edit:
+            kind = "reg" if line[3:5] == ("-m", "reg") else "str"
+            named = line[2] if kind == "reg" else line[2].lower()
+            kept = [each for each in samples.request.headers if edit[1] == "add" or not _matches(kind, each[0], named)]
+            if edit[1] != "del":
+                parts = _FORMAT.split(line[3])  # the expressions are at odd places
+                value = "".join((samples.of(part) or "") if place % 2 else part for place, part in enumerate(parts))
+                kept.append((line[2].lower(), value))
+            samples = replace(samples, request=replace(samples.request, headers=tuple(kept)))
+    return list(samples.request.headers)
+
+
 @dataclass(frozen=True, slots=True)
 class Samples:
     """The values of samples for one request; None is one that is not found, or not known here."""
@@ -311,13 +353,16 @@ class Samples:
             "str": argument,
             "path": request.path,
             "dst": request.address,
-            "src": "198.51.100.1",
-            "req.ssl_sni": request.name,
-            "ssl_fc_sni": request.name,
+            "src": request.source,
+            "so_name": request.listener,
+            "req.ssl_sni": request.hello,
+            "ssl_fc_sni": request.hello,
             "req.ssl_hello_type": "1",
         }
         if name in {"hdr", "req.hdr"} and argument.lower() == "host":
             return request.host
+        if name in {"hdr", "req.hdr"}:
+            return dict(request.headers).get(argument.lower())
         return known.get(name)
 
     def _converted(self, value: str, name: str, argument: str) -> str | None:

@@ -29,6 +29,7 @@ from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from pyconfd.render.engine import Renderer
 from tests.fragments.shipped import HAPROXY, write_rendering
+from tests.fuzz import edge
 from tests.fuzz.clusters import (
     ANY_HOST,
     HOSTS,
@@ -71,6 +72,7 @@ class Asking(NamedTuple):
     kind: str
     shared_with: frozenset[str]
     has_tls: bool
+    is_http: bool
 
 
 @dataclass(slots=True)
@@ -89,7 +91,8 @@ def asked_for(slot: Slot, document: Document) -> Iterator[tuple[str, Asking]]:
     shared = EVERYBODY if consent == "*" else frozenset({consent}) & EVERYBODY
 
     def asking(*, has_tls: bool) -> Asking:
-        return Asking(document["metadata"]["creationTimestamp"], namespace, name, kind, shared, has_tls)
+        is_http = annotations.get("pyconfd.io/proto", "http") == "http"
+        return Asking(document["metadata"]["creationTimestamp"], namespace, name, kind, shared, has_tls, is_http)
 
     if kind == "Service" and (domain := annotations.get("pyconfd.io/domain", "")) and " " not in domain:
         yield domain.lower().rstrip("."), asking(has_tls="pyconfd.io/tls-secret" in annotations)
@@ -170,6 +173,15 @@ class Hosts:
                 if host == name or name.count(".") == host.count("."):
                     decided = owner
 
+    def owners_of_requests(self, name: str) -> frozenset[str]:
+        """Return who may have the requests for a name by a host of as many labels."""
+        return frozenset(
+            self.owner(host)
+            for host in self.deciding(name)
+            if name.count(".") == host.count(".")
+            and any(each.is_http and each.namespace == self.owner(host) for each in self.asking[host])
+        )
+
     def has_tls(self, host: str) -> bool:
         """Return whether the owner of a host asks for a certificate of it."""
         owner = self.owner(host)
@@ -209,6 +221,7 @@ class Story:
     before: Seen | None = None
     step: int = 0
     other: list[str] = field(default_factory=list)
+    trusted: tuple[str, ...] = ()
     _renderer: Renderer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -221,7 +234,8 @@ class Story:
             tls=TlsOptions(f"{self.folder}/files/secrets", ("*",), rng.choice((None, Key(OPERATOR, "default")))),
             claims=ClaimOptions(shared_hosts=shared),
         )
-        self._renderer = copy(_renderer(self.folder))
+        self.trusted = rng.choice(((), edge.TRUSTED))
+        self._renderer = copy(_renderer(self.folder, self.trusted))
 
     def run(self, steps: int = STEPS) -> Iterator[str]:
         """Return what is wrong after each step."""
@@ -275,6 +289,11 @@ class Story:
         yield from self._addresses(seen)
         yield from (f"without what is remembered for speed, the {part} are others" for part in self.other)
         yield from Gateways(self.cluster.objects, seen.config).judged()
+        rng = Random(self.name)
+        yield from edge.headers(seen.config, self.trusted, rng)
+        yield from edge.misdirected(seen.config, self.hosts.owners_of_requests, rng)
+        yield from edge.misdirected_at_gateways(seen.config, self.cluster.objects, rng)
+        yield from edge.targets(seen.config)
         if self.cluster.happened is Happened.STATUS and self.before is not None and self.before.config != seen.config:
             yield "a written status changes the configuration"
 
@@ -452,8 +471,8 @@ def _namespace_of_frontend(name: str) -> str:
 
 
 @cache
-def _renderer(folder: str) -> Renderer:
-    return renderer(folder)
+def _renderer(folder: str, trusted: tuple[str, ...]) -> Renderer:
+    return renderer(folder, trusted)
 
 
 def run(seed: int, numbers: range, folder: str = "/f") -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The short form of ``make fuzz``, and proof that the fuzzer sees what it is for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -8,8 +8,10 @@ import pytest
 from pyconfd.daemon.translation import FormerNames
 from pyconfd.presets.gateway.grants import Grants
 from pyconfd.presets.host_ownership import HostOwnership
+from pyconfd.presets.policy import AllowedAddresses
 from tests.fragments.shipped import HAPROXY
 from tests.fuzz import fuzz, ownership, pods, scenes
+from tests.fuzz.clusters import API_SERVERS
 from tests.fuzz.haproxy_model import Config, Request, parse, route, words_of
 
 CASES = 150
@@ -53,6 +55,37 @@ def test_the_fuzzer_finds_hosts_and_addresses_that_are_not_remembered(monkeypatc
     found = list(ownership.run(1, range(STORIES)))
     assert any("is answered by" in each for each in found)
     assert any("192.0.2.2" in each for each in found)
+
+
+def _without(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    """Leave lines out of the configuration that the fuzzer reads."""
+    real = parse
+
+    def read(text: str, files: Mapping[str, str]) -> Config:
+        return real("\n".join(line for line in text.split("\n") if not any(each in line for each in lines)), files)
+
+    monkeypatch.setattr(ownership, "parse", read)
+
+
+@pytest.mark.parametrize("rule", ["client[-_]cert", "proxy)$", "del-header Connection"])
+def test_the_fuzzer_finds_forged_headers_that_are_passed(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
+    _without(monkeypatch, rule)
+    found = " ".join(ownership.run(1, range(1)))
+    assert "http-in passes " in found
+    assert "gw_" in found
+
+
+def test_the_fuzzer_finds_requests_for_hosts_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    _without(monkeypatch, "status 421")
+    found = " ".join(ownership.run(1, range(STORIES)))
+    assert "a connection for " in found
+    assert "a connection to gw_" in found
+
+
+def test_the_fuzzer_finds_endpoints_at_api_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AllowedAddresses, "wrong", lambda *_: "")
+    found = " ".join(ownership.run(1, range(STORIES)))
+    assert any(f"has the server {address}:" in found for address in API_SERVERS)
 
 
 @pytest.mark.parametrize("preset", pods.PRESETS)
