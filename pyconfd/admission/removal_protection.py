@@ -34,6 +34,7 @@ from pyconfd.model.gateway_api import (
     BackendTLSPolicy,
     Gateway,
     GatewayClass,
+    GatewayClassSpec,
     GRPCRoute,
     HTTPRoute,
     ReferenceGrant,
@@ -41,12 +42,14 @@ from pyconfd.model.gateway_api import (
     TLSRoute,
 )
 from pyconfd.model.hold import SHOWN, Hold, HoldEvent, HoldKind, HoldStep
-from pyconfd.model.ingress import Ingress, IngressClass
+from pyconfd.model.ingress import Ingress, IngressClass, IngressClassSpec
 from pyconfd.model.kubernetes import ConfigMap, Endpoints, EndpointSlice, Namespace, Node, Pod, Service
 from pyconfd.model.snapshot import ENDS_BY_DELETION, Snapshot
 from pyconfd.model.versioned import differing, without
 
 _CLASSES = ("ingressclasses", "gatewayclasses")
+_OUR_CONTROLLERS = "pyconfd.io/"
+"""How the controllers of pyconfd's classes begin."""
 
 CLUSTER = "cluster"
 """Stands for a preset where none serves anything: all services of the cluster count then."""
@@ -294,7 +297,7 @@ class RemovalProtection:
             self._show(replace(hold, confirmed_at=moment.at, applies_at=applies_at), HoldStep.CONFIRMED)
         elif hold.confirmed_at and self._is_over(moment.now):
             self._end(HoldStep.EXPIRED)
-        elif hold.lost != self._counts.lost_total - hold.already_applied:
+        elif (hold.lost, hold.missing_classes) != (self._lost_now(hold), self._missing_classes()):
             self._show(hold)
 
     def _kind(self) -> tuple[HoldKind | None, str]:
@@ -346,10 +349,36 @@ class RemovalProtection:
     def _show(self, hold: Hold, step: HoldStep | None = None) -> None:
         names = sorted(self._counts.lost)
         shown = tuple(name if isinstance(name, str) else "/".join(name) for _, name in names[:SHOWN])
-        self.hold = replace(hold, lost=self._counts.lost_total - hold.already_applied, affected=len(names), names=shown)
+        self.hold = replace(
+            hold,
+            lost=self._lost_now(hold),
+            affected=len(names),
+            names=shown,
+            missing_classes=self._missing_classes(),
+        )
         if step is not None:
             self._events.append(HoldEvent(step, self.hold))
             self.is_saved = False
+
+    def _lost_now(self, hold: Hold) -> int:
+        return self._counts.lost_total - hold.already_applied
+
+    def _missing_classes(self) -> tuple[str, ...]:
+        """Return pyconfd's own classes that are kept and gone from the cluster."""
+        found: list[str] = []
+        for field in _CLASSES:
+            shown = getattr(self.snapshot, field)
+            for record in (record for key, record in self._kept.objects[field].items() if key not in shown):
+                match record:
+                    case IngressClass(metadata=meta, spec=IngressClassSpec(controller=controller)):
+                        kind = "IngressClass"
+                    case GatewayClass(metadata=meta, spec=GatewayClassSpec(controller_name=controller)):
+                        kind = "GatewayClass"
+                    case _:
+                        continue
+                if controller.startswith(_OUR_CONTROLLERS):
+                    found.append(f"{kind} {meta.name}")
+        return tuple(sorted(found))
 
     def _served(self) -> Snapshot:
         if self.hold is None:

@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -93,9 +94,13 @@ def _refused_objects(refused: Sequence[Refusal], evidence: Evidence) -> list[Cla
 
 
 def _reports(claims: Iterable[Claim], evidence: Evidence, host: str = "") -> tuple[ClaimReport, ...]:
-    """Return what became of claims: programmed ones first, so that the owner of a name comes before who lost it."""
+    """Return what became of claims: programmed ones first and refused ones last, so the owner of a name leads."""
     reports = [report_of(claim, evidence, host) for claim in claims]
-    return tuple(sorted(reports, key=lambda each: each.conditions[-1].status is not ConditionStatus.TRUE))
+    is_true = ConditionStatus.TRUE
+    ends = (
+        (each, each.conditions[-1].status is not is_true, each.conditions[0].status is not is_true) for each in reports
+    )
+    return tuple(each for each, *_ in sorted(ends, key=itemgetter(1, 2)))
 
 
 def _is_named(query: str, key: Key) -> bool:
@@ -254,21 +259,27 @@ def _covers(name: str, wanted: str) -> bool:
 
 
 def _find_domains(query: str, evidence: Evidence) -> Iterator[str]:
-    try:
-        wanted = values.host_name(query)
-    except ValueError:
-        return
-    if values.address(wanted) is None and (_claiming(wanted, evidence)[1] or _naming(wanted, evidence)):
+    wanted = values.comparable_name(query)
+    is_claimed = values.address(wanted) is None and (_claiming(wanted, evidence)[1] or _naming(wanted, evidence))
+    if is_claimed or _kept_for(wanted, evidence):
         yield wanted
 
 
 def _of_domain(subject: str, evidence: Evidence) -> Explanation:
-    """Answer about a host: who claims it, then who names it and is refused, or of another class."""
+    """Answer about a host: whom it is kept for, who claims it, who names it and is refused or of another class."""
     host, claims = _claiming(subject, evidence)
     known = {each.ref[:3] for each in claims}
     others = [each for each in _naming(subject, evidence) if (KIND_OF[each[0]], *each[1]) not in known]
     reports = [report for each in others for report in _reports_of(*each, evidence)]
-    return _explanation(evidence, subject, claims=(*_reports(claims, evidence, host), *reports))
+    kept = _kept_for(subject, evidence)
+    return _explanation(evidence, subject, claims=(*_reports(claims, evidence, host), *reports), notes=kept)
+
+
+def _kept_for(host: str, evidence: Evidence) -> tuple[str, ...]:
+    """Return for which namespace a host without an object is kept, and until when."""
+    scopes = evidence.context.register.reservations.values()
+    found = (each for mine in scopes for name, each in mine.items() if each.until and name.name == host)
+    return tuple(dict.fromkeys(map(conflicts.reserved_until, found)))
 
 
 def _naming(host: str, evidence: Evidence) -> list[tuple[Resource, Key]]:
@@ -529,16 +540,12 @@ def _unknown(kind: str, name: str, evidence: Evidence) -> Explanation:
             f"{len(sections)} sections and {len(configuration.servers)} servers of haproxy.cfg",
         ),
         close=tuple(difflib.get_close_matches(name, sorted(known), n=5, cutoff=0.6)),
-        notes=tuple(_notes(kind, name, evidence)),
+        notes=tuple(_notes_on_secret(kind, name, evidence)),
     )
 
 
-def _notes(kind: str, name: str, evidence: Evidence) -> Iterator[str]:
-    """Return for whom a name is reserved, and why a Secret may exist that is not known here."""
-    for preset, mine in evidence.context.register.reservations.items():
-        for reserved, reservation in mine.items():
-            if reserved.name == name.lower() and reservation.until:
-                yield f"no object claims it at present (preset {preset}); {conflicts.reserved_until(reservation)}"
+def _notes_on_secret(kind: str, name: str, evidence: Evidence) -> Iterator[str]:
+    """Return why a Secret may exist that is not known here."""
     key = _key_of(name)
     if kind == "secret" and {key.namespace, ALL_NAMESPACES} & set(evidence.secret_namespaces):
         yield f"the cluster has no Secret {key.name} in namespace {key.namespace}, or pyconfd may not read it"

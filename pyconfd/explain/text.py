@@ -72,7 +72,12 @@ def _answer(explanation: Explanation, pen: Pen) -> Iterator[str]:
     """Return first the line or the servers that were asked about, then the claims behind them."""
     line, servers, endpoints = explanation.line, explanation.servers, explanation.endpoints
     is_about_claims = line is None and not servers and not endpoints and explanation.claims
-    if not is_about_claims:
+    if explanation.notes:
+        yield pen(_BOLD, clean(explanation.subject))
+        yield from (_row("owner", clean(each)) for each in explanation.notes)
+        if explanation.claims:
+            yield ""
+    elif not is_about_claims:
         yield from _line(line, pen) if line is not None else [pen(_BOLD, clean(explanation.subject))]
         yield from _servers(servers, pen)
         for each in servers:

@@ -106,6 +106,7 @@ class Explanation(msgspec.Struct, frozen=True, gc=False):
     ``claims`` are those that it concerns, programmed ones first. About a pod, address, backend, server or line there
     are its ``servers``, and the ``endpoints`` without one. An ambiguous query has ``candidates``, each of which is a
     query with one answer. Where nothing was found, ``looked_in`` says among what, ``close`` what was perhaps meant.
+    ``notes`` are beside that, or say of a host without an object for which namespace it is kept.
     """
 
     query: str

@@ -47,7 +47,8 @@ class Hold:
     before, and are not served any more. ``names`` are the first of the ``affected`` domains, services or backends.
     ``preset`` is "" unless all of one preset is gone. Times are seconds since the epoch: ``confirmed_at`` is when a
     second full list said the same, 0.0 for not yet; ``applies_at`` is when the loss is believed unless it ends before,
-    0.0 where only an operator decides.
+    0.0 where only an operator decides. ``missing_classes`` are those of pyconfd that are gone too, with their kind:
+    without its class an object asks for nothing.
     """
 
     hold_id: str
@@ -61,11 +62,13 @@ class Hold:
     confirmed_at: float = 0.0
     applies_at: float = 0.0
     already_applied: int = 0
+    missing_classes: tuple[str, ...] = ()
 
     @property
     def problem(self) -> Problem:
         """Return what is held and what to do; the text stays the same while the hold does."""
         names = ", ".join(self.names) + (f" and {self.affected - len(self.names)} more" if self._more else "")
+        remedy = "look at the cluster and pyconfd's permissions"
         behind = f" (behind {names})" if names else ""
         confirmed = "a second full list says the same" if self.confirmed_at else "a second full list is awaited"
         if self.kind is HoldKind.TOTAL:
@@ -84,10 +87,14 @@ class Hold:
                     if self.confirmed_at
                     else f"they stay until that list confirms it, and until {at} at least"
                 )
+        if self.missing_classes:
+            classes = " and ".join(self.missing_classes)
+            gone = f"{classes} {'is' if len(self.missing_classes) == 1 else 'are'} gone, so {gone}"
+            remedy = "create it again with `kubectl apply`"
         return Problem(
             PLACE,
             f"{gone}{behind}; {confirmed}; {then}",
-            f"look at the cluster and pyconfd's permissions; if this is meant, run: pyconfd allow {self.hold_id}",
+            f"{remedy}; if this is meant, run: pyconfd allow {self.hold_id}",
         )
 
     @property

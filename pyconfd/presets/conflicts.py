@@ -250,12 +250,12 @@ def reserved_for(reservation: Reservation, successor: object = None) -> str:
 
 def reserved_until(reservation: Reservation) -> str:
     """Return for which namespace a name without an owner is reserved, and until when, as a sentence."""
-    namespace = reservation.namespace
-    whose = f"this was the namespace {namespace}'s, whose object is gone and may come back: it is kept for it"
-    if not reservation.until:
-        return f"{whose} (setting claims.reserve_s)"
-    until = datetime.fromtimestamp(int(reservation.until), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return f"{whose} until {until} (setting claims.reserve_s), and is free after that, without a change of anything"
+    until, free = "", ""
+    if reservation.until:
+        until = datetime.fromtimestamp(int(reservation.until), UTC).strftime(" until %Y-%m-%dT%H:%M:%SZ")
+        free = "; it is free after that"
+    why = "its object is gone and may come back (setting claims.reserve_s)"
+    return f"namespace {reservation.namespace} has this{until}: {why}{free}"
 
 
 def current_register(former: NameRegister, now: float, keep_s: float, held_back: Collection[Key] = ()) -> NameRegister:

@@ -10,12 +10,15 @@ from pyconfd.admission.endpoint_counts import EndpointCounts
 from pyconfd.admission.kept_objects import KeptObjects
 from pyconfd.admission.removal_protection import Moment, RemovalProtection, RemovalRules, SavedHold
 from pyconfd.model.context import Claimed
-from pyconfd.model.hold import HoldKind, HoldStep
+from pyconfd.model.hold import Hold, HoldKind, HoldStep
 from pyconfd.model.kubernetes import ServicePort
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import RECORD_OF, ROUTING_RESOURCES, Departures, Key, Resource, Snapshot
+from pyconfd.presets import registry
+from pyconfd.presets.preset import PresetOptions
 from tests.admission.cluster import Cluster, Pod
 from tests.presets import objects
+from tests.presets.ingress import objects as ingresses
 
 TOTAL, SHARE = HoldKind.TOTAL, HoldKind.SHARE
 BEGUN, CONFIRMED, EXPIRED, ALLOWED, RETURNED = HoldStep
@@ -390,3 +393,32 @@ def test_what_routes_depend_on_is_kept_over_a_restart(resource: Resource) -> Non
     again = KeptObjects()
     again.restore({name: getattr(saved, name) for name in again.objects}, Snapshot())
     assert getattr(again.merged(Snapshot(), {"10.0.0.1"}), field) == {key: record}
+
+
+def test_a_class_that_is_gone_is_named_first() -> None:
+    full = ingresses.snapshot(
+        ingresses.ingress_class(),
+        ingresses.ingress_class("other", "example.com/other"),
+        ingresses.ingress("web", {"a.example.com": [ingresses.path("/")]}),
+        *ingresses.service("web", *(f"10.0.0.{number}" for number in range(6))),
+    )
+    protection = RemovalProtection(RemovalRules())
+    protection.start(full, registry.translate(full, ingresses.PRESETS, PresetOptions()))
+
+    def look(**seen: Any) -> Hold:
+        now = replace(full, **seen)
+        context = registry.translate(now, ingresses.PRESETS, PresetOptions())
+        protection.look(Moment(1.0, 1.0), now, context, confirmed=False, allowed=())
+        assert protection.hold is not None
+        return protection.hold
+
+    hold = look(ingressclasses={})
+    assert hold.missing_classes == ("IngressClass pyconfd",)
+    assert hold.problem.message.startswith("IngressClass pyconfd is gone, so all 6 ready endpoints are")
+    assert "create it again" in hold.problem.remedy
+    assert protection.saved().hold == hold
+    hold = look(endpointslices={})
+    assert hold.missing_classes == (), "the class is back, and the pods are gone now"
+    assert hold.problem.message.startswith("all 6 ready endpoints are gone")
+    assert "permissions" in hold.problem.remedy
+    assert look(endpointslices={}, ingressclasses={}).missing_classes == ("IngressClass pyconfd",)

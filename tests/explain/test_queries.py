@@ -19,6 +19,7 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import Name, NameRegister, Reservation, owned_by
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.presets.host_ownership import SCOPE
 from pyconfd.system import secrecy
 from tests.explain.test_conditions import WEB, annotated, slice_of
 from tests.explain.world import evidence_of, reasons_of
@@ -163,17 +164,32 @@ def test_unknown_names_get_suggestions() -> None:
     assert "2 Service objects" in found.looked_in
 
 
-def test_a_reserved_name_says_for_whom() -> None:
-    register = NameRegister(
-        reservations={"domains": {Name("http", "gone.example.com"): Reservation(owned_by("demo"), 600.0)}}
-    )
+@pytest.mark.parametrize("query", ["gone.example.com", "domain GONE.example.com", "a.example.com"])
+def test_a_kept_host_begins_with_its_owner(query: str) -> None:
+    kept = {Name("", name): Reservation(owned_by("demo"), 600.0) for name in ("gone.example.com", "a.example.com")}
+    kept[Name("", "owned.example.com")] = Reservation(owned_by("demo"))
     evidence = world()
-    evidence = replace(evidence, context=replace(evidence.context, register=register))
-    for query in ("gone.example.com", "domain GONE.example.com"):
-        (note,) = explain(query, evidence).notes
-        assert "the namespace demo's" in note
-        assert "until 1970-01-01T00:10:00Z" in note
-    assert explain("other.example.com", evidence).notes == ()
+    evidence = replace(evidence, context=replace(evidence.context, register=NameRegister(reservations={SCOPE: kept})))
+    found = explain(query, evidence)
+    assert (found.found, len(found.notes)) == (True, 1)
+    first, second = render(found).splitlines()[:2]
+    assert first == query.lower().removeprefix("domain ")
+    assert second.startswith("  owner         namespace demo has this until")
+    assert "until 1970-01-01T00:10:00Z" in second
+    assert len(found.claims) == (2 if query == "a.example.com" else 0)
+    assert not explain("owned.example.com", evidence).found
+
+
+def test_an_owner_that_serves_nothing_comes_before_who_lost_it() -> None:
+    web = annotated()
+    web = msgspec.structs.replace(web, metadata=msgspec.structs.replace(web.metadata, creation_timestamp="2026"))
+    services = {WEB: web, Key("shop", "a"): annotated("a")}
+    evidence = evidence_of(Snapshot(services=services, endpointslices={WEB: slice_of()}), templates={})
+    found = explain("a.example.com", evidence).claims
+    assert [(each.object, each.conditions[-1].status) for each in found] == [
+        ("Service shop/web", "False"),
+        ("Service shop/a", "False"),
+    ]
 
 
 def test_a_port_of_a_listener_that_has_no_object_is_the_operators_own() -> None:
