@@ -14,7 +14,15 @@ from pyconfd.daemon.base_loop import Loop
 from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.name_register import NameRegisterFile, SharedNames
-from pyconfd.daemon.ports import NoChanges, NoObjectStatuses, NoRenderings, Renderings, RolloutPort, World
+from pyconfd.daemon.ports import (
+    NoChanges,
+    NoObjectStatuses,
+    NoRenderings,
+    ObjectStatuses,
+    Renderings,
+    RolloutPort,
+    World,
+)
 from pyconfd.daemon.protection import decoded, encoded, hold_file
 from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.config import diff
@@ -426,7 +434,12 @@ class SettingsBed(LoopBed):
     """The daemon of ``own`` with the real balancer, pins and state files; only source, notifier and clock are fakes."""
 
     def __init__(
-        self, own: Settings, source: ClusterSource, clock: FakeClock, rules: RemovalRules | None = None
+        self,
+        own: Settings,
+        source: ClusterSource,
+        clock: FakeClock,
+        rules: RemovalRules | None = None,
+        statuses: ObjectStatuses | None = None,
     ) -> None:
         settings = pinned_settings(own)
         self.clock, self.source, self.allowed = clock, source, set[str]()
@@ -455,6 +468,7 @@ class SettingsBed(LoopBed):
             rollout=rollout_port(settings, self.real, self.parts),
             name_register=NameRegisterFile(settings.state_dir, settings.claims.reserve_s),
             certificates=InstalledCertificates(settings.state_dir),
+            object_statuses=statuses or NoObjectStatuses(),
         )
         loop = LoopSettings(settings.apply, settings.presets.names, "0", 1, rules or RemovalRules(), settings.history)
         self.loop = self.daemon = Daemon(world, loop)

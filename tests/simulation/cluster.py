@@ -12,21 +12,29 @@ from tests.world import objects
 from tests.world.objects import PortSpec
 
 HTTP_SERVICES = 5
-NAMES = (*(f"web{number}" for number in range(HTTP_SERVICES)), "tcp", "balanced")
-"""``tcp`` asks for a port of its own, ``balanced`` for an address of the pool, the others for a name."""
-BALANCED = NAMES.index("balanced")
+NAMES = (*(f"web{number}" for number in range(HTTP_SERVICES)), "tcp", "balanced", "gated")
+"""``tcp`` asks for a port of its own, ``balanced`` for an address of the pool, the others for a name.
+
+``gated`` is behind a Gateway of its own, which asks for an address of the pool, and an HTTPRoute.
+"""
+BALANCED, GATED = NAMES.index("balanced"), NAMES.index("gated")
+POOLED = frozenset({BALANCED, GATED})
 BY_INGRESS = frozenset({3, 4})
 """Those that an Ingress asks for, in place of an annotation of the Service."""
+_BY_OBJECT = BY_INGRESS | {GATED}
 WITH_TLS = 4
 """The one whose Ingress has a certificate."""
 THIEF_BY_INGRESS = frozenset({2, 3, 4})
 """Where another namespace asks for the name by an Ingress, with paths, a certificate and a redirect."""
+THIEF_BY_PATH = THIEF_BY_INGRESS | {GATED}
+"""Where it asks for the path ``LOGIN`` as well; at ``gated`` with a route at the Gateway of the owner."""
 RENEWALS = 3
 """How many certificates there are, of which one is the present one."""
 MOST_PODS = 4
 
 Objects = Mapping[tuple[Resource, str, str], dict[str, Any]]
 """By resource, namespace and name, as the API gives them."""
+_Made = dict[tuple[Resource, str, str], dict[str, Any]]
 
 
 class Poison(IntEnum):
@@ -55,8 +63,14 @@ _NOTES: Mapping[Poison, Mapping[str, str]] = {
 }
 
 _OF_INGRESS = frozenset({Poison.WORDS, Poison.SMUGGLED_CONDITION, Poison.SMUGGLED_LINE, Poison.NO_SUCH_PORT})
-"""What an Ingress asks for wrongly, where there is one; the rest is wrong with its Service."""
-_CLASS: dict[str, Any] = {"metadata": {"name": "pyconfd"}, "spec": {"controller": "pyconfd.io/ingress"}}
+"""What an Ingress or a route asks for wrongly, where there is one; the rest is wrong with its Service."""
+_CLASSES: Mapping[Resource, dict[str, Any]] = {
+    Resource.INGRESSCLASSES: {"metadata": {"name": "pyconfd"}, "spec": {"controller": "pyconfd.io/ingress"}},
+    Resource.GATEWAYCLASSES: {
+        "metadata": {"name": "pyconfd", "uid": "class", "generation": 1},
+        "spec": {"controllerName": "pyconfd.io/gateway"},
+    },
+}
 LOGIN = "/login"
 """What another namespace asks for beside the path that its owner serves."""
 
@@ -87,7 +101,8 @@ class Lie(IntEnum):
 class Service:
     """One Service with ``pods`` as a bit each, 0 where it is not there; ``thief`` is a younger claim of its name.
 
-    ``certificate`` is the present one of ``RENEWALS``; a ``broken`` Secret has none that can be used.
+    ``certificate`` is the present one of ``RENEWALS``; a ``broken`` Secret has none that can be used. ``life`` counts
+    how often its objects were created.
     """
 
     pods: int = 0
@@ -96,6 +111,7 @@ class Service:
     there: bool = True
     certificate: int = 0
     broken: bool = False
+    life: int = 0
 
     @property
     def is_quarantined(self) -> bool:
@@ -151,15 +167,17 @@ def all_addresses() -> list[str]:
 
 @dataclass(frozen=True)
 class Ports:
-    """``pods``: where all pods answer; ``tcp`` and ``balanced``: what these Services ask for.
+    """``pods``: where all pods answer; ``tcp``, ``balanced`` and ``gated``: what these ask for.
 
-    ``pool`` are the addresses that ``balanced`` and its thief are given one each of; the thief asks for the first.
+    ``pool`` are the addresses that ``balanced``, ``gated`` and their thieves are given one each of; the thieves ask for
+    the first two, which the owners were given.
     """
 
     pods: int
     tcp: int
     balanced: int
-    pool: tuple[str, str]
+    gated: int
+    pool: tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -186,41 +204,56 @@ def host(at: int) -> str:
 
 def written(state: State, ports: Ports, pairs: Pairs, *, unready: bool = False) -> Objects:
     """Return the objects, ``unready`` where no pod is."""
-    found: dict[tuple[Resource, str, str], dict[str, Any]] = {(Resource.INGRESSCLASSES, "", "pyconfd"): _CLASS}
+    found: _Made = {(each, "", "pyconfd"): obj for each, obj in _CLASSES.items()}
     for at, each in enumerate(state):
-        pods = [pod_address(at, pod) for pod in range(MOST_PODS) if each.pods >> pod & 1]
-        if each.poison is Poison.BAD_ENDPOINT and pods:
-            pods.append(EVIL[1])
         if each.there:
-            notes = {} if at in BY_INGRESS and each.poison in _OF_INGRESS else _NOTES.get(each.poison, {})
-            found |= _one(NAMES[at], at, notes, pods, ports, unready=unready)
-            if at in BY_INGRESS:
-                found |= _ingress(NAMES[at], at, each.poison, tls=at == WITH_TLS)
-            if at == WITH_TLS:
-                found |= _secret(NAMES[at], at, pairs.own[each.certificate], broken=each.broken)
-        if each.there and each.poison is Poison.UNREADABLE:
-            found[Resource.SERVICES, NAMES[at], NAMES[at]]["spec"]["ports"] = "evil"
+            found |= _of_owner(at, each, ports, pairs, unready=unready)
         if each.thief:
-            found |= _one("strangers", at, {}, [thief_address(at)], ports, unready=unready)
-            if at in THIEF_BY_INGRESS:
-                found |= _ingress("strangers", at, Poison.NONE, tls=True)
-                found |= _secret("strangers", at, pairs.thief, broken=False)
+            found |= _of_thief(at, ports, pairs, unready=unready)
     return found
 
 
-def _one(
-    namespace: str, at: int, notes: Mapping[str, str], pods: list[str], ports: Ports, *, unready: bool
-) -> dict[tuple[Resource, str, str], dict[str, Any]]:
+def _of_owner(at: int, each: Service, ports: Ports, pairs: Pairs, *, unready: bool) -> _Made:
+    name = NAMES[at]
+    pods = [pod_address(at, pod) for pod in range(MOST_PODS) if each.pods >> pod & 1]
+    if each.poison is Poison.BAD_ENDPOINT and pods:
+        pods.append(EVIL[1])
+    notes = {} if at in _BY_OBJECT and each.poison in _OF_INGRESS else _NOTES.get(each.poison, {})
+    made = _one(name, at, notes, pods, ports, unready=unready)
+    if at in BY_INGRESS:
+        made |= _ingress(name, at, each.poison, tls=at == WITH_TLS)
+    if at == WITH_TLS:
+        made |= _secret(name, at, pairs.own[each.certificate], broken=each.broken)
+    if at == GATED:
+        made |= _gateway(name, at, each.poison, ports)
+    for obj in made.values():
+        obj["metadata"]["uid"] = f"{name}/{each.life}"
+    if each.poison is Poison.UNREADABLE:
+        made[Resource.SERVICES, name, name]["spec"]["ports"] = "evil"
+    return made
+
+
+def _of_thief(at: int, ports: Ports, pairs: Pairs, *, unready: bool) -> _Made:
+    made = _one("strangers", at, {}, [thief_address(at)], ports, unready=unready)
+    if at in THIEF_BY_INGRESS:
+        made |= _ingress("strangers", at, Poison.NONE, tls=True)
+        made |= _secret("strangers", at, pairs.thief, broken=False)
+    if at == GATED:
+        made |= _gateway("strangers", at, Poison.NONE, ports)
+    return made
+
+
+def _one(namespace: str, at: int, notes: Mapping[str, str], pods: list[str], ports: Ports, *, unready: bool) -> _Made:
     name = NAMES[at]
     asked = {"proto": "tcp", "pyconfd.io/listen-port": str(ports.tcp)} if name == "tcp" else {"proto": "http"}
     by_ingress = at in (BY_INGRESS if namespace == name else THIEF_BY_INGRESS)
-    annotations = dict(notes) if by_ingress else {"domain": host(at), **asked, **notes}
+    annotations = dict(notes) if by_ingress or at == GATED else {"domain": host(at), **asked, **notes}
     port, spec = 80, {}
     if at == BALANCED:
         annotations = {} if namespace == name else {"pyconfd.io/addresses": ports.pool[0]}
         port, spec = ports.balanced, {"type": "LoadBalancer", "loadBalancerClass": "pyconfd.io/lb"}
     service = objects.service(namespace, name, [PortSpec("web", port, ports.pods)], annotations=annotations, spec=spec)
-    service["metadata"]["creationTimestamp"] = _since(namespace, at)
+    service["metadata"] |= {"uid": f"{namespace}/{name}", "generation": 1, "creationTimestamp": _since(namespace, at)}
     found = {(Resource.SERVICES, namespace, name): service}
     if pods:
         key = Resource.ENDPOINTSLICES, namespace, f"{name}-a"
@@ -232,15 +265,20 @@ def _since(namespace: str, at: int) -> str:
     return f"2026-0{1 if namespace == NAMES[at] else 2}-01T00:00:00Z"
 
 
-def _ingress(namespace: str, at: int, poison: Poison, *, tls: bool) -> Objects:
-    name, asked, path, port = NAMES[at], host(at), "/", "web"
+def _asked(at: int, poison: Poison) -> tuple[str, str]:
+    """Return the host and the path that an Ingress or a route asks for."""
+    asked, path = host(at), "/"
     match poison:
         case Poison.WORDS | Poison.SMUGGLED_CONDITION:
             asked = _NOTES[poison]["domain"]
         case Poison.SMUGGLED_LINE:
             path = "/\n    bind :1 #evil"
-        case Poison.NO_SUCH_PORT:
-            port = "missing"
+    return asked, path
+
+
+def _ingress(namespace: str, at: int, poison: Poison, *, tls: bool) -> _Made:
+    name, (asked, path) = NAMES[at], _asked(at, poison)
+    port = "missing" if poison is Poison.NO_SUCH_PORT else "web"
     backend = {"service": {"name": name, "port": {"name": port}}}
     paths = [{"path": each, "pathType": "Prefix", "backend": backend} for each in (path, LOGIN)]
     if namespace == name:
@@ -260,7 +298,34 @@ def _ingress(namespace: str, at: int, poison: Poison, *, tls: bool) -> Objects:
     return {(Resource.INGRESSES, namespace, name): {"metadata": metadata, "spec": spec}}
 
 
-def _secret(namespace: str, at: int, pair: Pair, *, broken: bool) -> Objects:
+def _gateway(namespace: str, at: int, poison: Poison, ports: Ports) -> _Made:
+    """Return a Gateway and an HTTPRoute at it; that of another namespace asks for a place at its owner's as well."""
+    name, (asked, path), is_owner = NAMES[at], _asked(at, poison), namespace == NAMES[at]
+    listener = {"name": "web", "protocol": "HTTP", "port": ports.gated}
+    addresses = [] if is_owner else [{"type": "IPAddress", "value": each} for each in ports.pool[1:2]]
+    gateway = {"gatewayClassName": "pyconfd", "listeners": [listener], "addresses": addresses}
+    rule = {
+        "matches": [{"path": {"type": "PathPrefix", "value": path if is_owner else LOGIN}}],
+        "backendRefs": [{"name": name, "port": 81 if poison is Poison.NO_SUCH_PORT else 80}],
+    }
+    parents = [{"name": name}] if is_owner else [{"name": name}, {"name": name, "namespace": name}]
+    route = {"parentRefs": parents, "hostnames": [asked], "rules": [rule]}
+    return {
+        (kind, namespace, name): {
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "uid": f"{namespace}/{name}",
+                "generation": 1,
+                "creationTimestamp": _since(namespace, at),
+            },
+            "spec": spec,
+        }
+        for kind, spec in ((Resource.GATEWAYS, gateway), (Resource.HTTPROUTES, route))
+    }
+
+
+def _secret(namespace: str, at: int, pair: Pair, *, broken: bool) -> _Made:
     name = f"{NAMES[at]}-tls"
     data = {"tls.crt": pair.certificate, "tls.key": b"evil" if broken else pair.key}
     return {

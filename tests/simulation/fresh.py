@@ -8,7 +8,8 @@ from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.reservation import Name, NameRegister
 from pyconfd.sources.fragments import read_fragments
-from tests.daemon.fakes import FakeBalancer, FakeClock, FakeNotifier, FakeSource
+from pyconfd.sources.kubernetes.status_backlog import Asked
+from tests.daemon.fakes import FakeBalancer, FakeClock, FakeNotifier, FakeSource, OfferedStatuses
 from tests.simulation.place import Place
 
 
@@ -41,9 +42,12 @@ def _who_has_what(place: Place) -> NameRegisterFile:
     return made
 
 
-def fresh_rendering(place: Place) -> Rendering:
-    """Return what a pyconfd that starts with nothing but who has which name serves for what the API shows now."""
-    own, clock = place.settings, FakeClock()
+def fresh(place: Place) -> tuple[Rendering, Asked]:
+    """Return what a pyconfd that starts with nothing but who has which name makes of what the API shows now.
+
+    That is what it serves, and what the statuses of objects shall say.
+    """
+    own, clock, statuses = place.settings, FakeClock(), OfferedStatuses()
     source, balancer = FakeSource(place.source.snapshot()), _Judging(clock, place.balancer)
     world = World(
         source=source,
@@ -57,6 +61,7 @@ def fresh_rendering(place: Place) -> Rendering:
         forget_holds=lambda: None,
         publish=lambda _: None,
         name_register=_who_has_what(place),
+        object_statuses=statuses,
     )
     daemon = Daemon(world, LoopSettings(own.apply, own.presets.names, "0", 1))
     daemon.start()
@@ -67,4 +72,4 @@ def fresh_rendering(place: Place) -> Rendering:
     daemon.close()
     last = balancer.last_good()
     assert last is not None, daemon.status()
-    return last.rendering
+    return last.rendering, Asked(statuses.given[-1].statuses)

@@ -52,6 +52,7 @@ from tests.simulation.cluster import (
     line,
     pod_address,
 )
+from tests.simulation.statuses import StatusApi, Statuses
 from tests.world.haproxy import BINARY, HaproxyProcess, configuration, free_port, wait_until
 from tests.world.pki import CertificateAuthority, KeyPair
 
@@ -64,6 +65,9 @@ _RESOURCES = (
     Resource.NODES,
     Resource.INGRESSCLASSES,
     Resource.INGRESSES,
+    Resource.GATEWAYCLASSES,
+    Resource.GATEWAYS,
+    Resource.HTTPROUTES,
     Resource.SECRETS,
 )
 
@@ -170,7 +174,8 @@ class _Bed(SettingsBed):
 
     def __init__(self, place: "Place") -> None:
         self._place = place
-        super().__init__(place.settings, place.source, place.clock, RemovalRules(window_s=LONG_S, persist_s=LONG_S))
+        rules = RemovalRules(window_s=LONG_S, persist_s=LONG_S)
+        super().__init__(place.settings, place.source, place.clock, rules, place.statuses.writer)
 
     def turn(self) -> None:
         place = self._place
@@ -179,6 +184,10 @@ class _Bed(SettingsBed):
         with place.full_disk():
             super().turn()
             self.real._file.settle()
+        written = place.api.writes
+        place.statuses.turn()
+        if place.api.writes != written and (objects := place.answers()) is not None:
+            place.source.show(objects, listed=False)
 
 
 class Place:
@@ -192,8 +201,9 @@ class Place:
         self.http = free_port(self.front)
         self.https = free_port(self.front)
         self.pairs = _pairs(folder / "pki")
-        pool = own_address(128), own_address(192)
-        self.ports = Ports(free_port(pod_address(0, 0)), free_port(self.front), free_port(pool[0]), pool)
+        pool = own_address(96), own_address(128), own_address(160), own_address(192)
+        pods, tcp = free_port(pod_address(0, 0)), free_port(self.front)
+        self.ports = Ports(pods, tcp, free_port(pool[0]), free_port(pool[1]), pool)
         self.haproxy = self._stack.enter_context(HaproxyProcess(folder / "etc"))
         self._stack.callback(self.close_foreigner)
         self._start_pods()
@@ -204,6 +214,7 @@ class Place:
         self.reload_mode(0)
         self.most_bytes = RLIM_INFINITY
         self.answers: Callable[[], Objects | None] = lambda: None
+        self.api = StatusApi()
         self.haproxy.conf.write_text(configuration(free_port()), encoding="utf-8")
         self.haproxy.start()
         adoption.adopt(self.settings.state_dir)
@@ -262,7 +273,7 @@ class Place:
             history=HistorySettings(ran_well_s=3.0, rollout_monitor_s=0.0),
             templates=TemplateSettings(dir=str(self.templates), vars=variables),
             kubernetes=KubernetesSettings(secret_namespaces=("*",)),
-            addresses=AddressSettings(pool=self.ports.pool),
+            addresses=AddressSettings(pool=self.ports.pool, shared=(self.front,)),
             claims=ClaimSettings(reserve_s=LONG_S, allow_endpoints=("127.0.0.0/8",)),
             state_dir=str(self.folder / "state"),
         )
@@ -274,6 +285,7 @@ class Place:
         self.source = Seen(self.settings.state_dir)
         if (objects := self.answers()) is not None:
             self.source.show(objects, listed=True)
+        self.statuses = Statuses(self.api, self.source, self.clock, (*self.ports.pool, self.front))
         self.bed = _Bed(self)
         self.daemon, self.balancer = self.bed.daemon, self.bed.real
         self.balancer._file._stopping.set()  # it waits as long after each write as that took, in real time

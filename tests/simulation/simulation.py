@@ -13,17 +13,22 @@ import structlog
 from pyconfd.errors import PyconfdError
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.balancer import CUT_SHORT
+from pyconfd.model.object_status import StatusOf
 from pyconfd.model.plan import Noop
-from pyconfd.model.snapshot import Resource
+from pyconfd.model.snapshot import Key, Resource
+from pyconfd.sources.kubernetes.status_backlog import Asked
 from tests.simulation.cluster import (
     BALANCED,
     EVIL,
+    GATED,
     HTTP_SERVICES,
     LOGIN,
     MOST_PODS,
     NAMES,
+    POOLED,
     START,
     THIEF_BY_INGRESS,
+    THIEF_BY_PATH,
     WITH_TLS,
     Lie,
     Objects,
@@ -36,8 +41,9 @@ from tests.simulation.cluster import (
     told,
     written,
 )
-from tests.simulation.fresh import fresh_rendering, names_of
+from tests.simulation.fresh import fresh, names_of
 from tests.simulation.place import LONG_S, RLIM_INFINITY, Place
+from tests.simulation.statuses import IDENTITY, differences
 from tests.simulation.steps import Step
 from tests.world.clients import ask, presented_to
 from tests.world.haproxy import wait_until
@@ -80,15 +86,15 @@ class Simulation:
         self._edited = False
         self._served: set[int] = set()
         """Services that were served when last asked, and that nothing has happened to since."""
-        self._address = ""
-        """That of the pool at which ``BALANCED`` was served, for as long as it is there."""
+        self._addresses: dict[int, str] = {}
+        """Those of the pool at which ``POOLED`` were served, for as long as these are there."""
         self._presents: set[int] = set()
         """Those of them whose certificate was presented."""
         self.place.answers = self._answer
         self._ops: Mapping[str, Callable[[int, int], None]] = {
             "pods": self._pods,
             "scale to nothing": lambda at, _: self._change(at, pods=0),
-            "appear": lambda at, pods: self._change(at, there=True, pods=pods),
+            "appear": self._appear,
             "vanish": lambda at, _: self._change(at, there=False),
             "poison": self._poison,
             "heal": lambda at, _: self._change(at, poison=Poison.NONE),
@@ -141,12 +147,16 @@ class Simulation:
     # What the API shows
 
     def _answer(self) -> Objects | None:
-        if self.lie is Lie.SILENT:
+        api, place = self.place.api, self.place
+        api.keep(written(self.truth, place.ports, place.pairs))
+        api.is_silent = self.lie is Lie.SILENT
+        if api.is_silent:
             return None
         shown = told(self.lie, self.truth, self._old, self._chance)
         if not self.lie.is_total_loss:  # that is not believed: what was shown before it goes on
             self.shown = shown
-        objects = written(shown, self.place.ports, self.place.pairs, unready=self.lie is Lie.ALL_UNREADY)
+        objects = written(shown, place.ports, place.pairs, unready=self.lie is Lie.ALL_UNREADY)
+        objects = api.with_statuses(objects)
         if self.lie is Lie.NO_SLICES:
             return {key: each for key, each in objects.items() if key[0] is not Resource.ENDPOINTSLICES}
         return objects
@@ -165,9 +175,15 @@ class Simulation:
         if self.truth[at].there:
             self._change(at, pods=pods)
 
+    def _appear(self, at: int, pods: int) -> None:
+        former = self.truth[at]
+        self._change(at, there=True, pods=pods, life=former.life + (not former.there))
+
     def _poison(self, at: int, kind: int) -> None:
         if at == BALANCED and Poison(kind) is not Poison.BAD_ENDPOINT:
             return  # the others are about names
+        if at == GATED and Poison(kind) in {Poison.REFUSED_BY_HAPROXY, Poison.FAILS_IN_TEMPLATE}:
+            return  # these are about annotations of Services
         self._change(at, poison=Poison(kind))
         self._fault = f"poison: {Poison(kind).name.lower().replace('_', ' ')}"
 
@@ -231,7 +247,7 @@ class Simulation:
             or CUT_SHORT in getattr(balancer.look(), "details", ())
         ):
             self._served.clear()
-            self._address = ""
+            self._addresses.clear()
             self._presents.clear()
 
     def _allow(self) -> None:
@@ -261,18 +277,31 @@ class Simulation:
             place.run_for(LONG_S)
         last = place.balancer.last_good()
         assert last is not None
-        wanted = fresh_rendering(place)
+        wanted, asked = fresh(place)
         assert last.rendering.text == wanted.text, f"not as a new one: {_differences(last.rendering.text, wanted.text)}"
         assert last.rendering.files == wanted.files, "other maps than a new one"
         assert place.haproxy.conf.read_text() == mark(wanted.text, wanted.digest), "the file is not level"
         looked = place.balancer.look()
         assert isinstance(looked, Noop), looked
+        self._statuses_are_as_asked(asked)
         strangers = {name.name for name in names_of(place, "strangers")}
         for at, each in enumerate(self.truth):
             pods = each.pods if each.is_healthy else 0
-            self._serves_just_its_pods(at, pods, thief=each.thief, has_thief=host(at) in strangers)
+            self._serves_just_its_pods(at, pods, thief=each.thief, has_thief=at not in POOLED and host(at) in strangers)
             if at == WITH_TLS and pods and not each.broken and host(at) not in strangers:
                 self._presents_the_newest(place.pairs.own[each.certificate].serial)
+
+    def _statuses_are_as_asked(self, asked: Asked) -> None:
+        api = self.place.api
+        assert not (wrong := differences(asked, api.kept)), "\n".join(wrong)
+        assert api.holder == IDENTITY, f"the Lease is held by {api.holder!r}"
+        for at, kind in ((BALANCED, Resource.SERVICES), (GATED, Resource.GATEWAYS)):
+            told = api.addresses(StatusOf(kind, Key(NAMES[at], NAMES[at]))) if self.truth[at].there else ()
+            if at in self._addresses:
+                assert told == (self._addresses[at],), f"{NAMES[at]} is served at another address than {told}"
+        written = api.writes
+        self.place.run_for(LONG_S)
+        assert api.writes == written, "the statuses of a calm cluster are written again"
 
     def _presents_the_newest(self, serial: int) -> None:
         wait_until(lambda: self._presented(WITH_TLS) == serial, "the newest certificate", limit_s=_PATIENCE_S)
@@ -301,17 +330,17 @@ class Simulation:
     def _ask(self, at: int, path: str = "/") -> str:
         if NAMES[at] == "tcp" and self.place.has_foreigner:
             return "somebody else"  # who listens, and never answers
-        if at == BALANCED:
-            return self._ask_pool()
+        if at in POOLED:
+            return self._ask_pool(at, path)
         port = self.place.ports.tcp if NAMES[at] == "tcp" else self.place.http
         return ask(port, host(at), address=self.place.front, path=path)
 
-    def _ask_pool(self) -> str:
-        answer = ""
-        for address in (self._address,) if self._address else self.place.ports.pool:
-            answer = ask(self.place.ports.balanced, host(BALANCED), address=address)
-            if answer in self._allowed(BALANCED):
-                self._address = address
+    def _ask_pool(self, at: int, path: str) -> str:
+        ports, answer = self.place.ports, ""
+        for address in (self._addresses[at],) if at in self._addresses else ports.pool:
+            answer = ask(ports.balanced if at == BALANCED else ports.gated, host(at), address=address, path=path)
+            if answer in self._allowed(at):
+                self._addresses[at] = address
                 break
         return answer
 
@@ -325,8 +354,9 @@ class Simulation:
     def _keeps_its_promises(self) -> None:
         self._runs_what_was_checked()
         self._serves_nothing_refused()
-        if not (self.truth[BALANCED].there and self.shown[BALANCED].there):
-            self._address = ""
+        for at in POOLED:
+            if not (self.truth[at].there and self.shown[at].there):
+                self._addresses.pop(at, None)
         for at, each in enumerate(self.truth):
             if not (each.is_healthy and self.shown[at].is_healthy):
                 self._served.discard(at)
@@ -364,7 +394,7 @@ class Simulation:
             return answers[-1] in allowed
 
         try:
-            for path in ("/", LOGIN) if at in THIEF_BY_INGRESS else ("/",):
+            for path in ("/", LOGIN) if at in THIEF_BY_PATH else ("/",):
                 wait_until(partial(answered, path), "", limit_s=_PATIENCE_S)
         except AssertionError:
             raise AssertionError(f"{NAMES[at]} is healthy and was served; now: {answers[-1]}") from None
