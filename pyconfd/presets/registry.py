@@ -32,7 +32,7 @@ from pyconfd.presets.configmap import ConfigmapPreset
 from pyconfd.presets.conflicts import NO_REFUSALS
 from pyconfd.presets.domains import DomainsPreset
 from pyconfd.presets.gateway.preset import GatewayPreset
-from pyconfd.presets.host_ownership import ParsedHosts
+from pyconfd.presets.host_ownership import HostOwnership, ParsedHosts
 from pyconfd.presets.hosts import HostsPreset
 from pyconfd.presets.ingress.preset import IngressPreset
 from pyconfd.presets.kube2lb.preset import Kube2lbPreset
@@ -336,7 +336,7 @@ def _results(names: Sequence[str], read: Cluster, options: PresetOptions, memo: 
     # What one loses may let its next claim in, which may be too young as well: each round takes something away.
     while len(names) > 1:
         found = _lost_to_others(names, results, options.addresses.members, options.reservations_of(LISTENERS), memo)
-        found_names = _names_lost_to_others(names, results, memo)
+        found_names = _names_lost_to_others(names, results, read.hosts, memo)
         again = [number for number in range(len(names)) if found[number] or found_names[number]]
         if not again:
             break
@@ -352,22 +352,29 @@ def _results(names: Sequence[str], read: Cluster, options: PresetOptions, memo: 
     return results
 
 
-def _names_lost_to_others(names: Sequence[str], results: Sequence[PresetResult], memo: Memo) -> list[dict[Name, str]]:
-    """Return for each preset the names that it gave away though an older claim of another one has them."""
+def _names_lost_to_others(
+    names: Sequence[str], results: Sequence[PresetResult], hosts: HostOwnership, memo: Memo
+) -> list[dict[Name, str]]:
+    """Return for each preset the names that it gave away though a claim of another one has them.
+
+    With a consent, the owner of the host comes before older objects of others.
+    """
     owners = tuple(result.owners for result in results)
-    return memo.lost_names.made((*names, *owners), lambda: _lost_names(names, owners))
+    return memo.lost_names.made((*names, hosts.decisions, *owners), lambda: _lost_names(names, owners, hosts))
 
 
-def _lost_names(names: Sequence[str], owners: Sequence[Owners]) -> list[dict[Name, str]]:
+def _lost_names(names: Sequence[str], owners: Sequence[Owners], hosts: HostOwnership) -> list[dict[Name, str]]:
     lost: list[dict[Name, str]] = [{} for _ in names]
     sharing = [number for number, name in enumerate(names) if name in SHARING_NAMES]
     for first, second in combinations(sharing, 2):
         for name in owners[first].keys() & owners[second].keys():
-            both = ((number, owners[number][name]) for number in (first, second))
-            older, younger = sorted(both, key=lambda each: (each[1].since, *each[1][1:3], each[0]))
-            by = older[1]
-            whose = f"{by.kind} {by.namespace}/{by.name} of preset {names[older[0]]}"
-            lost[younger[0]][name] = f"{whose} has this name already (the older object keeps it)"
+            both = [(number, owners[number][name]) for number in (first, second)]
+            of_owner = {number: hosts.is_owner(name.name, each.namespace) for number, each in both}
+            kept, taken = sorted(both, key=lambda each: (not of_owner[each[0]], each[1].since, *each[1][1:3], each[0]))
+            by = kept[1]
+            whose = f"{by.kind} {by.namespace}/{by.name} of preset {names[kept[0]]}"
+            why = "the older object keeps it" if of_owner[taken[0]] else "its namespace has the host"
+            lost[taken[0]][name] = f"{whose} has this name already ({why})"
     return lost
 
 

@@ -100,6 +100,21 @@ def test_a_younger_domain_of_another_namespace_gets_nothing_of_the_host(pair: Ke
     assert "Ingress victim/app has this host" in context.refused[0].detail
 
 
+@pytest.mark.parametrize("proto", ["http", "https"])
+def test_with_a_consent_an_older_ingress_takes_no_domain_of_the_owner(proto: str) -> None:
+    """Else a guest that edits an old Ingress has all paths of the host, and ends what should go through."""
+    world, mine = (
+        World(replace(TLS, claims=ClaimOptions(shared_hosts=frozenset({HOST})))),
+        domain("owner", 5, proto=proto),
+    )
+    world.read(mine)
+    context = world.read(mine, app("guest", 1, "/"))
+    assert served_by(context) == {"owner"}
+    assert refused(context) == {("guest", TAKEN)}
+    assert "its namespace has the host" in context.refused[0].detail
+    assert served_by(world.read(mine, app("guest", 1, "/app"))) == {"owner", "guest"}, "the consent is for other paths"
+
+
 @pytest.mark.parametrize("owner", ["ingress", "domain"])
 def test_a_younger_ingress_adds_no_path_certificate_redirect_or_hsts(pair: KeyPair, owner: str) -> None:
     mine = app("victim", 1, "/") if owner == "ingress" else domain("victim", 1)
@@ -295,12 +310,6 @@ def test_requests_for_a_wildcard_domain_without_http_are_no_other_namespaces() -
     site, everybody = domain("owner", 5, host=WILD, proto="https"), ingress("all", {"": [path("/")]}, namespace="thief")
     (found,) = (each for host, each in World().read(site, everybody).names["named_sites"].items() if host == WILD)
     assert (found.map, found.map_key, found.below_foreign) == ("wildcards-http", ".victim.test", False)
-
-
-def test_tls_of_a_domain_that_goes_through_goes_through_below_a_wildcard_of_another_namespace() -> None:
-    deep = f"*.deep.{HOST}"
-    context = World().read(domain("owner", 5, host=deep, proto="https"), domain("thief", 0, host=WILD))
-    assert not context.names["named_sites"][deep].below_foreign
 
 
 def test_host_that_is_served_is_not_among_those_that_are_only_named() -> None:
