@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
@@ -276,9 +276,7 @@ class Notices:
             each for each in status.live.down if status.now - each.since >= UNSERVED_S and each.backend not in by_hand
         )
         spent = status.spent_share
-        waiting: Iterable[ObjectNotice] = ()
-        if spent is not None and status.now - spent.since >= UNSERVED_S:
-            waiting = self._waiting(seen, spent.namespaces)
+        waiting = self._waiting(seen, spent.namespaces) if spent is not None else ()
         others = (replace(each, uid=_uid(each.ref, seen.snapshot)) for each in self._others())
         return [*refused, *others, *waiting, *(self._unserved(seen, down) if down else ())]
 
@@ -286,7 +284,7 @@ class Notices:
         """Return what is said of changed objects whose namespace has no share of reloads left, at this balancer."""
         complete = self._daemon.memory.complete or seen.snapshot
         for ref in changed_objects(complete, seen.snapshot, namespaces):
-            message = f"{WAITS_FOR_SHARE}: close long connections"
+            message = f"{WAITS_FOR_SHARE}; changes that come together need one"
             uid = _uid(ref, seen.snapshot)
             yield ObjectNotice(ref, SHARE_SPENT, message, uid, action="Delayed", is_local=True)
 

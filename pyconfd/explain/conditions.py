@@ -25,7 +25,9 @@ from pyconfd.presets.views import EndpointView
 from pyconfd.status.redaction import public_refusal
 
 SHARE_SPENT = "ReloadShareSpent"
-WAITS_FOR_SHARE = "it needs a reload, and waits: former workers that its namespace's changes left still have sessions"
+WAITS_FOR_SHARE = (
+    "it needs a reload, and waits for up to 30 s: half of all former workers were replaced for its namespace"
+)
 TLS = "kubernetes.io/tls"
 _STAGES = tuple(ConditionType)
 _TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
@@ -51,7 +53,7 @@ _REMEDIES: Mapping[str, str] = MappingProxyType(
         "NoFrontend": "see pyconfd render: no fragment opens its ports",
         "NoServer": "see pyconfd render: no fragment makes a server of it",
         "NotUsed": "give it to certificate_file in a fragment, and name the file in a bind",
-        SHARE_SPENT: "wait until a former worker ends (pyconfd status says when), or raise haproxy.max_old_workers",
+        SHARE_SPENT: "wait; changes that come together need one reload, and haproxy.max_old_workers allows more",
         "HAProxyDown": "start HAProxy: the first line of pyconfd status says why it does not run, and what to type",
         "Paused": "pyconfd resume ends the pause",
         "Unexplained": "this is a bug: please report it, with the output of pyconfd record",

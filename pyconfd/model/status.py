@@ -332,7 +332,10 @@ class FormerWorkers:
 
 @dataclass(frozen=True, slots=True)
 class SpentShare:
-    """The namespaces whose changes wait, as their reloads left their share of former workers behind; ``since`` when."""
+    """The namespaces whose changes wait, as their reloads left their share of former workers behind; ``since`` when.
+
+    They come by themselves: no namespace waits for longer than its former workers are left alone.
+    """
 
     namespaces: tuple[str, ...]
     since: float
@@ -341,7 +344,7 @@ class SpentShare:
     def words(self) -> str:
         """Return it in words."""
         whose = ", ".join(self.namespaces)
-        return f"changes of {whose} wait: half of haproxy.max_old_workers are former workers of reloads for it"
+        return f"new names of {whose} wait for up to 30 s: half of haproxy.max_old_workers were replaced for such ones"
 
 
 @dataclass(frozen=True, slots=True)

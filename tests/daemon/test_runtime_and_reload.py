@@ -436,7 +436,7 @@ def test_namespace_over_its_share_of_reloads_waits_and_no_other() -> None:
     assert spent is not None
     assert (spent.namespaces, bed.status.now - spent.since > 50.0) == (("evil",), True)
     text = render_text(StatusReport(Freshness.LIVE, bed.status.now, bed.status))
-    assert "changes of evil wait: half of haproxy.max_old_workers are former workers of reloads for it" in text
+    assert "new names of evil wait for up to 30 s: half of haproxy.max_old_workers were replaced" in text
     complete = bed.daemon.memory.complete
     assert complete is not None
     assert Key("evil", "s0") in complete.services

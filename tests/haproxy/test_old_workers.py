@@ -7,10 +7,12 @@ from contextlib import ExitStack
 import pytest
 
 from pyconfd.haproxy.config.text import hard_stop_after
-from pyconfd.haproxy.process import old_workers
+from pyconfd.haproxy.process import balancer as balancer_module
+from pyconfd.haproxy.process import haproxy_process, old_workers
 from pyconfd.haproxy.process.balancer import Balancer
-from pyconfd.haproxy.process.observation import OldWorker
+from pyconfd.haproxy.process.observation import OldWorker, Running
 from pyconfd.haproxy.process.old_workers import ENDS_WITHIN_S, LEFT_ALONE_S, OldWorkers, to_end
+from pyconfd.haproxy.runtime.sockets import NoAnswer
 from pyconfd.model.plan import Noop
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.reservation import Name, Owner, namespaces_of_changes
@@ -71,6 +73,21 @@ def test_namespace_has_half_of_the_bound_and_a_change_of_another_too() -> None:
     workers.see((OldWorker(2),))
     assert workers.has_share(EVIL)
     assert OldWorkers(1).has_share(EVIL)
+
+
+def test_namespace_with_its_share_reloads_again_when_it_has_not_for_a_while() -> None:
+    """Or who holds a session in each worker stops the new names of everybody else."""
+    workers = OldWorkers(4)
+    for pid in (1, 2):
+        workers.replaced(pid, EVIL)
+    workers.see((OldWorker(1, 1000.0, 900.0), OldWorker(2, 1000.0, LEFT_ALONE_S - 0.1)))
+    assert not workers.has_share(EVIL)
+    workers.see((OldWorker(1, 1000.0, 900.0), OldWorker(2, 1000.0, LEFT_ALONE_S)))
+    assert workers.has_share(EVIL)
+    workers.replaced(3, EVIL)
+    assert not workers.has_share(EVIL)
+    workers.replaced(4, SHOP)
+    assert workers.has_share(SHOP)
 
 
 def test_causes_are_kept_as_long_as_their_worker() -> None:
@@ -156,7 +173,10 @@ def test_the_one_that_makes_room_ends_at_once_and_no_other(
 
 
 @pytest.mark.haproxy
-def test_namespace_reloads_again_when_a_worker_that_it_left_has_ended(bench: Bench) -> None:
+def test_namespace_reloads_again_when_a_worker_that_it_left_has_ended(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(old_workers, "LEFT_ALONE_S", 3600.0)
     bench.serve()
     balancer = bench.balancer(max_old_workers=4)
     names: dict[Name, Owner] = {}
@@ -194,6 +214,34 @@ def test_what_is_said_of_the_one_that_was_ended(bench: Bench, held: ExitStack, m
     ended = balancer.make_room().ended
     assert ended is not None
     assert (ended.pid, ended.connections, ended.workers, ended.namespaces) == (worker, 3, 1, ("evil",))
+
+
+@pytest.mark.haproxy
+def test_whose_reloads_left_workers_is_known_though_the_master_is_silent_for_a_moment(
+    bench: Bench, held: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(old_workers, "LEFT_ALONE_S", 0.0)
+    bench.serve()
+    balancer = bench.balancer(max_old_workers=1)
+    balancer.look()
+    connections(bench.port, held)
+    owner = Owner("Service", "evil", "web", "2026-01-01T00:00:00Z")
+    socket_line = f"stats socket {bench.haproxy.stats_socket} level admin"
+    text = configuration(bench.port, "new", global_lines=socket_line)
+    apply(balancer, Rendering((Piece("01.tmpl", text),), owners={"domains": {Name("", "new.example.com"): owner}}))
+
+    def silent(path: str) -> Running:
+        raise NoAnswer(path, OSError("connection refused"))
+
+    with monkeypatch.context() as during:
+        during.setattr(haproxy_process, "running_by_master", silent)
+        assert isinstance(balancer.observe().running, Running)
+    ended = balancer.make_room().ended
+    assert ended is not None
+    assert ended.namespaces == ("evil",)
+    monkeypatch.setattr(balancer_module, "_MASTER_SILENT_S", -1.0)
+    monkeypatch.setattr(haproxy_process, "running_by_master", silent)
+    assert balancer.make_room().free, "a HAProxy without a master has no old workers that could be counted"
 
 
 @pytest.mark.haproxy

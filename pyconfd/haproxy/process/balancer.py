@@ -35,6 +35,7 @@ all                a reload was verified                                        
 =================  =======================================================================  =======
 """
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -97,6 +98,8 @@ class BalancerState(Enum):
 
 
 _LOOK_SHARE = 0.1
+_MASTER_SILENT_S = 60.0
+"""How long what the master said of old workers counts while it cannot be asked, as for a moment during a reload."""
 _CAUSE_EVERY_S = 5.0
 """How often it is looked why HAProxy does not run."""
 
@@ -159,6 +162,8 @@ class Balancer:
         self._planned: tuple[Rendering, Stored | None, Plan] | None = None
         """The last rendering, what it was compared with, and what followed."""
         self._old, self._former = OldWorkers(settings.max_old_workers), FormerWorkers()
+        self._old_seen_at = -math.inf
+        """When the master said last which old workers there are; a worker does not know."""
         self._presence, self._condition = Presence(), HaproxyState()
         self._process_due, self._cause_due = 0.0, 0.0
         """When it is looked again whether HAProxy runs, and why it does not."""
@@ -177,11 +182,14 @@ class Balancer:
 
     def _note_running(self, running: RunningState) -> None:
         """Note what a look found; before the first generation there is nothing that HAProxy would have to serve."""
-        if isinstance(running, Running):
+        now = time.monotonic()
+        if isinstance(running, Running) and running.master_pid:
             self._old.see(running.old_workers)
+            self._old_seen_at = now
+        elif now - self._old_seen_at > _MASTER_SILENT_S:
+            self._old.see(())
         if self.last_good() is None:
             return
-        now = time.monotonic()
         match running:
             case NotRunning():
                 self._presence.see(frozenset(), now, answers=False)

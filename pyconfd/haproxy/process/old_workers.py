@@ -7,7 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pyconfd.haproxy.process.observation import OldWorker
 
 LEFT_ALONE_S = 30.0
-"""How long a worker may end its sessions whatever happens: at the bound a reload waits so long."""
+"""How long a worker may end its sessions whatever happens: at the bound a reload waits so long.
+
+So often, too, a namespace reloads that has its share of the former workers.
+"""
 
 ENDS_WITHIN_S = 5.0
 """How long a worker that was ended may take to go before another one is ended: it is killed, so that one hangs."""
@@ -41,9 +44,19 @@ class OldWorkers:
         return len(self.known) >= self._bound
 
     def has_share(self, namespaces: Collection[str]) -> bool:
-        """Return whether changes of these namespaces may replace one more worker: of each half of the bound at most."""
-        counts = Counter(namespace for each in self.known for namespace in self._causes.get(each.pid, ()))
-        return not namespaces or any(counts[namespace] < max(1, self._bound // 2) for namespace in namespaces)
+        """Return whether changes of these namespaces may replace one more worker.
+
+        Each namespace may until half of the bound are its own, and then only if it has replaced none lately: it is
+        slowed and not stopped, since it may be sessions of others that keep these workers.
+        """
+        if not namespaces:
+            return True
+        ages: dict[str, list[float]] = {namespace: [] for namespace in namespaces}
+        for each in self.known:
+            for namespace in self._causes.get(each.pid, frozenset()) & ages.keys():
+                ages[namespace].append(each.replaced_s)
+        share = max(1, self._bound // 2)
+        return any(len(found) < share or min(found) >= LEFT_ALONE_S for found in ages.values())
 
     @property
     def oldest_age_s(self) -> float:
