@@ -6,6 +6,7 @@ the prefix of such a controller that is not listed counts as one that restricts.
 """
 
 import difflib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -95,7 +96,7 @@ def read_foreign(annotations: Mapping[str, str] | None, kind: str, accepted: Ite
 
     ``accepted`` are names, or patterns with ``*``, whose restrictions the operator does without.
     """
-    found: dict[Effect, list[str]] = {effect: [] for effect in Effect}
+    found: defaultdict[Effect, list[str]] = defaultdict(list)
     unknown, misspelled, canary = set(), [], ""
     for name, value in sorted((annotations or {}).items()):
         prefix, _, bare = name.partition("/")
@@ -116,7 +117,7 @@ def read_foreign(annotations: Mapping[str, str] | None, kind: str, accepted: Ite
             effect = Effect.RESTRICTS
             unknown.add(name)
         found[effect or Effect.NOTHING].append(name)
-    if not (canary or misspelled or any(found.values())):
+    if not (canary or misspelled or found):
         return NOTHING_FOREIGN
     return Foreign(
         tuple(found[Effect.RESTRICTS]),

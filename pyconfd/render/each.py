@@ -259,8 +259,11 @@ def _changed_keys(former: Any, elements: Any) -> Iterable[Hashable] | None:
     """Return the keys whose values are other objects; None where other keys came, went or moved."""
     if not isinstance(former, Mapping) or not isinstance(elements, Mapping):
         return None
-    if isinstance(elements, VersionedDict) and (changed := elements.changed_since(former)) is not None:
-        return [key for key in changed if former[key] is not elements[key]]
+    if isinstance(elements, VersionedDict):
+        if elements is former:
+            return ()
+        if (changed := elements.changed_since(former)) is not None:
+            return [key for key in changed if former[key] is not elements[key]]
     # Loops in C: with 10,000 elements, looking at each in Python would take longer than all the rest.
     if len(former) != len(elements) or not all(map(is_, former, elements)):
         return None

@@ -173,6 +173,21 @@ def test_unchanged_elements_do_not_run(change: str) -> None:
     assert {each.asked for each in domains.values()} == {1}
 
 
+class Untouchable(VersionedDict[str, Any]):
+    """A dict whose values nobody may compare one by one."""
+
+    __slots__ = ()
+
+    def values(self) -> Any:
+        raise AssertionError
+
+
+def test_elements_that_are_the_same_object_are_not_compared() -> None:
+    domains, by = Untouchable(many(3)), renderer("{{ count }}\n" + EACH)
+    first = rendered(by, {"domains": domains, "count": 1})
+    assert rendered(by, {"domains": domains, "count": 2}).text == first.text.replace("1", "2", 1)
+
+
 def test_changed_blocks_are_told_apart() -> None:
     domains, by = VersionedDict(many(200)), renderer("head\n" + EACH)
     before = rendered(by, {"domains": domains}).pieces[0]

@@ -100,7 +100,7 @@ class _Blocked:
             same = (each for each in claimants if conflict_key(each.match) == conflict_key(rule.match))
             if owner := next((each.owner for each in same if self.hosts.is_owner(host, each.owner.namespace)), None):
                 return f"{owner.kind} {owner.namespace}/{owner.name} of the host's owner has this path"
-        return self.taken.get(name_of(path_of(rule)), "")
+        return self.taken.get(name_of(path_of(rule)), "") if self.taken else ""
 
 
 def _parsed(cluster: Cluster) -> ParsedIngresses:
@@ -202,7 +202,7 @@ def _refused(key: Key, state: _IngressState) -> tuple[Refusal, ...]:
     if claim is None:
         return _of_no_class(key, state)
     found = set(claim.refused)
-    for rule in claim.rules:
+    for rule in claim.rules if state.table.lost else ():
         for lost in state.table.lost.get(path_of(rule), ()):
             if lost.rule == rule:
                 found.add(_lost(claim.ref, rule, lost.winner, lost.why, state.cluster.hosts))
