@@ -440,6 +440,7 @@ class SettingsBed(LoopBed):
         clock: FakeClock,
         rules: RemovalRules | None = None,
         statuses: ObjectStatuses | None = None,
+        names: SharedNames | None = None,
     ) -> None:
         settings = pinned_settings(own)
         self.clock, self.source, self.allowed = clock, source, set[str]()
@@ -466,7 +467,7 @@ class SettingsBed(LoopBed):
             pinned=lambda serving, refused: chosen.status(serving, refused=refused),
             hold_file=hold_file(settings.state_dir),
             rollout=rollout_port(settings, self.real, self.parts),
-            name_register=NameRegisterFile(settings.state_dir, settings.claims.reserve_s),
+            name_register=NameRegisterFile(settings.state_dir, settings.claims.reserve_s, names),
             certificates=InstalledCertificates(settings.state_dir),
             object_statuses=statuses or NoObjectStatuses(),
         )

@@ -16,6 +16,7 @@ from cryptography import x509
 
 from pyconfd import fragments
 from pyconfd.admission.removal_protection import RemovalRules
+from pyconfd.daemon import name_register
 from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.protection import hold_file
 from pyconfd.haproxy.process import adoption
@@ -52,7 +53,7 @@ from tests.simulation.cluster import (
     line,
     pod_address,
 )
-from tests.simulation.statuses import StatusApi, Statuses
+from tests.simulation.writing import ClusterWriters, WrittenApi
 from tests.world.haproxy import BINARY, HaproxyProcess, configuration, free_port, wait_until
 from tests.world.pki import CertificateAuthority, KeyPair
 
@@ -174,8 +175,9 @@ class _Bed(SettingsBed):
 
     def __init__(self, place: "Place") -> None:
         self._place = place
+        writers = place.writers
         rules = RemovalRules(window_s=LONG_S, persist_s=LONG_S)
-        super().__init__(place.settings, place.source, place.clock, rules, place.statuses.writer)
+        super().__init__(place.settings, place.source, place.clock, rules, writers.statuses, writers.names)
 
     def turn(self) -> None:
         place = self._place
@@ -185,7 +187,7 @@ class _Bed(SettingsBed):
             super().turn()
             self.real._file.settle()
         written = place.api.writes
-        place.statuses.turn()
+        place.writers.turn(self.daemon.mailbox.post)
         if place.api.writes != written and (objects := place.answers()) is not None:
             place.source.show(objects, listed=False)
 
@@ -214,7 +216,7 @@ class Place:
         self.reload_mode(0)
         self.most_bytes = RLIM_INFINITY
         self.answers: Callable[[], Objects | None] = lambda: None
-        self.api = StatusApi()
+        self.api = WrittenApi()
         self.haproxy.conf.write_text(configuration(free_port()), encoding="utf-8")
         self.haproxy.start()
         adoption.adopt(self.settings.state_dir)
@@ -285,7 +287,7 @@ class Place:
         self.source = Seen(self.settings.state_dir)
         if (objects := self.answers()) is not None:
             self.source.show(objects, listed=True)
-        self.statuses = Statuses(self.api, self.source, self.clock, (*self.ports.pool, self.front))
+        self.writers = ClusterWriters(self.api, self.source, self.clock, (*self.ports.pool, self.front))
         self.bed = _Bed(self)
         self.daemon, self.balancer = self.bed.daemon, self.bed.real
         self.balancer._file._stopping.set()  # it waits as long after each write as that took, in real time
@@ -326,6 +328,22 @@ class Place:
             self.run_for(3.0)
         finally:
             os._exit(0)
+
+    def names(self) -> dict[tuple[str, str, str], str]:
+        """Return the namespace that has each name that is asked for, by what pyconfd remembers."""
+        register = self.daemon._world.name_register.at(self.clock.now()).register
+        return {
+            (scope, *name): each.namespace
+            for scope, mine in register.reservations.items()
+            for name, each in mine.items()
+            if not each.until
+        }
+
+    def lose_names(self) -> None:
+        """Kill pyconfd while nothing goes on, and begin anew without what its file says of names."""
+        self.end()
+        (Path(self.settings.state_dir) / name_register.FILE_NAME).unlink(missing_ok=True)
+        self.begin()
 
     def end(self) -> None:
         """Release what a dead process had; nothing is written."""

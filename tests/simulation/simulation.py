@@ -16,6 +16,7 @@ from pyconfd.haproxy.process.balancer import CUT_SHORT
 from pyconfd.model.object_status import StatusOf
 from pyconfd.model.plan import Noop
 from pyconfd.model.snapshot import Key, Resource
+from pyconfd.sources.kubernetes.ownership_record import LOOK_EVERY_S
 from pyconfd.sources.kubernetes.status_backlog import Asked
 from tests.simulation.cluster import (
     BALANCED,
@@ -43,8 +44,8 @@ from tests.simulation.cluster import (
 )
 from tests.simulation.fresh import fresh, names_of
 from tests.simulation.place import LONG_S, RLIM_INFINITY, Place
-from tests.simulation.statuses import IDENTITY, differences
 from tests.simulation.steps import Step
+from tests.simulation.writing import IDENTITY, differences
 from tests.world.clients import ask, presented_to
 from tests.world.haproxy import wait_until
 
@@ -109,6 +110,7 @@ class Simulation:
             "port": self._port,
             "template": self._template,
             "kill": self._kill,
+            "lose names": self._lose_names,
             "haproxy dies": self._restart_haproxy,
             "pass": lambda one, _: self.place.run_for(_PAUSES[one]),
             "allow": lambda _, __: self._allow(),
@@ -230,6 +232,21 @@ class Simulation:
         self._pods(at, 1 + die_before % ((1 << MOST_PODS) - 1))
         in_the_middle = self.place.kill(die_before)
         self._fault = "pyconfd: killed " + ("in the middle of a change" if in_the_middle else "while all was done")
+
+    def _lose_names(self, _: int, __: int) -> None:
+        """A lost file loses no name that somebody has had for long enough to be recorded in the cluster."""
+        if self.lie is not Lie.NONE:
+            return
+        earlier = self.place.names()
+        self.place.run_for(2 * LOOK_EVERY_S)
+        self._forget_what_is_not_on_disk()
+        before = dict(earlier.items() & self.place.names().items())
+        self.place.lose_names()
+        self.place.run_for(1.0)
+        after = self.place.names()
+        lost = {name: (before[name], after.get(name)) for name in before if after.get(name) != before[name]}
+        assert not lost, f"names that changed hands: {lost}"
+        self._fault = "pyconfd: killed, and its file of names lost"
 
     def _restart_haproxy(self, _: int, __: int) -> None:
         self._forget_what_is_not_on_disk()

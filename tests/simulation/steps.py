@@ -35,6 +35,7 @@ KINDS: dict[str, tuple[int, tuple[int, int], tuple[int, int]]] = {
     "port": (3, (0, 1), (0, 0)),
     "template": (3, (0, 4), (0, 9)),
     "kill": (6, (0, _SOME), (0, 250)),
+    "lose names": (2, (0, 0), (0, 0)),
     "haproxy dies": (1, (0, 0), (0, 0)),
     "pass": (10, (0, 4), (0, 0)),
     "allow": (1, (0, 0), (0, 0)),

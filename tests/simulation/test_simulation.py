@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyconfd.model.reservation import Name
 from tests.simulation.__main__ import main
-from tests.simulation.cluster import WITH_TLS, Lie
+from tests.simulation.cluster import WITH_TLS, Lie, host
+from tests.simulation.fresh import names_of
 from tests.simulation.shrinking import shrunk
 from tests.simulation.simulation import Simulation
 from tests.simulation.steps import KINDS, Step, random_steps
@@ -37,6 +39,18 @@ def test_a_restart_during_a_total_loss_keeps_the_certificate(tmp_path: Path) -> 
     finally:
         simulation.close()
     assert WITH_TLS in simulation._presents
+
+
+@pytest.mark.haproxy
+@pytest.mark.timeout(600)
+def test_a_lost_file_of_names_gives_none_back_to_an_older_object(tmp_path: Path) -> None:
+    simulation = Simulation(tmp_path)
+    moves = [Step("thief", 1, 1), Step("vanish", 1), Step("pass", 4), Step("appear", 1, 3), Step("pass", 2)]
+    try:
+        simulation.play([*moves, Step("lose names")])
+    finally:
+        simulation.close()
+    assert names_of(simulation.place, "strangers") == {Name("", host(1))}
 
 
 class _Flawed(Simulation):

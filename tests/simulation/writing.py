@@ -1,6 +1,6 @@
-"""The statuses of a simulation's objects: who writes them, and as much of an API server as takes them."""
+"""What a simulation's pyconfd writes to its cluster: statuses, the Lease, whose each name is; and what takes that."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -14,6 +14,7 @@ from pyconfd.sources.host import ClusterSource
 from pyconfd.sources.kubernetes.client import Method
 from pyconfd.sources.kubernetes.failures import ApiError, Failure
 from pyconfd.sources.kubernetes.object_status import Scope, addresses_in, is_in_sync, may_hold
+from pyconfd.sources.kubernetes.ownership_record import OwnershipRecord
 from pyconfd.sources.kubernetes.status_backlog import Asked
 from pyconfd.sources.kubernetes.status_writer import StatusWriter
 from tests.daemon.fakes import FakeClock
@@ -52,15 +53,16 @@ def differences(asked: Asked, kept: Mapping[StatusOf, Kept]) -> list[str]:
     return found
 
 
-class StatusApi:
-    """Takes the status of objects that are there, from one field manager, and the Lease; ``is_silent``: nothing."""
+class WrittenApi:
+    """As much of an API server as takes these, from one field manager; where it ``is_silent``, nothing."""
 
     def __init__(self) -> None:
         self.kept: dict[StatusOf, Kept] = {}
         self.holder = ""
         self.writes = 0
         self.is_silent = False
-        self._lease: dict[str, Any] | None = None
+        self._others: dict[str, dict[str, Any]] = {}
+        """The Lease and ConfigMaps, by their paths."""
         self._version = 1
 
     def keep(self, objects: Objects) -> None:
@@ -93,8 +95,8 @@ class StatusApi:
             raise ApiError(Failure.TIMEOUT, path, "no answer")
         target = route(method.value, path, params)
         sent = msgspec.json.decode(body) if body else {}
-        if target.resource.plural == "leases":
-            return self._answer_about_lease(method, sent)
+        if method is not Method.APPLY:
+            return self._store(method, f"{path}/{sent['metadata']['name']}" if method is Method.CREATE else path, sent)
         return self._apply(StatusOf(Resource(target.resource.plural), Key(target.namespace, target.name)), sent)
 
     def _apply(self, of: StatusOf, sent: dict[str, Any]) -> bytes:
@@ -108,45 +110,48 @@ class StatusApi:
             self.kept[of] = kept = Kept(kept.uid, self._next_version(), sent["status"])
         return msgspec.json.encode({"metadata": {"resourceVersion": kept.version}, "status": kept.status})
 
-    def _answer_about_lease(self, method: Method, sent: dict[str, Any]) -> bytes:
-        if method is Method.GET and self._lease is None:
-            raise ApiError(Failure.NOT_FOUND, "leases", "there is none", status=404)
+    def _store(self, method: Method, path: str, sent: dict[str, Any]) -> bytes:
+        known = self._others.get(path)
+        if method is Method.GET and known is None:
+            raise ApiError(Failure.NOT_FOUND, path, "there is none", status=404)
         if method is not Method.GET:
-            version = self._lease["metadata"]["resourceVersion"] if self._lease else None
+            version = known["metadata"]["resourceVersion"] if known else None
             if sent["metadata"].get("resourceVersion") != version:
-                raise ApiError(Failure.REFUSED, "leases", "it has changed", status=409)
+                raise ApiError(Failure.REFUSED, path, "it has changed", status=409)
             sent["metadata"]["resourceVersion"] = self._next_version()
-            self._lease, self.holder = sent, str(sent["spec"]["holderIdentity"])
-        return msgspec.json.encode(self._lease)
+            self._others[path] = known = sent
+            self.holder = str(sent["spec"]["holderIdentity"]) if "/leases/" in path else self.holder
+        return msgspec.json.encode(known)
 
     def _next_version(self) -> str:
         self._version += 1
         return str(self._version)
 
 
-class Statuses:
-    """The status writer of one pyconfd, which :meth:`turn` runs in place of its threads."""
+class ClusterWriters:
+    """The status writer and the record of names of one pyconfd, which :meth:`turn` runs in place of their threads."""
 
-    def __init__(self, api: StatusApi, source: ClusterSource, clock: FakeClock, ours: Collection[str]) -> None:
-        settings = KubernetesSettings(api_servers=("http://127.0.0.1:1",))
-        scope = Scope(KINDS, frozenset(ours), GATEWAY_CONTROLLER)
-        self._clock = clock
-        self.writer = StatusWriter(
-            settings,
+    def __init__(self, api: WrittenApi, source: ClusterSource, clock: FakeClock, ours: Collection[str]) -> None:
+        settings, options = (
+            KubernetesSettings(api_servers=("http://127.0.0.1:1",)),
             ClusterStatusSettings(grace_s=GRACE_S),
-            source.snapshot,
-            scope,
-            identity=IDENTITY,
-            clock=cast("SystemClock", clock),
         )
-        for each in (self.writer._writer, self.writer._lease_writer):
+        scope = Scope(KINDS, frozenset(ours), GATEWAY_CONTROLLER)
+        self._clock, own = clock, cast("SystemClock", clock)
+        self.statuses = StatusWriter(settings, options, source.snapshot, scope, identity=IDENTITY, clock=own)
+        lease = options.lease_namespace, options.lease_name
+        self.names = OwnershipRecord(settings, self.statuses, lease=lease, clock=own)
+        for each in (self.statuses._writer, self.statuses._lease_writer, self.names._writer):
             each.send = api.send  # type: ignore[method-assign]
-        self._lease_at = self._step_at = 0.0
+        self._lease_at = self._status_at = self._names_at = 0.0
 
-    def turn(self) -> None:
-        """Do what is due."""
+    def turn(self, notify: Callable[[], None]) -> None:
+        """Do what is due; ``notify`` is called where the loop has to look at the names again."""
         now = self._clock.monotonic()
         if now >= self._lease_at:
-            self._lease_at = self.writer.election.run_round()
-        while now >= self._step_at or self.writer._wake.is_set():
-            self._step_at = now + self.writer.step()
+            self._lease_at = self.statuses.election.run_round()
+        if now >= self._names_at:
+            self.names._notify = notify
+            self._names_at = now + self.names.step()
+        while now >= self._status_at or self.statuses._wake.is_set():
+            self._status_at = now + self.statuses.step()
