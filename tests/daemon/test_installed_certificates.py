@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pyconfd import wiring
 from pyconfd.admission.removal_protection import SavedHold
 from pyconfd.daemon.installed_certificates import FILE, InstalledCertificates
 from pyconfd.daemon.protection import hold_file
@@ -18,6 +19,7 @@ from pyconfd.model.rendering import FileKind, OutputFile, Rendering
 from pyconfd.model.snapshot import Departures, HostFacts, Key, Named, Resource, Snapshot
 from pyconfd.presets import cluster
 from pyconfd.presets.views import CertificateView, ClusterView
+from pyconfd.settings import KubernetesSettings, Settings
 from tests.presets.pods import certificate
 
 DENIED = Snapshot(denied=(Named(Resource.SECRETS, "shop", ""),))
@@ -195,3 +197,9 @@ def test_what_was_denied_during_a_hold_is_gone_once_it_is_allowed(tmp_path: Path
     known = _restarted(tmp_path, held=True)
     assert known.restored(DENIED).former_secrets.keys() == set(OF_SHOP)
     assert known.restored(Snapshot()).former_secrets == {}
+
+
+def test_what_reads_the_cluster_knows_what_was_held(tmp_path: Path) -> None:
+    _restarted(tmp_path, held=True)
+    settings = Settings(kubernetes=KubernetesSettings(api_servers=("http://127.0.0.1:1",)), state_dir=str(tmp_path))
+    assert wiring.source(settings)._restored(Snapshot()).former_secrets.keys() == set(OF_SHOP)
