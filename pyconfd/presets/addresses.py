@@ -512,8 +512,8 @@ def _family(address: str) -> str:
 class AddressBook:
     """The requests for addresses and what was assigned; what did not change is the same object as in the former one.
 
-    ``terms`` are all beside the objects that requests are read and answered with, ``former_owners`` what they had
-    before. ``owners`` says who has which address, or which port of one.
+    ``terms`` are all beside the objects that requests are read and answered with, ``former_owners`` and
+    ``reservations`` what they had before. ``owners`` says who has which address, or which port of one.
     """
 
     snapshot: Snapshot
@@ -522,6 +522,7 @@ class AddressBook:
     assigned: Mapping[Resource, Mapping[Key, Assigned]]
     owners: Owners = field(default_factory=lambda: NO_OWNERS)
     former_owners: Owners = field(default_factory=lambda: NO_OWNERS)
+    reservations: Reservations = field(default_factory=lambda: NO_RESERVATIONS)
 
     def of(self, resource: Resource, key: Key) -> Assigned:
         """Return what an object has."""
@@ -551,13 +552,14 @@ def read(
     With ``former`` only changed objects are read, and nothing is shared out again unless one asks for something else.
     """
     asking = tuple(resource for resource, preset in _ASKING.items() if preset in presets)
-    terms = (asking, options.pool, options.default_class, options.per_namespace, claims, reservations)
-    # With what was given as what they had before, all keep it.
-    same_terms = terms == former.terms and (owners is former.owners or owners == former.former_owners)
-    if snapshot is former.snapshot and same_terms:
-        return former
-    if terms[:-1] != former.terms[:-1]:
+    terms = (asking, options.pool, options.default_class, options.per_namespace, claims)
+    if terms != former.terms:
         former = NO_ADDRESSES
+    # With what was given as what they had before, all keep it.
+    same_owners = owners is former.owners or owners == former.former_owners
+    same_terms = terms == former.terms and same_owners and _are_alike(former, reservations)
+    if snapshot is former.snapshot and same_terms and reservations is former.reservations:
+        return former
     requests = {resource: _requests(resource, snapshot, options, claims, former) for resource in asking}
     changed = any(differing(former.requests.get(each, {}), requests[each]) for each in asking)
     assigned, given = former.assigned, former.owners
@@ -576,7 +578,24 @@ def read(
         }
         given.update(_first_owners(asked, assigned, owners, reservations))
         given = former.owners if given == former.owners else given
-    return AddressBook(snapshot, terms, requests, assigned, given, owners)
+    return AddressBook(snapshot, terms, requests, assigned, given, owners, reservations)
+
+
+def _are_alike(former: AddressBook, reservations: Reservations) -> bool:
+    """Return whether all would be assigned as before: what differs is recorded for who was given it or had it."""
+    told = False
+    for name in differing(former.reservations, reservations):
+        before, now = former.reservations.get(name), reservations.get(name)
+        if now is None or now.owner not in (former.owners.get(name), before and before.owner):
+            return False
+        told = told or before is not None
+    # Who may not have an address is told until when.
+    return not told or not any(
+        problem.reason is AddressReason.RESERVED
+        for mine in former.assigned.values()
+        for each in mine.values()
+        for problem in each.problems
+    )
 
 
 def _kept(former: Mapping[Key, Assigned], now: dict[Key, Assigned]) -> Mapping[Key, Assigned]:

@@ -2,7 +2,9 @@
 
 from collections import defaultdict
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,8 +19,9 @@ from pyconfd.model.gateway_api import (
 )
 from pyconfd.model.kubernetes import Service, ServicePort, ServiceSpec
 from pyconfd.model.records import ObjectMeta
-from pyconfd.model.reservation import NameRegister
+from pyconfd.model.reservation import Name, NameRegister, Owner
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.presets import addresses
 from pyconfd.presets.addresses import (
     ADDRESSES_ANNOTATION,
     FIRST_OWNER,
@@ -130,6 +133,40 @@ def test_the_first_owner_of_a_shared_address_ends_the_sharing() -> None:
     assert seen == [mine, with_key, together, mine, mine, together, of_guest, together, mine]
 
 
+def test_addresses_are_shared_out_only_when_that_may_change_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b, late, other = Key("shop", "a"), Key("bank", "b"), Key("bank", "c"), Key("evil", "a")
+    web = Asked("2026-01-01T00:00:00Z", (443,), "", "", "")
+    waits = Asked("2026-01-02T00:00:00Z", (443,), POOL[0], "", "")
+    allocate = Mock(wraps=addresses.allocate)
+    monkeypatch.setattr(addresses, "allocate", allocate)
+    register, memo, shared_out = NameRegister(), Memo(), list[float]()
+    steps: list[tuple[float, dict[Key, Asked]]] = [
+        (0, {a: web}),
+        (1, {a: web}),
+        (2, {a: web, b: web}),
+        (3, {a: web, b: web}),
+        (4, {a: web}),
+        (5, {a: web}),
+        (6, {a: web, late: waits}),
+        (7, {a: web, late: waits}),
+        (8, {late: waits}),
+        (9, {late: waits}),
+        (10, {late: waits}),
+        (99, {late: waits}),
+        (100, {late: waits}),
+    ]
+    for now, there in steps:
+        allocate.reset_mock()
+        names = FormerNames(register, now, 60.0)
+        seen = snapshot({other: web._replace(wish=POOL[2]), **there})
+        context = Translator(("loadbalancer",), OPTIONS, memo, names).translate(seen)
+        shared_out += [now] if allocate.called else []
+        assert context.refused == Translator(("loadbalancer",), OPTIONS, None, names).translate(seen).refused
+        register = context.register
+    assert shared_out == [0, 2, 4, 6, 8, 9, 99]
+    assert register.owners[RESERVED][Name("192.0.2.1:443", "")] == Owner("Service", *late, waits.created)
+
+
 @given(_STEPS, st.sampled_from([0.0, 60.0]))
 def test_nobody_touches_what_another_was_given(steps: list[tuple[Key, Asked | None]], keep_s: float) -> None:
     register, memo = NameRegister(), Memo()
@@ -144,6 +181,7 @@ def test_nobody_touches_what_another_was_given(steps: list[tuple[Key, Asked | No
         fresh = Translator(("gateway", "loadbalancer"), OPTIONS, None, names).translate(snapshot(there))
         given_to = context.owners.get(RESERVED, {})
         assert given_to == fresh.owners.get(RESERVED, {})
+        assert (context.refused, context.statuses) == (fresh.refused, fresh.statuses)
         register = context.register
 
         has: defaultdict[Key, set[str]] = defaultdict(set)

@@ -554,6 +554,26 @@ def test_what_another_balancer_recorded_counts_without_a_change_of_objects() -> 
     assert [after.of(SERVICES, Key("shop", name)).addresses for name in "ab"] == [("192.0.2.3",), ("192.0.2.1",)]
 
 
+def test_a_reservation_that_another_balancer_recorded_counts_without_a_change_of_objects() -> None:
+    now, own = snapshot(load_balancer("a")), Name("192.0.2.1:443", "")
+    before = addresses.read(now, BOTH, AddressOptions(POOL))
+    mine, foreign = (
+        {own: Reservation(Owner("Service", each, "a", "2026-01-01T00:00:00Z"))} for each in ("shop", "bank")
+    )
+    for reserved, address in ((mine, "192.0.2.1"), (foreign, "192.0.2.2"), (mine, "192.0.2.1")):
+        after = addresses.read(now, BOTH, AddressOptions(POOL), former=before, reservations=reserved)
+        assert after.of(SERVICES, Key("shop", "a")).addresses == (address,)
+
+
+def test_what_is_not_reserved_any_more_may_be_had_without_a_change_of_objects() -> None:
+    now, pool = snapshot(load_balancer("a")), AddressOptions(POOL[:1])
+    reserved = {Name("192.0.2.1:443", ""): Reservation(Owner("Service", "bank", "a", "2026"), 9.0)}
+    before = addresses.read(now, BOTH, pool, reservations=reserved)
+    assert [each.reason for each in before.of(SERVICES, Key("shop", "a")).problems] == [AddressReason.EXHAUSTED]
+    after = addresses.read(now, BOTH, pool, former=before)
+    assert after.of(SERVICES, Key("shop", "a")).addresses == ("192.0.2.1",)
+
+
 def load_balancer(
     name: str,
     *,
