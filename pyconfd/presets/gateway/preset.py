@@ -20,9 +20,9 @@ from pyconfd.model.kubernetes import AnyObject, ObjectRef
 from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.rendering import FileKind, OutputFile
-from pyconfd.model.reservation import Owner
+from pyconfd.model.reservation import NO_OWNERS, Name, Owner, Owners
 from pyconfd.model.snapshot import KIND_OF, Key, Resource, Snapshot
-from pyconfd.model.versioned import GivenDict, VersionedDict, differing, with_values
+from pyconfd.model.versioned import GivenDict, VersionedDict, differing, replaced, with_values
 from pyconfd.presets import values
 from pyconfd.presets.certificates import certificate_for, is_named, notes_on, presented
 from pyconfd.presets.cluster import Cluster, nothing_read
@@ -98,6 +98,7 @@ class _GatewayState:
     hosts: Mapping[_At, Mapping[str, int]] = field(default_factory=dict)
     wide: Mapping[_At, frozenset[StatusOf]] = field(default_factory=dict)
     presented: Mapping[str, PresentedCertificate] = field(default_factory=dict)
+    owners: Owners = field(default_factory=lambda: VersionedDict({}))
 
 
 def _nothing(cluster: str, options: PresetOptions) -> _GatewayState:
@@ -358,6 +359,19 @@ class _Reading:
             return with_values(former.frontends, made)
         return VersionedDict({name: made[name] if name in made else former.frontends[name] for name in sorted(ports)})
 
+    def owners(self, ports: Mapping[str, Port]) -> Owners:
+        """Return whose each section is, so that the reloads for new ones are put down to its namespace."""
+        found: dict[Name, Owner | None] = {}
+        for id_, now in self.changed.items():
+            before = self.former.routes.get(id_)
+            found.update((Name(each.name, ""), None) for each in (before.backends if before is not None else ()))
+            if now is not None:
+                found.update((Name(each.name, ""), now.owner) for each in now.backends)
+        if ports is not self.former.ports:
+            found.update((Name(name, ""), None) for name in self.former.ports)
+            found.update((Name(name, ""), port.gateway.owner) for name, port in ports.items())
+        return replaced(self.former.owners, found)
+
     def statuses(self, attached: Mapping[Key, Mapping[str, int]], users: Any) -> Mapping[StatusOf, ObjectStatus]:
         """Return what the status of each object shall say."""
         inputs, former = self.inputs, self.former
@@ -550,7 +564,7 @@ class GatewayPreset(Preset):
         table = reading.table(hosts, wide)
         backends = reading.backends(table)
         frontends = reading.frontends(ports, table, members)
-        statuses = reading.statuses(attached, users)
+        statuses, owners = reading.statuses(attached, users), reading.owners(ports)
         refused = memo.refused.of(*reading.refused())
         claimed, mirrored = memo.claimed, memo.mirrored
         for name in differing(memo.backends, backends):
@@ -570,11 +584,13 @@ class GatewayPreset(Preset):
             files=files + script,
             serves=backends,
             addresses_of=_addresses_of,
+            owners=owners,
+            reserves=NO_OWNERS,
             statuses=statuses,
             certificates=shown,
             memo=_GatewayState(
                 inputs, ports, reading.routes, users, members, attached, table, backends, frontends, statuses, refused,
-                claimed, files, mirrored, hosts, wide, shown,
+                claimed, files, mirrored, hosts, wide, shown, owners,
             ),
         )  # fmt: skip
 

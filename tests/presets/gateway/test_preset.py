@@ -11,6 +11,7 @@ import yaml
 
 from pyconfd.model.context import Context, PresetName, RefusalReason
 from pyconfd.model.object_status import StatusOf
+from pyconfd.model.reservation import namespaces_of_changes
 from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import AddressOptions
@@ -489,6 +490,32 @@ def test_a_section_that_fails_leads_to_its_route_and_a_frontend_to_its_gateway()
         ]
         == {}
     )
+
+
+def test_reloads_for_routes_and_ports_are_put_down_to_their_namespaces() -> None:
+    rule = "backendRefs: [{name: app, port: 80}]"
+    first = route("app", f"[{{{rule}}}, {{matches: [{{path: {{value: /b}}}}], {rule}}}]")
+    second = route("other", f"[{{{rule}}}]")
+    wider = GATEWAY.replace("protocol: HTTP}]", "protocol: HTTP}, {name: more, port: 81, protocol: HTTP}]")
+    clusters = [
+        (GATEWAY,),
+        (GATEWAY, first),
+        (GATEWAY, first, second),
+        (wider, first, second),
+        (wider, second),
+        (GATEWAY, second),
+    ]
+    memo, former, counts = Memo(), read(snapshot(CLASS, APP)), []
+    for objects in clusters:
+        seen = snapshot(CLASS, APP, *objects)
+        context = read(seen, memo)
+        assert context.owners == read(seen).owners, "what is remembered changes nothing"
+        assert namespaces_of_changes(former.owners, context.owners) == {"shop"}
+        assert all(name.place and not name.name for name in context.owners["gateway"]), "they are no hosts"
+        counts.append(len(context.owners["gateway"]))
+        former = context
+    assert counts == [1, 3, 4, 5, 3, 2]
+    assert "gateway" not in former.reserved
 
 
 def test_certificates_of_listeners_are_known_with_host_and_end_and_a_wrong_name_is_said(tmp_path: Path) -> None:
