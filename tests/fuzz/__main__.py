@@ -7,11 +7,12 @@ import sys
 import tempfile
 import time
 
-from tests.fuzz import ownership, pods
+from tests.fuzz import neighbours, ownership, pods
 from tests.fuzz.fuzz import SCENES, run
 
 _SHOWN = 20
-_OWNERSHIP = "ownership"
+_STORIES = {"ownership": ownership.run, "neighbours": neighbours.run}
+"""Scenes of which one case is many steps."""
 
 
 def main() -> int:
@@ -22,7 +23,7 @@ def main() -> int:
     options = parser.parse_args()
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     deadline = time.monotonic() + options.seconds
-    cases = dict.fromkeys((*SCENES, *pods.PRESETS, _OWNERSHIP), 0)
+    cases = dict.fromkeys((*SCENES, *pods.PRESETS, *_STORIES), 0)
     findings: dict[str, list[str]] = {name: [] for name in cases}
     first = 0
     with tempfile.TemporaryDirectory(prefix="fuzz") as folder:
@@ -31,9 +32,9 @@ def main() -> int:
             for name in cases:
                 if name in SCENES:
                     findings[name] += map(str, run(SCENES[name], seed, numbers))
-                elif name == _OWNERSHIP:
+                elif name in _STORIES:
                     few = range(numbers.start // 10, numbers.stop // 10)
-                    findings[name] += ownership.run(seed, few, folder)
+                    findings[name] += _STORIES[name](seed, few, folder)
                     cases[name] += len(few) - len(numbers)
                 else:
                     findings[name] += (

@@ -34,6 +34,7 @@ from tests.fuzz.clusters import (
     ANY_HOST,
     HOSTS,
     HSTS_OF,
+    INTRUDER,
     NAMESPACES,
     OPERATOR,
     PATHS,
@@ -60,7 +61,7 @@ ASKED_HOSTS = (
     "q.p.x.test",
     "other.test",
 )
-EVERYBODY = frozenset(NAMESPACES)
+EVERYBODY = frozenset((*NAMESPACES, INTRUDER))
 
 
 class Asking(NamedTuple):
@@ -211,6 +212,7 @@ class Story:
     seed: int
     number: int
     folder: str = "/f"
+    per_namespace: int = 0
     cluster: Cluster = field(init=False)
     hosts: Hosts = field(init=False)
     options: PresetOptions = field(init=False)
@@ -230,9 +232,9 @@ class Story:
         shared = rng.choice((frozenset(), frozenset(), frozenset({"y.test"}), frozenset({"*.x.test"})))
         self.cluster, self.hosts = Cluster(rng), Hosts(shared)
         self.options = PresetOptions(
-            addresses=AddressOptions(POOL, (SHARED_ADDRESS,)),
+            addresses=AddressOptions(POOL, (SHARED_ADDRESS,), per_namespace=self.per_namespace),
             tls=TlsOptions(f"{self.folder}/files/secrets", ("*",), rng.choice((None, Key(OPERATOR, "default")))),
-            claims=ClaimOptions(shared_hosts=shared),
+            claims=ClaimOptions(shared_hosts=shared, own_addresses=frozenset(POOL)),
         )
         self.trusted = rng.choice(((), edge.TRUSTED))
         self._renderer = copy(_renderer(self.folder, self.trusted))
@@ -240,13 +242,19 @@ class Story:
     def run(self, steps: int = STEPS) -> Iterator[str]:
         """Return what is wrong after each step."""
         for _ in range(steps):
-            self.cluster.step()
-            self.step += 1
-            seen = self._read()
+            seen = self.advance()
             cluster = self.cluster
             for what in self._judged(seen):
                 yield f"{self.name}, {'/'.join(cluster.changed)} {cluster.happened}: {what}"
             self.before = seen
+
+    def advance(self) -> Seen:
+        """Change one object, and return what that leads to."""
+        self.cluster.step()
+        self.step += 1
+        seen = self._read()
+        self.hosts.update(self.cluster, self.register)
+        return seen
 
     def _read(self) -> Seen:
         snapshot = self.cluster.snapshot()
@@ -257,6 +265,10 @@ class Story:
             parts = "names", "refused", "register", "statuses"
             self.other = [part for part in parts if getattr(fresh, part) != getattr(context, part)]
         self.register = context.register
+        return self.rendered(context)
+
+    def rendered(self, context: Context) -> Seen:
+        """Return the configuration of what was translated."""
         rendering = self._renderer.render(context, curdate="").rendering
         return Seen(context, rendering, parse(rendering.text, {file.path: file.content for file in rendering.files}))
 
@@ -265,12 +277,10 @@ class Story:
         """Says where it is, so that it can be told again."""
         return f"seed {self.seed} case {self.number} step {self.step}"
 
-    def checked(self) -> Iterator[str]:
-        """Return what ``haproxy -c`` says of the last step; of a sound configuration nothing."""
-        if self.before is None:
-            return
+    def checked(self, seen: Seen) -> Iterator[str]:
+        """Return what ``haproxy -c`` says of a configuration; of a sound one nothing."""
         conf = Path(self.folder) / "haproxy.cfg"
-        rendering = replace(self.before.rendering, files=(*self.before.rendering.files, *self.before.context.files))
+        rendering = replace(seen.rendering, files=(*seen.rendering.files, *seen.context.files))
         write_rendering(rendering, conf)
         done = subprocess.run([HAPROXY, "-c", "-f", conf], capture_output=True, text=True, check=False)
         lines = (done.stdout + done.stderr).splitlines()
@@ -283,7 +293,6 @@ class Story:
         return Translator(PRESETS, self.options, memo, names).translate(snapshot)
 
     def _judged(self, seen: Seen) -> Iterator[str]:
-        self.hosts.update(self.cluster, self.register)
         yield from self._answers(seen.config)
         yield from self._lines(seen.config)
         yield from self._addresses(seen)
@@ -484,7 +493,7 @@ def run(seed: int, numbers: range, folder: str = "/f") -> Iterator[str]:
         story = Story(seed, number, folder)
         try:
             yield from story.run()
-            if HAPROXY and Path(folder).is_dir():
-                yield from (f"{story.name}: {line}" for line in story.checked())
+            if HAPROXY and Path(folder).is_dir() and story.before is not None:
+                yield from (f"{story.name}: {line}" for line in story.checked(story.before))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
             yield f"{story.name}: {type(error).__name__}: {error}"

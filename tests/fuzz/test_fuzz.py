@@ -6,13 +6,16 @@ from pathlib import Path
 import pytest
 
 from pyconfd.daemon.translation import FormerNames
+from pyconfd.presets.gateway import preset
 from pyconfd.presets.gateway.grants import Grants
+from pyconfd.presets.gateway.work import RouteWork, beyond_budget
 from pyconfd.presets.host_ownership import HostOwnership
 from pyconfd.presets.policy import AllowedAddresses
 from tests.fragments.shipped import HAPROXY
-from tests.fuzz import fuzz, ownership, pods, scenes
+from tests.fuzz import fuzz, neighbours, ownership, pods, scenes
 from tests.fuzz.clusters import API_SERVERS
 from tests.fuzz.haproxy_model import Config, Request, parse, route, words_of
+from tests.fuzz.ownership import Story
 
 CASES = 150
 STORIES = 4
@@ -31,6 +34,52 @@ def test_nothing_changes_hands_without_consent() -> None:
 @pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")
 def test_haproxy_accepts_what_tenants_ask_for(tmp_path: Path) -> None:
     assert list(ownership.run(2, range(STORIES), str(tmp_path))) == []
+
+
+def test_one_object_changes_nothing_of_its_neighbours() -> None:
+    assert list(neighbours.run(1, range(STORIES))) == []
+
+
+@pytest.mark.haproxy
+@pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")
+def test_haproxy_accepts_what_one_object_adds(tmp_path: Path) -> None:
+    assert list(neighbours.run(2, range(STORIES), str(tmp_path))) == []
+
+
+def test_the_fuzzer_finds_a_neighbours_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HostOwnership, "may_add_paths", _everybody_owns)
+    assert any(" instead of " in each for each in neighbours.run(1, range(2 * STORIES)))
+
+
+def test_the_fuzzer_finds_a_budget_that_neighbours_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shared(routes: Mapping[str, RouteWork]) -> Mapping[str, frozenset[int]]:
+        return beyond_budget({name: route._replace(namespace="") for name, route in routes.items()})
+
+    monkeypatch.setattr(preset, "beyond_budget", shared)
+    assert any("httproutes a/h0" in each for each in neighbours.run(1, range(STORIES)))
+
+
+def test_the_fuzzer_finds_more_addresses_than_a_namespace_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Story.__post_init__
+
+    def unbounded(story: Story) -> None:
+        story.per_namespace = 0
+        real(story)
+
+    monkeypatch.setattr(Story, "__post_init__", unbounded)
+    assert any("addresses of the pool" in each for each in neighbours.run(1, range(2 * STORIES)))
+
+
+def test_the_fuzzer_finds_an_absent_address_that_stops_haproxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "parse", lambda text, files: parse(text.replace(" transparent", ""), files))
+    found = " ".join(neighbours.run(1, range(STORIES)))
+    assert "gw_a_g0_80 cannot be started" in found
+    assert "fe-lb-" in found
+
+
+def test_the_fuzzer_finds_an_object_that_leads_to_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "BYTES_FOR_EACH", 1)
+    assert any("bytes are written for its" in each for each in neighbours.run(1, range(STORIES)))
 
 
 def test_the_fuzzer_finds_gateways_that_need_no_grant(monkeypatch: pytest.MonkeyPatch) -> None:
