@@ -189,6 +189,8 @@ def allocate(
     for request in ranked if reservations else ():
         for address in free.kept_for(request):
             free.keep(request, address)
+    for request in ranked:
+        free.assign(request)
     return {(request.resource, request.key): free.answer(request) for request in ranked}
 
 
@@ -348,17 +350,20 @@ class _Free:
         if (wanted := next(suiting, None)) is not None:
             self._take(address, wanted, request)
 
-    def answer(self, request: AddressRequest) -> Assigned:
-        """Assign what is still wanted, and return all that a request has."""
-        problems = list(request.problems)
+    def assign(self, request: AddressRequest) -> None:
+        """Assign what a request still lacks, as far as there is something."""
         given = self._given[request.resource, request.key]
         for wanted in request.wanted:
-            if wanted in given:
-                continue
-            if address := self._first(wanted, request):
+            if wanted not in given and (address := self._first(wanted, request)):
                 self._take(address, wanted, request)
-            else:
-                problems.append(self._problem(wanted, request))
+
+    def answer(self, request: AddressRequest) -> Assigned:
+        """Return all that a request has, and why it lacks others, once everything is assigned."""
+        given = self._given[request.resource, request.key]
+        problems = [
+            *request.problems,
+            *(self._problem(wanted, request) for wanted in request.wanted if wanted not in given),
+        ]
         addresses = tuple(given[wanted] for wanted in request.wanted if wanted in given)
         if addresses:
             # Of two families the pool may have one: the object is served there.
@@ -373,7 +378,9 @@ class _Free:
     def _take(self, address: str, wanted: str, request: AddressRequest) -> None:
         self._given[request.resource, request.key][wanted] = address
         namespace, key = request.key.namespace, request.sharing_key
-        self._users[address].setdefault((namespace, key), request)
+        known = self._users[address].setdefault((namespace, key), request)
+        if request.rank < known.rank:
+            self._users[address][namespace, key] = request
         self._of_namespace[namespace].add(address)
         self._counted[namespace].add(address)
         if key:
@@ -479,10 +486,10 @@ class _Free:
 
     def _not_shared_by(self, address: str, request: AddressRequest) -> AddressRequest | None:
         """Return who has a part of an address and does not share it with this namespace."""
-        for (namespace, key), other in self._users.get(address, {}).items():
-            if namespace != request.key.namespace and not (key and key == request.sharing_key):
-                return other
-        return None
+        users = self._users.get(address, {}).items()
+        mine, own_key = request.key.namespace, request.sharing_key
+        others = [user for (namespace, key), user in users if namespace != mine and not (key and key == own_key)]
+        return min(others, key=lambda user: user.rank, default=None)
 
     def _reserved_for_others(
         self, address: str, request: AddressRequest, *, but_guests: bool = False
@@ -497,7 +504,7 @@ class _Free:
         """Return the owner of an address, or of one of these ports of it; None where it is free."""
         users = self._users.get(address)
         if not users or not ports:
-            return next(iter(users.values())) if users else None
+            return min(users.values(), key=lambda user: user.rank) if users else None
         return next((self._owners[address, each] for each in (_WHOLE, *ports) if (address, each) in self._owners), None)
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyconfd.daemon.translation import FormerNames, Translator
@@ -167,6 +167,19 @@ def test_addresses_are_shared_out_only_when_that_may_change_something(monkeypatc
     assert register.owners[RESERVED][Name("192.0.2.1:443", "")] == Owner("Service", *late, waits.created)
 
 
+_OLD, _NEW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+_TAKEN_BY_A_YOUNGER_ONE: list[tuple[Key, Asked | None]] = [
+    (Key("evil", "a"), Asked(_OLD, (), POOL[2], "", "")),
+    (Key("evil", "a"), Asked(_OLD, (80,), POOL[0], "", "")),
+    (Key("evil", "a"), Asked(_OLD, (80,), POOL[1], "", "")),
+    (Key("shop", "a"), Asked(_OLD, (), "", "", "")),
+    (Key("shop", "a"), None),
+    (Key("bank", "a"), Asked(_NEW, (), "", "", "")),
+    (Key("shop", "a"), None),
+]
+
+
+@example(_TAKEN_BY_A_YOUNGER_ONE, 60.0)
 @given(_STEPS, st.sampled_from([0.0, 60.0]))
 def test_nobody_touches_what_another_was_given(steps: list[tuple[Key, Asked | None]], keep_s: float) -> None:
     register, memo = NameRegister(), Memo()
