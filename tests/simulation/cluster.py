@@ -38,7 +38,7 @@ _Made = dict[tuple[Resource, str, str], dict[str, Any]]
 
 
 class Poison(IntEnum):
-    """What is wrong with a Service; all but the last take it away, and nothing else."""
+    """What is wrong with a Service; all but a bad endpoint take it away, and nothing else."""
 
     NONE = 0
     WORDS = 1
@@ -51,6 +51,8 @@ class Poison(IntEnum):
     UNREADABLE = 7
     BAD_ENDPOINT = 8
     """One endpoint is where no pod can be; the others are good."""
+    OTHER_CLASS = 9
+    """Its Ingress is another controller's now."""
 
 
 _NOTES: Mapping[Poison, Mapping[str, str]] = {
@@ -64,9 +66,16 @@ _NOTES: Mapping[Poison, Mapping[str, str]] = {
 
 _OF_INGRESS = frozenset({Poison.WORDS, Poison.SMUGGLED_CONDITION, Poison.SMUGGLED_LINE, Poison.NO_SUCH_PORT})
 """What an Ingress or a route asks for wrongly, where there is one; the rest is wrong with its Service."""
-_CLASSES: Mapping[Resource, dict[str, Any]] = {
-    Resource.INGRESSCLASSES: {"metadata": {"name": "pyconfd"}, "spec": {"controller": "pyconfd.io/ingress"}},
-    Resource.GATEWAYCLASSES: {
+_CLASSES: Mapping[tuple[Resource, str, str], dict[str, Any]] = {
+    (Resource.INGRESSCLASSES, "", "pyconfd"): {
+        "metadata": {"name": "pyconfd"},
+        "spec": {"controller": "pyconfd.io/ingress"},
+    },
+    (Resource.INGRESSCLASSES, "", "other"): {
+        "metadata": {"name": "other"},
+        "spec": {"controller": "example.com/other"},
+    },
+    (Resource.GATEWAYCLASSES, "", "pyconfd"): {
         "metadata": {"name": "pyconfd", "uid": "class", "generation": 1},
         "spec": {"controllerName": "pyconfd.io/gateway"},
     },
@@ -204,7 +213,7 @@ def host(at: int) -> str:
 
 def written(state: State, ports: Ports, pairs: Pairs, *, unready: bool = False) -> Objects:
     """Return the objects, ``unready`` where no pod is."""
-    found: _Made = {(each, "", "pyconfd"): obj for each, obj in _CLASSES.items()}
+    found: _Made = {**_CLASSES}
     for at, each in enumerate(state):
         if each.there:
             found |= _of_owner(at, each, ports, pairs, unready=unready)
@@ -283,7 +292,8 @@ def _ingress(namespace: str, at: int, poison: Poison, *, tls: bool) -> _Made:
     paths = [{"path": each, "pathType": "Prefix", "backend": backend} for each in (path, LOGIN)]
     if namespace == name:
         del paths[1]
-    spec: dict[str, Any] = {"ingressClassName": "pyconfd", "rules": [{"host": asked, "http": {"paths": paths}}]}
+    served_by = "other" if poison is Poison.OTHER_CLASS else "pyconfd"
+    spec: dict[str, Any] = {"ingressClassName": served_by, "rules": [{"host": asked, "http": {"paths": paths}}]}
     if tls:
         spec["tls"] = [{"hosts": [asked], "secretName": f"{name}-tls"}]
     metadata = {

@@ -20,6 +20,7 @@ from pyconfd.sources.kubernetes.ownership_record import LOOK_EVERY_S
 from pyconfd.sources.kubernetes.status_backlog import Asked
 from tests.simulation.cluster import (
     BALANCED,
+    BY_INGRESS,
     EVIL,
     GATED,
     HTTP_SERVICES,
@@ -186,6 +187,8 @@ class Simulation:
             return  # the others are about names
         if at == GATED and Poison(kind) in {Poison.REFUSED_BY_HAPROXY, Poison.FAILS_IN_TEMPLATE}:
             return  # these are about annotations of Services
+        if at not in BY_INGRESS and Poison(kind) is Poison.OTHER_CLASS:
+            return
         self._change(at, poison=Poison(kind))
         self._fault = f"poison: {Poison(kind).name.lower().replace('_', ' ')}"
 
