@@ -37,7 +37,7 @@ NO_CLUES = Clues()
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, in words for the person who has to mend it.
+    """One thing that is wrong, in words for the person who has to repair it.
 
     ``place`` says where (``pyconfd.toml: haproxy.conf``, ``02-http.tmpl line 12``, ``demo/shop annotation domain``),
     ``message`` what is wrong, ``remedy`` what to do about it (may be empty). ``piece`` names the piece of the rendering

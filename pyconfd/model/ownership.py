@@ -40,7 +40,7 @@ Recorded = Mapping[str, Reservations]
 NOTHING_RECORDED: Recorded = {}
 
 
-class Row(NamedTuple):
+class RecordedName(NamedTuple):
     """One recorded name; ``kind`` and ``object`` are "" where the namespace has it, whichever object asks."""
 
     namespace: str
@@ -76,7 +76,7 @@ def documents(
     rows = sorted(_rows(register))
     while True:
         seen: Counter[str] = Counter()
-        kept: list[Row] = []
+        kept: list[RecordedName] = []
         for row in rows:
             seen[row.namespace] += 1
             if seen[row.namespace] <= most_names:
@@ -142,18 +142,18 @@ def merged(own: NameRegister, recorded: Recorded) -> NameRegister:
     return NameRegister(owners, reservations, frozenset(waiting)) if is_new else own
 
 
-def _rows(register: NameRegister) -> Iterator[Row]:
+def _rows(register: NameRegister) -> Iterator[RecordedName]:
     for scope, mine in register.reservations.items():
         for name, (owner, until) in mine.items():
             by_object = (owner.kind, owner.name) if scope == BY_OBJECT else ("", "")
-            yield Row(owner.namespace, scope, name, ceil(until / _UNTIL_S) * _UNTIL_S, *by_object)
+            yield RecordedName(owner.namespace, scope, name, ceil(until / _UNTIL_S) * _UNTIL_S, *by_object)
 
 
 _Document = dict[str, dict[str, dict[str, list[list[str | int]]]]]
 """By namespace, scope and place: the name, and where there is more to say when it ends, kind and name of its object."""
 
 
-def _shards(rows: Sequence[Row]) -> Iterator[str]:
+def _shards(rows: Sequence[RecordedName]) -> Iterator[str]:
     """Return the rows in order, in texts of at most about ``_SHARD_BYTES``."""
     document: _Document = {}
     size = 0
@@ -173,27 +173,27 @@ def _shards(rows: Sequence[Row]) -> Iterator[str]:
         yield msgspec.json.encode(document).decode()
 
 
-def _line(row: Row) -> list[str | int]:
+def _line(row: RecordedName) -> list[str | int]:
     line: list[str | int] = [row.name.name, row.until, row.kind, row.object]
     while len(line) > 1 and not line[-1]:
         line.pop()
     return line
 
 
-class _Line(msgspec.Struct, array_like=True, frozen=True):
+class _RecordedLine(msgspec.Struct, array_like=True, frozen=True):
     name: str
     until: int = 0
     kind: str = ""
     object: str = ""
 
 
-def _parsed(text: str) -> Iterator[Row]:
+def _parsed(text: str) -> Iterator[RecordedName]:
     try:
-        document: Any = msgspec.json.decode(text, type=dict[str, dict[str, dict[str, list[_Line]]]])
+        document: Any = msgspec.json.decode(text, type=dict[str, dict[str, dict[str, list[_RecordedLine]]]])
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from error
     for namespace, scopes in document.items():
         for scope, places in scopes.items():
             for place, lines in places.items():
                 for line in lines:
-                    yield Row(namespace, scope, Name(place, line.name), line.until, line.kind, line.object)
+                    yield RecordedName(namespace, scope, Name(place, line.name), line.until, line.kind, line.object)

@@ -280,7 +280,7 @@ class _ReservedPlace(NamedTuple):
     reservation: Reservation
 
 
-class _Addresses:
+class _PartlyUsedAddresses:
     """Addresses that are partly in use, the first one first."""
 
     def __init__(self) -> None:
@@ -332,8 +332,8 @@ class _Free:
         self._owners: dict[tuple[str, int], AddressRequest] = {}
         self._users: defaultdict[str, dict[tuple[str, str], AddressRequest]] = defaultdict(dict)
         """By address: one of those with the same namespace and sharing key."""
-        self._of_namespace: defaultdict[str, _Addresses] = defaultdict(_Addresses)
-        self._of_key: defaultdict[str, _Addresses] = defaultdict(_Addresses)
+        self._of_namespace: defaultdict[str, _PartlyUsedAddresses] = defaultdict(_PartlyUsedAddresses)
+        self._of_key: defaultdict[str, _PartlyUsedAddresses] = defaultdict(_PartlyUsedAddresses)
         self._starts: defaultdict[str, int] = defaultdict(int)
         self._nothing_unused: set[tuple[str, str]] = set()
         self._given: defaultdict[tuple[Resource, Key], dict[str, str]] = defaultdict(dict)

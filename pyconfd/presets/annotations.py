@@ -41,7 +41,7 @@ _INGRESS_CLASS = "ingressclass.kubernetes.io"
 _MOST_NAMED = 5
 
 
-class Effect(StrEnum):
+class AnnotationEffect(StrEnum):
     """What an annotation asks for, the strictest first."""
 
     RESTRICTS = "restricts"
@@ -52,7 +52,7 @@ class Effect(StrEnum):
     NOTHING = "nothing"
 
 
-_Clauses = tuple[tuple[Effect, frozenset[str]], ...]
+_Clauses = tuple[tuple[AnnotationEffect, frozenset[str]], ...]
 """The first whose values have the value counts; no values are all."""
 
 
@@ -96,7 +96,7 @@ def read_foreign(annotations: Mapping[str, str] | None, kind: str, accepted: Ite
 
     ``accepted`` are names, or patterns with ``*``, whose restrictions the operator does without.
     """
-    found: defaultdict[Effect, list[str]] = defaultdict(list)
+    found: defaultdict[AnnotationEffect, list[str]] = defaultdict(list)
     unknown, misspelled, canary = set(), [], ""
     for name, value in sorted((annotations or {}).items()):
         prefix, _, bare = name.partition("/")
@@ -112,20 +112,20 @@ def read_foreign(annotations: Mapping[str, str] | None, kind: str, accepted: Ite
         if effect is None and not _is_controllers(prefix):
             continue
         if any(fnmatchcase(name, each) for each in accepted):
-            effect = Effect.NOTHING
+            effect = AnnotationEffect.NOTHING
         elif effect is None and prefix in _prefixes():
-            effect = Effect.RESTRICTS
+            effect = AnnotationEffect.RESTRICTS
             unknown.add(name)
-        found[effect or Effect.NOTHING].append(name)
+        found[effect or AnnotationEffect.NOTHING].append(name)
     if not (canary or misspelled or found):
         return NOTHING_FOREIGN
     return Foreign(
-        tuple(found[Effect.RESTRICTS]),
+        tuple(found[AnnotationEffect.RESTRICTS]),
         frozenset(unknown),
-        tuple(found[Effect.HTTPS]),
-        tuple(found[Effect.HTTPS_WITH_TLS]),
+        tuple(found[AnnotationEffect.HTTPS]),
+        tuple(found[AnnotationEffect.HTTPS_WITH_TLS]),
         canary,
-        tuple(found[Effect.NOTHING]),
+        tuple(found[AnnotationEffect.NOTHING]),
         tuple(misspelled),
     )
 
@@ -143,7 +143,7 @@ def _is_controllers(prefix: str) -> bool:
     return "ingress" in prefix and prefix != _INGRESS_CLASS
 
 
-def _effect(prefix: str, bare: str, value: str) -> Effect | None:
+def _effect(prefix: str, bare: str, value: str) -> AnnotationEffect | None:
     """Return what an annotation asks for, None where no table has it; the strictest where several controllers do."""
     table = _table()
     prefixes = [prefix, *_SAME_AS.get(prefix, ())]
@@ -152,7 +152,7 @@ def _effect(prefix: str, bare: str, value: str) -> Effect | None:
         clauses = [each for each in (_clauses(table, name, bare) for name in table) if each]
     plain = _plain(value)
     effects = [next(effect for effect, wanted in each if not wanted or plain in wanted) for each in clauses]
-    return min(effects, key=list(Effect).index, default=None)
+    return min(effects, key=list(AnnotationEffect).index, default=None)
 
 
 def _clauses(table: Mapping[str, Mapping[str, _Clauses]], prefix: str, bare: str) -> _Clauses:
@@ -183,6 +183,6 @@ def _table() -> Mapping[str, Mapping[str, _Clauses]]:
     return table
 
 
-def _clause(text: str) -> tuple[Effect, frozenset[str]]:
+def _clause(text: str) -> tuple[AnnotationEffect, frozenset[str]]:
     effect, _, wanted = text.partition(" if ")
-    return Effect(effect), frozenset(wanted.split("|")) if wanted else frozenset()
+    return AnnotationEffect(effect), frozenset(wanted.split("|")) if wanted else frozenset()

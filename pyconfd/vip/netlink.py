@@ -166,7 +166,7 @@ class DefaultRoute:
     learned: bool
 
 
-class Route(NamedTuple):
+class RouteEntry(NamedTuple):
     """The entry of the table by which an address is reached: 0 is the ``prefix`` of the default route."""
 
     prefix: int
@@ -184,7 +184,7 @@ def default_route(family: int) -> DefaultRoute | None:
     return DefaultRoute(family, found.gateway, found.learned) if found is not None else None
 
 
-def route_to(address: str) -> Route | None:
+def route_to(address: str) -> RouteEntry | None:
     """Return the route to an address; None where there is none.
 
     Raises:
@@ -201,7 +201,7 @@ def route_to(address: str) -> Route | None:
         if error.errno in {errno.ENETUNREACH, errno.EHOSTUNREACH}:
             return None
         raise
-    return Route(route["dst_len"], route.get_attr("RTA_GATEWAY") or "", route["proto"] not in _CONFIGURED)
+    return RouteEntry(route["dst_len"], route.get_attr("RTA_GATEWAY") or "", route["proto"] not in _CONFIGURED)
 
 
 def listeners() -> Mapping[int, Collection[int]]:

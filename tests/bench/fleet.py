@@ -138,7 +138,7 @@ class Fleet:
             time.sleep(min(0.01, self.serving.daemon.wait_s()))
 
     def apply(self, *numbers: int) -> float:
-        """Tell of these services at once and let it go live; give when it was acknowledged (monotonic clock)."""
+        """Show these services at once; return when the change was acknowledged (monotonic clock)."""
         for number in numbers:
             self.tell(number)
         self.step(len(numbers))
@@ -204,7 +204,7 @@ class Fleet:
         return set(self.balancer._runtime.leaving)
 
     def unlike_file(self) -> bool:
-        """Say whether the installed file holds something else than the newest rendering."""
+        """Return whether the installed file holds something else than the newest rendering."""
         last = self.balancer.last_good()
         assert last is not None
         return self.serving.haproxy.conf.read_text() != mark(last.rendering.text, last.rendering.digest)

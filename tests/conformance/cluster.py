@@ -60,7 +60,7 @@ class RealCluster:
         self.plane.__exit__(kind, error, trace)
 
     def serve(self, appliance: Appliance) -> None:
-        """Give an appliance its rights and start it as users do: with what ``pyconfd rbac`` prints."""
+        """Grant an appliance its rights and start it as users do: with what ``pyconfd rbac`` prints."""
         known = {"api_servers": [self.plane.url], "ssl_ca": str(self.plane.ca), "secret_namespaces": ["*"]}
         appliance.values["kubernetes"] = known
         appliance.values["claims"] = {"allow_endpoints": [_PODS]}

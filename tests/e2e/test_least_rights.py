@@ -36,7 +36,7 @@ spec:
 
 
 def applied(appliance: Appliance) -> set[tuple[str, str]]:
-    """Let the API servers allow what pyconfd rbac prints; return each resource and verb of that."""
+    """Make the API servers allow what pyconfd rbac prints; return each resource and verb of that."""
     appliance.write_settings()
     manifest = appliance.command("rbac").stdout
     documents = [each for each in yaml.safe_load_all(manifest) if each]

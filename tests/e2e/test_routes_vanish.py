@@ -42,7 +42,7 @@ class Stage:
         return bool((self.appliance.status().get("hold") or {}).get("confirmed_at"))
 
     def lose(self, kind: str) -> None:
-        """Let the API server say that there is none of a kind."""
+        """Make the API server list no object of a kind."""
         (server,) = self.appliance.servers
         server.faults.empty_list(kind, times=None)
         server.faults.watch_error(410, kind, times=None)

@@ -300,7 +300,7 @@ class Cluster:
                     self._make((kind, namespace, name))
 
     def step(self) -> None:
-        """Let time pass and change one object."""
+        """Advance the time and change one object."""
         rng = self.rng
         before = self.now
         self.now += rng.choice((1.0, 1.0, 1.0, 5.0, 700.0))

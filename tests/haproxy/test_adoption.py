@@ -8,7 +8,7 @@ import pytest
 
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process import adoption
-from pyconfd.haproxy.process.adoption import Foreign
+from pyconfd.haproxy.process.adoption import UnmanagedConfiguration
 from pyconfd.haproxy.process.unit import UnitFacts
 from tests.world.haproxy import HaproxyProcess, configuration, free_port
 
@@ -36,12 +36,12 @@ backend pods
     ],
 )
 def test_lost_frontends_binds_and_backends_are_named(after: str, lost: tuple[str, ...]) -> None:
-    assert Foreign("old.cfg", OLD).lost(after) == lost
+    assert UnmanagedConfiguration("old.cfg", OLD).lost(after) == lost
 
 
 def test_a_long_list_is_counted() -> None:
     old = "".join(f"backend b{number}\n" for number in range(10))
-    problem = Foreign("old.cfg", old).problem("")
+    problem = UnmanagedConfiguration("old.cfg", old).problem("")
     assert problem is not None
     assert problem.message.endswith("backend b7 and 2 more")
 

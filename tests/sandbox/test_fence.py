@@ -102,7 +102,7 @@ def test_no_filter_needs_a_file_inside_of_the_fence() -> None:
 
 
 def _deny_filters() -> None:
-    """Let the kernel refuse a filter of system calls from now on, to this process and its children."""
+    """Make the kernel refuse a filter of system calls from now on, to this process and its children."""
     import ctypes  # noqa: PLC0415 - runs after a fork
 
     deny = 0x00050000 | 22

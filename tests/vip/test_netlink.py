@@ -14,7 +14,7 @@ PRELUDE = """
 import os, select, socket, subprocess, sys, time
 from pyconfd.app.explaining import no_route
 from pyconfd.vip.checks import users_of
-from pyconfd.vip.netlink import DefaultRoute, Link, Route, default_route, listeners, reset_connections, route_to
+from pyconfd.vip.netlink import DefaultRoute, Link, RouteEntry, default_route, listeners, reset_connections, route_to
 def ip(*words, **more): subprocess.run(["ip", *words], check=True, **more)
 def told(link, condition):
     deadline = time.monotonic() + 30
@@ -181,10 +181,10 @@ ip("route", "add", "default", "via", "10.1.1.1")
 ip("-6", "route", "add", "default", "via", "fd00::1", "proto", "ra")
 assert default_route(4) == DefaultRoute(4, "10.1.1.1", learned=False)
 assert default_route(6) == DefaultRoute(6, "fd00::1", learned=True)
-assert route_to("10.200.5.1") == Route(0, "10.1.1.1", learned=False)
+assert route_to("10.200.5.1") == RouteEntry(0, "10.1.1.1", learned=False)
 assert no_route("10.200.5.1") == "this machine has no route to 10.200.5.1 but the default one, by 10.1.1.1"
 ip("route", "add", "10.200.0.0/16", "via", "10.1.1.3")
-assert route_to("10.200.5.1") == Route(16, "10.1.1.3", learned=False)
+assert route_to("10.200.5.1") == RouteEntry(16, "10.1.1.3", learned=False)
 assert no_route("10.200.5.1") == no_route("fd00::9") == no_route("pods.example.com") == ""
 ip("route", "del", "default")
 assert no_route("192.0.2.1") == "this machine has no route to 192.0.2.1"

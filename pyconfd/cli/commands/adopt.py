@@ -54,7 +54,7 @@ def adopt(context: CommandContext, *, copy: bool) -> int:
     return Exit.OK
 
 
-def _copy(settings: Settings, balancer: Balancer, found: adoption.Foreign) -> None:
+def _copy(settings: Settings, balancer: Balancer, found: adoption.UnmanagedConfiguration) -> None:
     path = Path(settings.templates.dir, COPY)
     if found.text is None:
         raise RejectedInput(Problem(found.path, "cannot be read by this user", AS_ROOT))

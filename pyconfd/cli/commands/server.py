@@ -158,7 +158,7 @@ class ServerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class _Former:
+class _SessionsInFormerWorkers:
     """The sessions in former workers; ``why`` says why these could not be asked, "" where they could.
 
     ``stop_s`` is ``hard-stop-after``, None where there is none.
@@ -203,7 +203,7 @@ class _InstalledHaproxy:
     index: Index
     runtime: Runtime | None
     why: str
-    former: "_Former"
+    former: "_SessionsInFormerWorkers"
 
     def close(self) -> None:
         if self.runtime is not None:
@@ -339,16 +339,16 @@ def _haproxy(settings: Settings, *, changing: bool) -> _InstalledHaproxy:
         remedy = "run it as root or as pyconfd" if forbidden else abilities.why
         what = f"{forbidden[0]} may not be used by this user" if forbidden else "it has no `stats socket`"
         raise TransientError(Problem("haproxy", what, remedy))
-    return _InstalledHaproxy(index_of(text), None, abilities.why, _Former((), None))
+    return _InstalledHaproxy(index_of(text), None, abilities.why, _SessionsInFormerWorkers((), None))
 
 
-def _former(settings: Settings, text: str) -> _Former:
+def _former(settings: Settings, text: str) -> _SessionsInFormerWorkers:
     master_socket = HaproxyProcess(settings.haproxy, gather(settings.haproxy.unit)).master_socket
     try:
-        return _Former(sessions_of_former(master_socket), hard_stop_after(text))
+        return _SessionsInFormerWorkers(sessions_of_former(master_socket), hard_stop_after(text))
     except NoAnswer as error:
         # Without a master there is no former worker that could be asked.
-        return _Former((), None, "" if error.refused else f"{error} (run it as root or as pyconfd)")
+        return _SessionsInFormerWorkers((), None, "" if error.refused else f"{error} (run it as root or as pyconfd)")
 
 
 def _set(store: OverrideStore, haproxy: _InstalledHaproxy, overrides: Sequence[Override]) -> None:

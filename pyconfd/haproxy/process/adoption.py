@@ -22,7 +22,7 @@ _NAMED = ("frontend", "listen", "backend")
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class UnmanagedConfiguration:
     """A configuration that HAProxy serves and pyconfd did not write.
 
     ``text`` is None where it cannot be read, because it is ``missing`` or for want of a right.
@@ -48,7 +48,7 @@ class Foreign:
         return Problem(self.path, message, "to keep it: pyconfd adopt --copy; to replace it: pyconfd adopt")
 
 
-def foreign(settings: HaproxySettings, unit: UnitFacts) -> Foreign | None:
+def foreign(settings: HaproxySettings, unit: UnitFacts) -> UnmanagedConfiguration | None:
     """Return the configuration that HAProxy has loaded, or will at its next start, unless pyconfd wrote it.
 
     A haproxy that was not restarted since the installation still runs with another file; the installed one counts only
@@ -79,13 +79,13 @@ def adopt(state_dir: str) -> None:
     replace_shared(str(Path(state_dir, _MARK)), b"", forbidden=AS_ROOT)
 
 
-def _unless_ours(paths: tuple[str, ...]) -> Foreign | None:
+def _unless_ours(paths: tuple[str, ...]) -> UnmanagedConfiguration | None:
     named = " ".join(paths)
     try:
         text = "\n".join(each.read_text(encoding="utf-8", errors="replace") for path in paths for each in _files(path))
     except OSError as error:
-        return Foreign(named, None, missing=isinstance(error, FileNotFoundError))
-    return None if digest_in(text) else Foreign(named, text)
+        return UnmanagedConfiguration(named, None, missing=isinstance(error, FileNotFoundError))
+    return None if digest_in(text) else UnmanagedConfiguration(named, text)
 
 
 def _files(path: str) -> list[Path]:

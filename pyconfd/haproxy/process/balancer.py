@@ -181,7 +181,7 @@ class Balancer:
             self._process_due = began + (time.monotonic() - began) / _LOOK_SHARE
 
     def _note_running(self, running: RunningState) -> None:
-        """Note what a look found; before the first generation there is nothing that HAProxy would have to serve."""
+        """Record what a look found; before the first generation there is nothing that HAProxy would have to serve."""
         now = time.monotonic()
         if isinstance(running, Running) and running.master_pid:
             self._old.see(running.old_workers)
@@ -200,7 +200,7 @@ class Balancer:
         self._judge_presence(now)
 
     def _note_reloaded(self, worker: Running) -> None:
-        """Note that a reload was verified: after an outage HAProxy counts as up once it has stayed for a while."""
+        """Record that a reload was verified: after an outage HAProxy counts as up once it has stayed for a while."""
         now = time.monotonic()
         self._presence.replaced(frozenset({worker.master_pid, worker.worker_pid}) - {0}, now)
         self._judge_presence(now)

@@ -70,14 +70,14 @@ class OldWorkers:
         return max(limit_s - min(each.replaced_s for each in self.known), 0.0)
 
     def see(self, found: tuple[OldWorker, ...]) -> None:
-        """Note which there are."""
+        """Record which there are."""
         self.known = found
         pids = {each.pid for each in found}
         self._causes = {pid: causes for pid, causes in self._causes.items() if pid in pids}
         self._ended = {pid: replaced_s for pid, replaced_s in self._ended.items() if pid in pids}
 
     def replaced(self, pid: int, causes: frozenset[str]) -> None:
-        """Note that a reload for changes of the namespaces ``causes`` has replaced the worker ``pid``, 0 if unknown."""
+        """Record that a reload for changes of the namespaces ``causes`` replaced the worker ``pid``, 0 if unknown."""
         self.known = (*self.known, OldWorker(pid))
         if pid:
             self._causes[pid] = causes

@@ -23,7 +23,7 @@ class Presence:
         self._has_answered = False
 
     def see(self, pids: frozenset[int], now: float, *, answers: bool, may_ask: bool = True) -> None:
-        """Note a look: the processes of HAProxy, none for nothing, and whether the newest worker answered.
+        """Record a look: the processes of HAProxy, none for nothing, and whether the newest worker answered.
 
         ``may_ask`` is False where its sockets are forbidden, so that no answer says nothing.
         """
@@ -49,7 +49,7 @@ class Presence:
             self._set(True, now)
 
     def replaced(self, pids: frozenset[int], now: float) -> None:
-        """Note a reload that was verified: what was up goes on in these processes."""
+        """Record a reload that was verified: what was up goes on in these processes."""
         self._has_answered = True
         if self.up and pids:
             self._pids, self._settled = pids, True

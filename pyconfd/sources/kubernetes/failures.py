@@ -44,7 +44,7 @@ NOT_READABLE = frozenset({Failure.FORBIDDEN, Failure.NOT_FOUND})
 """The resource cannot be read until an operator changes something."""
 
 NEED_OPERATOR = NOT_READABLE | {Failure.UNAUTHORIZED, Failure.CREDENTIALS}
-"""Failures that an operator has to mend; a command that runs once does not wait for that."""
+"""Failures that an operator has to repair; a command that runs once does not wait for that."""
 
 _OF_STATUS = {
     401: Failure.UNAUTHORIZED,

@@ -54,6 +54,6 @@ class Keeper:
         return msgspec.structs.replace(record, metadata=short, data=used or None)
 
     def dropped(self, key: Key) -> None:
-        """Give the room of a deleted object to others."""
+        """Free the room of a deleted object for others."""
         if key in self._sizes:
             self._totals[key.namespace] -= self._sizes.pop(key)

@@ -293,7 +293,7 @@ class OwnershipRecord:
     # What differs
 
     def _settle(self, offered: _Offer, came: Recorded, now: float, *, leads: bool) -> None:
-        """Let the record decide what it says anew, and what differs for long; the holder of the Lease knows better."""
+        """Apply what came new in the record, and what differs for long; the holder of the Lease knows better."""
         own = offered.register
         if own is self._agreed and not came and not self._since:
             return

@@ -9,7 +9,7 @@ import pytest
 
 import pyconfd
 from pyconfd.model.context import left_out, notes_among
-from pyconfd.presets.annotations import OWN_ANNOTATIONS, Effect, read_foreign
+from pyconfd.presets.annotations import OWN_ANNOTATIONS, AnnotationEffect, read_foreign
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from tests.presets.ingress.objects import (
@@ -234,7 +234,9 @@ def test_each_line_of_the_table_has_a_source_and_a_name_of_its_own() -> None:
     rows = [line.split("\t") for line in lines if not line.startswith("#")]
     assert all(len(row) == 3 and row[2].startswith("https://") for row in rows)
     assert len({row[0] for row in rows}) == len(rows) > 500
-    assert {effect.split(" if ")[0] for row in rows for effect in row[1].split("; ")} == {each.value for each in Effect}
+    assert {effect.split(" if ")[0] for row in rows for effect in row[1].split("; ")} == {
+        each.value for each in AnnotationEffect
+    }
 
 
 def test_every_own_annotation_that_the_code_reads_is_known() -> None:

@@ -107,7 +107,7 @@ class Place:
         return leaders[0].election._identity if leaders else ""
 
     def run(self, for_s: float, until: Callable[[], bool] = lambda: False, step_s: float = 0.1) -> float:
-        """Let time pass; return how much did until the condition was true."""
+        """Advance the time; return how much did until the condition was true."""
         passed = 0.0
         while passed < for_s and not until():
             for each in self.balancers:

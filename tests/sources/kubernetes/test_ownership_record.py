@@ -61,7 +61,7 @@ class Node:
         self.notified += 1
 
     def gives(self, register: NameRegister) -> None:
-        """Let its loop remember this."""
+        """Make its loop remember this."""
         self.names.at(self.clock.now())
         self.names.keep(register)
 
