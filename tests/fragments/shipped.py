@@ -13,9 +13,13 @@ from pyconfd.fragments import directory
 from pyconfd.haproxy.config.certificates import with_stubs
 from pyconfd.model.context import Context
 from pyconfd.model.rendering import SECRETS_FOLDER, Rendering
+from pyconfd.presets.policy import ClaimOptions, network
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
-from tests.world.haproxy import BINARY_VARIABLE
+from tests.presets.ingress.objects import ADDRESSES, Obj, service
+from tests.world.backends import Backends
+from tests.world.haproxy import BINARY_VARIABLE, HaproxyProcess
 
 HAPROXY = (
     os.environ.get("HAPROXY")
@@ -23,6 +27,8 @@ HAPROXY = (
     or shutil.which("haproxy", path="/usr/sbin:/usr/bin")
     or ""
 )
+OPTIONS = PresetOptions(addresses=ADDRESSES, claims=ClaimOptions(allow_endpoints=(network("127.0.0.0/8"),)))
+"""Those of a balancer whose pods are on this machine."""
 _UNUSED: dict[tuple[str, str], Renderer] = {}
 GOLDEN = Path(__file__).parent.parent / "golden" / "domains"
 
@@ -38,6 +44,22 @@ class Endpoint:
     port: int
     family: str
     state: str
+
+
+def start_shipped(haproxy: HaproxyProcess, context: Context, ports: Mapping[str, int], folder: Path) -> None:
+    """Start HAProxy with what the shipped fragments make of a context, on the ports ``http`` and ``https``."""
+    binds = {f"{each}_bind": f"127.0.0.1:{ports[each]}" if each in ports else "" for each in ("http", "https")}
+    variables = {**binds, "stats_bind": "", "runtime_socket": haproxy.stats_socket}
+    renderer = Renderer(read_fragments(directory()), RenderOptions(str(folder / "files"), variables=variables))
+    write_rendering(renderer.render(context, curdate="").rendering, haproxy.conf)
+    haproxy.start()
+
+
+def service_of(pods: Backends, name: str, *addresses: str, **more: Any) -> list[Obj]:
+    """Return a Service whose port http leads to the port that the pods of a test listen on."""
+    made = service(name, *addresses, **more)
+    made[1]["ports"] = [{"name": "http", "port": pods.port}]
+    return made
 
 
 def read_context(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -11,24 +11,16 @@ import pytest
 from cryptography import x509
 
 from pyconfd.daemon.translation import FormerNames, Translator
-from pyconfd.fragments import directory
-from pyconfd.model.context import Context
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.certificates import TlsOptions
-from pyconfd.presets.policy import ClaimOptions, network
-from pyconfd.presets.preset import PresetOptions
-from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.sources.fragments import read_fragments
-from tests.fragments.shipped import HAPROXY, write_rendering
+from tests.fragments.shipped import HAPROXY, OPTIONS, service_of, start_shipped
 from tests.presets.ingress.objects import (
-    ADDRESSES,
     PRESETS,
     Obj,
     ingress,
     ingress_class,
     path,
     secret,
-    service,
     snapshot,
 )
 from tests.world.backends import Backends
@@ -39,16 +31,14 @@ pytestmark = [pytest.mark.haproxy, pytest.mark.skipif(not HAPROXY, reason="there
 
 OWN, BARE, PASSED, WILD = "own.victim.test", "bare.victim.test", "passed.victim.test", "*.victim.test"
 DEEP = "bare.deep.victim.test"
-OPTIONS = PresetOptions(addresses=ADDRESSES, claims=ClaimOptions(allow_endpoints=(network("127.0.0.0/8"),)))
 
 
 def web(namespace: str, pods: Backends, name: str = "web", **annotations: str) -> list[Obj]:
     address = next((each.address for each in pods.pods.values() if each.name == namespace), "")
     address = address or pods.add(namespace, f"127.26.1.{len(pods.pods) + 1}").address
-    made = service(name, address, namespace=namespace, day=5)
-    made[1]["ports"] = [{"name": "http", "port": pods.port}]
+    made = service_of(pods, name, address, namespace=namespace, day=5)
     made[0]["metadata"]["annotations"] = {f"pyconfd.io/{key}": value for key, value in annotations.items()}
-    return list(made)
+    return made
 
 
 TAKEN_OVER = "kept.victim.test"
@@ -89,20 +79,8 @@ def served(folder: Path, *, default: bool) -> Iterator[dict[str, int]]:
         # The victim is there first; its neighbour is older, and has everything of the host that he could ask for.
         register = translator.translate(snapshot(*victims)).register
         context = replace(translator, names=FormerNames(register, 1.0, 600.0)).translate(snapshot(*objects))
-        start(haproxy, context, ports, folder)
+        start_shipped(haproxy, context, ports, folder)
         yield ports
-
-
-def start(haproxy: HaproxyProcess, context: Context, ports: Mapping[str, int], folder: Path) -> None:
-    variables = {
-        "http_bind": f"127.0.0.1:{ports['http']}",
-        "https_bind": f"127.0.0.1:{ports['https']}",
-        "stats_bind": "",
-        "runtime_socket": haproxy.stats_socket,
-    }
-    renderer = Renderer(read_fragments(directory()), RenderOptions(str(folder / "files"), variables=variables))
-    write_rendering(renderer.render(context, curdate="").rendering, haproxy.conf)
-    haproxy.start()
 
 
 def presented(port: int, sni: str) -> str:
@@ -180,7 +158,7 @@ def test_a_domain_of_which_nothing_is_served_is_nobody_elses(
             secret("tls", pair, namespace="thief"),
         ]
         translator = Translator(presets, replace(OPTIONS, tls=TlsOptions(str(tmp_path / "secrets"), ("*",))))
-        start(haproxy, translator.translate(snapshot(*objects)), ports, tmp_path)
+        start_shipped(haproxy, translator.translate(snapshot(*objects)), ports, tmp_path)
         assert plain(ports["http"], OWN) == ("404", False)
         assert presented(ports["https"], OWN) == ""
         assert plain(ports["http"], "plain.test")[0] == "200"
@@ -214,7 +192,7 @@ def test_a_domain_that_its_namespaces_ingress_took_is_nobody_elses(
             secret("tls", pair, namespace="thief"),
         ]
         options = replace(OPTIONS, tls=TlsOptions(str(tmp_path / "secrets"), ("*",)))
-        start(haproxy, Translator(PRESETS, options).translate(snapshot(*objects)), ports, tmp_path)
+        start_shipped(haproxy, Translator(PRESETS, options).translate(snapshot(*objects)), ports, tmp_path)
         assert reaches_a_pod(ports["https"], name) == goes_through
         if goes_through:
             assert presented(ports["https"], "other.victim.test") == "thief.test"

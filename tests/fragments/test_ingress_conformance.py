@@ -9,28 +9,21 @@ import socket
 import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from pyconfd.fragments import directory
 from pyconfd.presets import registry
 from pyconfd.presets.certificates import TlsOptions
-from pyconfd.presets.policy import ClaimOptions, network
-from pyconfd.presets.preset import PresetOptions
-from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.sources.fragments import read_fragments
-from tests.fragments.shipped import HAPROXY, write_rendering
+from tests.fragments.shipped import HAPROXY, OPTIONS, service_of, start_shipped
 from tests.presets.ingress.objects import (
-    ADDRESSES,
     PRESETS,
     Obj,
     ingress,
     ingress_class,
     path,
     secret,
-    service,
     snapshot,
 )
 from tests.world.backends import Backends
@@ -40,7 +33,6 @@ from tests.world.pki import CertificateAuthority
 pytestmark = [pytest.mark.haproxy, pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")]
 
 NOT_FOUND = ""
-LOOPBACK = ClaimOptions(allow_endpoints=(network("127.0.0.0/8"),))
 
 
 @dataclass(frozen=True)
@@ -93,25 +85,15 @@ def balancer(folder: Path, ingresses: Sequence[Obj], services: dict[str, int]) -
             addresses = [
                 pods.add(f"{name}-{number}", f"127.25.0.{len(pods.pods) + 1}").address for number in range(count)
             ]
-            made = service(name, *addresses, ports=[{"name": "http", "port": 8080, "targetPort": pods.port}])
-            made[1]["ports"] = [{"name": "http", "port": pods.port}]
-            objects += made
+            ports = [{"name": "http", "port": 8080, "targetPort": pods.port}]
+            objects += service_of(pods, name, *addresses, ports=ports)
         tls = TlsOptions(str(folder / "secrets"), ("demo",))
-        options = PresetOptions(addresses=ADDRESSES, claims=LOOPBACK, tls=tls)
-        context = registry.translate(snapshot(*objects), PRESETS, options)
+        context = registry.translate(snapshot(*objects), PRESETS, replace(OPTIONS, tls=tls))
         assert context.refused == ()
         own = [each for each in ingresses if each["spec"]["ingressClassName"] == "pyconfd"]
         assert ["ingress" in each.body["loadBalancer"] for each in context.statuses[1].values()] == [True] * len(own)
         port, tls_port = free_port(), free_port()
-        variables = {
-            "http_bind": f"127.0.0.1:{port}",
-            "https_bind": f"127.0.0.1:{tls_port}",
-            "stats_bind": "",
-            "runtime_socket": haproxy.stats_socket,
-        }
-        renderer = Renderer(read_fragments(directory()), RenderOptions(str(folder / "files"), variables=variables))
-        write_rendering(renderer.render(context, curdate="").rendering, haproxy.conf)
-        haproxy.start()
+        start_shipped(haproxy, context, {"http": port, "https": tls_port}, folder)
         yield Balancer(port, tls_port, pods, authority.cert)
 
 

@@ -4,27 +4,21 @@ import http.client
 import socket
 import ssl
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from pyconfd.fragments import directory
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import registry
 from pyconfd.presets.certificates import TlsOptions
-from pyconfd.presets.policy import ClaimOptions, network
-from pyconfd.presets.preset import PresetOptions
-from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.sources.fragments import read_fragments
-from tests.fragments.shipped import HAPROXY, write_rendering
+from tests.fragments.shipped import HAPROXY, OPTIONS, service_of, start_shipped
 from tests.presets.ingress.objects import (
-    ADDRESSES,
     PRESETS,
     Obj,
     ingress,
     ingress_class,
     path,
     secret,
-    service,
     snapshot,
 )
 from tests.world.backends import Backends
@@ -39,11 +33,8 @@ NAMESPACES = ("mine", "other", "operator")
 def objects(namespace: str, pods: Backends, pair: KeyPair) -> list[Obj]:
     """A namespace with an exact host, a one-label wildcard and a host without TLS of Ingresses, and domains."""
     address = pods.add(namespace, f"127.26.0.{len(pods.pods) + 1}").address
-    web, of_domain = service("web", address, namespace=namespace), service("domain", address, namespace=namespace)
-    for made in (web, of_domain):
-        made[1]["ports"] = [{"name": "http", "port": pods.port}]
-    deep = service("deep", address, namespace=namespace)
-    deep[1]["ports"] = [{"name": "http", "port": pods.port}]
+    names = ("web", "domain", "deep")
+    web, of_domain, deep = (service_of(pods, each, address, namespace=namespace) for each in names)
     tls = {"pyconfd.io/tls-secret": "tls", "pyconfd.io/proto": "http"}
     of_domain[0]["metadata"]["annotations"] = {"pyconfd.io/domain": f"domain.{namespace}.test", **tls}
     deep[0]["metadata"]["annotations"] = {"pyconfd.io/domain": f"*.deep.{namespace}.test", **tls}
@@ -62,26 +53,14 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         for name in NAMESPACES:
             names = [f"{label}.{name}.test" for label in ("app", "domain", "*.wild", "*.deep")]
             made += objects(name, pods, authority.server(name, names))
-        rest = service("rest", pods.add("rest", "127.26.0.200").address, namespace="mine")
-        rest[1]["ports"] = [{"name": "http", "port": pods.port}]
+        rest = service_of(pods, "rest", pods.add("rest", "127.26.0.200").address, namespace="mine")
         made += [*rest, ingress("rest", default="rest:80", namespace="mine")]
         made.append(secret("default", authority.server("default", ["default.test"]), namespace="operator"))
         tls = TlsOptions(str(folder / "secrets"), NAMESPACES, Key("operator", "default"))
-        claims = ClaimOptions(allow_endpoints=(network("127.0.0.0/8"),))
-        context = registry.translate(
-            snapshot(*made), PRESETS, PresetOptions(addresses=ADDRESSES, claims=claims, tls=tls)
-        )
+        context = registry.translate(snapshot(*made), PRESETS, replace(OPTIONS, tls=tls))
         assert context.refused == ()
         listen = free_port()
-        variables = {
-            "http_bind": "",
-            "https_bind": f"127.0.0.1:{listen}",
-            "stats_bind": "",
-            "runtime_socket": haproxy.stats_socket,
-        }
-        renderer = Renderer(read_fragments(directory()), RenderOptions(str(folder / "files"), variables=variables))
-        write_rendering(renderer.render(context, curdate="").rendering, haproxy.conf)
-        haproxy.start()
+        start_shipped(haproxy, context, {"https": listen}, folder)
         yield listen
 
 
