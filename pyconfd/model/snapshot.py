@@ -246,6 +246,11 @@ def _nothing() -> Mapping[Key, Any]:
     return MappingProxyType({})
 
 
+def denies_secrets(denied: tuple[Named, ...], namespace: str) -> bool:
+    """Return whether the Secrets of a namespace may not be listed."""
+    return any(each in denied for each in (Named(Resource.SECRETS, namespace, ""), Named(Resource.SECRETS, "", "")))
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """One consistent view of one cluster; mappings are never changed after they were put here.
@@ -283,5 +288,4 @@ class Snapshot:
 
     def denies_secrets_of(self, namespace: str) -> bool:
         """Return whether the Secrets of a namespace may not be listed."""
-        all_of = (Named(Resource.SECRETS, namespace, ""), Named(Resource.SECRETS, "", ""))
-        return any(each in self.denied for each in all_of)
+        return denies_secrets(self.denied, namespace)

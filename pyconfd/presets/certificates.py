@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 from cryptography import x509
@@ -30,9 +30,6 @@ from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import values
 from pyconfd.presets.views import CertificateView
-
-if TYPE_CHECKING:
-    from pyconfd.presets.cluster import Cluster
 
 TLS = "kubernetes.io/tls"
 """The type of Secrets with a key and a certificate. Source: Kubernetes' ``core/v1`` API."""
@@ -119,19 +116,29 @@ class ServedCertificate(msgspec.Struct, frozen=True, gc=False):
         return self.file.path if self.file is not None else ""
 
 
+class Secrets(Protocol):
+    """Where TLS Secrets are looked up."""
+
+    def secret(self, key: Key) -> ReadSecret | None:
+        """Return what was read of a TLS Secret, None where there is none."""
+        ...
+
+    def denies_secrets_of(self, namespace: str) -> bool:
+        """Return whether the Secrets of a namespace may not be read."""
+        ...
+
+
 def certificate_for(
-    cluster: "Cluster", options: TlsOptions, namespace: str, name: str, hosts: Sequence[str]
+    secrets: Secrets, options: TlsOptions, namespace: str, name: str, hosts: Sequence[str]
 ) -> ServedCertificate:
     """Return the certificate of the TLS Secret ``namespace/name`` for ``hosts``, or why there is none. Never raises.
 
     ``hosts`` are names that the referring object was given, wildcards (``*.example.com``) included; without any, the
     certificate answers for the names that it holds. Whether ``namespace`` may be referred to is for the caller to know.
-    The result changes only with ``cluster.secrets[Key(namespace, name)]``, ``cluster.snapshot.denied`` and the
-    arguments: a preset keeps it for as long as these are the same objects.
     """
-    read = cluster.secrets.get(Key(namespace, name))
+    read = secrets.secret(Key(namespace, name))
     if read is None:
-        return ServedCertificate(fault=_missing(cluster, options, namespace, name))
+        return ServedCertificate(fault=_missing(secrets, options, namespace, name))
     # HAProxy takes a line without names as one for all names of the certificate; a map entry needs a value, and [] is
     # a list without options.
     names = " ".join(hosts) or "[]"
@@ -150,9 +157,9 @@ def is_named(served: ServedCertificate, host: str) -> bool:
     return served.certificate is not None and (not host or covers(served.certificate.names, host))
 
 
-def is_usable(served: ServedCertificate, host: str, cluster: "Cluster", options: TlsOptions) -> bool:
+def is_usable(served: ServedCertificate, host: str, secrets: Secrets, options: TlsOptions) -> bool:
     """Return whether clients that ask for ``host`` get a certificate that names it, its own or the default one."""
-    default = cluster.secrets.get(options.default) if options.default is not None else None
+    default = secrets.secret(options.default) if options.default is not None else None
     presented = served.certificate or (default.view if default is not None else None)
     return presented is not None and covers(presented.names, host)
 
@@ -201,11 +208,11 @@ def pem_path(directory: str, *parts: str) -> str:
     return f"{directory}/{name}.pem"
 
 
-def _missing(cluster: "Cluster", options: TlsOptions, namespace: str, name: str) -> str:
+def _missing(secrets: Secrets, options: TlsOptions, namespace: str, name: str) -> str:
     shown = f"{values.shown(namespace)}/{values.shown(name)}"
     if namespace not in options.namespaces and ALL_NAMESPACES not in options.namespaces:
         return f"Secrets of namespace {values.shown(namespace)} are not read: add it to kubernetes.secret_namespaces"
-    if cluster.snapshot.denies_secrets_of(namespace):
+    if secrets.denies_secrets_of(namespace):
         return f"Secrets of namespace {values.shown(namespace)} may not be read: apply the output of `pyconfd rbac`"
     return f"there is no Secret {shown} of type {TLS}"
 

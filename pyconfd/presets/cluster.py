@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +19,10 @@ from pyconfd.presets.endpoints import join, owner_of, slices_of_endpoints
 from pyconfd.presets.host_ownership import NO_HOSTS, HostOwnership
 from pyconfd.presets.policy import ANYTHING, API_SERVICE, AllowedAddresses, ClaimOptions
 from pyconfd.presets.views import ClusterView, NodeView, PortView, ServiceView
+
+if TYPE_CHECKING:
+    from pyconfd.presets.domains import ParsedDomains
+    from pyconfd.presets.graph import PresetGraph
 
 EXCLUDE_NODE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 """Source: Kubernetes' list of well-known labels."""
@@ -50,7 +55,8 @@ class Cluster:
 
     ``ready`` counts the endpoints that traffic may be sent to, one for each port. ``places`` says where endpoints may
     be. ``slices``, ``nodes`` and ``secrets`` are what the next reading builds on. ``addresses`` says which addresses of
-    the pool objects have, ``hosts`` which namespace has which host of the shared frontends.
+    the pool objects have, ``hosts`` which namespace has which host of the shared frontends. ``graph`` has the
+    collections of presets, and ``domains`` what annotations ask for, where presets in use read them.
     """
 
     snapshot: Snapshot
@@ -64,11 +70,21 @@ class Cluster:
     secrets: Mapping[Key, ReadSecret] = field(repr=False, compare=False)
     addresses: AddressBook = field(default=NO_ADDRESSES, repr=False, compare=False)
     hosts: HostOwnership = field(default=NO_HOSTS, repr=False, compare=False)
+    graph: "PresetGraph | None" = field(default=None, repr=False, compare=False)
+    domains: "ParsedDomains | None" = field(default=None, repr=False, compare=False)
 
     def service(self, key: Key) -> ServiceView | None:
         """Return the view of one service, None where there is none."""
         found = self.services.get(key)
         return found.view if found is not None else None
+
+    def secret(self, key: Key) -> ReadSecret | None:
+        """Return what was read of a TLS Secret, None where there is none."""
+        return self.secrets.get(key)
+
+    def denies_secrets_of(self, namespace: str) -> bool:
+        """Return whether the Secrets of a namespace may not be read."""
+        return self.snapshot.denies_secrets_of(namespace)
 
     def changed_since(self, former: "Cluster") -> Collection[Key]:
         """Return the keys of services of which an object, or what was read of it, is another one than in ``former``."""

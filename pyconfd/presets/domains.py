@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
@@ -23,7 +23,7 @@ from pyconfd.model.listener import Listener
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import NEVER, NO_OWNERS, HostClaim, Name, Owner, Owners
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.model.versioned import GivenDict, GivenList, VersionedDict, differing, with_values
+from pyconfd.model.versioned import GivenDict, GivenList, VersionedDict, differing, replaced, with_values
 from pyconfd.presets import host_ownership, values
 from pyconfd.presets.annotations import read_foreign
 from pyconfd.presets.certificates import described_secret
@@ -39,7 +39,7 @@ from pyconfd.presets.domain_tls import (
     tls_claim,
 )
 from pyconfd.presets.endpoints import EXTERNAL_NAME, NO_TCP, targets_of_port
-from pyconfd.presets.host_ownership import HostOwnership, ParsedHosts
+from pyconfd.presets.host_ownership import HostOwnership
 from pyconfd.presets.policy import ClaimOptions, in_ranges
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
 from pyconfd.presets.views import EndpointView, PortView, ServiceView
@@ -105,7 +105,7 @@ def port_name(port: int) -> Name:
 
 @dataclass(frozen=True, slots=True)
 class ParsedDomains:
-    """What all objects claim, and what it was parsed of."""
+    """What all objects claim, and what it was parsed of; ``hosts`` are those that they ask for."""
 
     cluster: str
     rules: ClaimOptions
@@ -114,10 +114,24 @@ class ParsedDomains:
     read: Mapping[Key, ReadService] = field(default_factory=dict)
     claims: Claims[DomainClaim] = field(default_factory=lambda: Claims({}))
 
-    @property
-    def by_key(self) -> Mapping[Key, ParsedClaims[DomainClaim]]:
-        """The claims of the objects of each name."""
-        return self.claims.by_key
+    hosts: Mapping[Key, tuple[HostClaim, ...]] = field(default_factory=lambda: VersionedDict({}))
+
+
+def parse(cluster: Cluster, options: PresetOptions, former: ParsedDomains | None) -> ParsedDomains:
+    """Return what the annotations ask for; ``former`` is an earlier result."""
+    name, rules = cluster.view.name, options.claims
+    if former is None or (former.cluster, former.rules) != (name, rules):
+        former = ParsedDomains(name, rules)
+    known, snapshot = former, cluster.snapshot
+    changed = {
+        *differing(known.read, cluster.services),
+        *differing(known.services, snapshot.services),
+        *differing(known.endpoints, snapshot.endpoints),
+    }
+    claims = known.claims.updated(changed, lambda key: _parse(key, cluster, rules, known))
+    asked = {key: claims.by_key[key].hosts if key in claims.by_key else None for key in changed}
+    hosts = replaced(known.hosts, {key: found or None for key, found in asked.items()})
+    return ParsedDomains(name, rules, snapshot.services, snapshot.endpoints, cluster.services, claims, hosts)
 
 
 def _parse(key: Key, cluster: Cluster, rules: ClaimOptions, former: ParsedDomains) -> ParsedClaims[DomainClaim] | None:
@@ -549,23 +563,10 @@ class DomainsPreset(Preset):
     gives = frozenset({"domains"})
     resources = CLUSTER_VIEW
 
-    def parse(self, cluster: Cluster, options: PresetOptions, former: ParsedHosts | None) -> ParsedDomains:
-        """Return what the annotations ask for."""
-        name, rules = cluster.view.name, options.claims
-        if not isinstance(former, ParsedDomains) or (former.cluster, former.rules) != (name, rules):
-            former = ParsedDomains(name, rules)
-        known, snapshot = former, cluster.snapshot
-        changed = {
-            *differing(known.read, cluster.services),
-            *differing(known.services, snapshot.services),
-            *differing(known.endpoints, snapshot.endpoints),
-        }
-        claims = known.claims.updated(changed, lambda key: _parse(key, cluster, rules, known))
-        return ParsedDomains(name, rules, snapshot.services, snapshot.endpoints, cluster.services, claims)
-
     def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return ``domains``: a dict from domain to its entry, sorted by domain."""
-        claims = cast("ParsedDomains", cluster.hosts.parsed[self.name]).claims
+        parsed = cluster.domains or parse(cluster, options, None)
+        claims = parsed.claims
         memo = former.memo if former else None
         if not isinstance(memo, _Former) or memo.cluster.view.name != cluster.view.name:
             nothing, empty = _DecidedDomains({}, (), {}), nothing_read(cluster.view.name)

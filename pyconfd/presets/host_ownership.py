@@ -6,14 +6,13 @@ to it with consent only: the operator's (the setting ``claims.shared_hosts``), o
 :data:`SHARED_WITH`. What concerns the host as a whole (certificate, redirect, HSTS, passthrough) is its owner's alone.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from pyconfd.model.reservation import NO_RESERVATIONS, HostClaim, Name, Owner, Owners, Reservation, Reservations
-from pyconfd.model.snapshot import Key
-from pyconfd.model.versioned import VersionedDict, differing, versioned
+from pyconfd.derived import Collection, Derived, Grouped, Joined, Published, Read, Source, Value
+from pyconfd.model.reservation import HostClaim, Name, Owner, Owners, Reservation
+from pyconfd.model.versioned import VersionedDict
 from pyconfd.presets import conflicts, values
 
 SCOPE = "shared-hosts"
@@ -26,24 +25,6 @@ EVERYBODY = "*"
 
 ANY_HOST = "*"
 """The host of an Ingress without one: every host that nobody asks for."""
-
-
-class AsksForHosts(Protocol):
-    """What was parsed of the objects of one key."""
-
-    @property
-    def hosts(self) -> tuple[HostClaim, ...]:
-        """The hosts that they ask for, whether or not any path of them can be served."""
-        ...
-
-
-class ParsedHosts(Protocol):
-    """What a preset parsed of all objects; its ``by_key`` is the former object where nothing changed."""
-
-    @property
-    def by_key(self) -> Mapping[Key, AsksForHosts]:
-        """What was parsed, by object."""
-        ...
 
 
 class HostDecision(NamedTuple):
@@ -67,36 +48,30 @@ class HostDecision(NamedTuple):
         return self.kept.namespace if self.kept is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
-class HostOwnership:
-    """Who has each host that is asked for; what did not change is the same object as in the former one.
+class HostRights:
+    """Answers questions by who has each host."""
 
-    ``parsed`` is what presets parsed, by preset; ``claims`` are those of each host, oldest first. ``owners`` has the
-    names to remember.
-    """
-
-    parsed: Mapping[str, ParsedHosts] = field(default_factory=dict)
-    reservations: Reservations = field(default_factory=lambda: NO_RESERVATIONS)
-    shared: frozenset[str] = frozenset()
-    claims: Mapping[str, tuple[HostClaim, ...]] = field(default_factory=lambda: VersionedDict({}))
-    decisions: Mapping[str, HostDecision] = field(default_factory=lambda: VersionedDict({}))
-    owners: Owners = field(default_factory=lambda: VersionedDict({}))
+    def decision(self, host: str) -> HostDecision | None:
+        """Return who has a host; None where nobody asks for it."""
+        raise NotImplementedError
 
     def is_owner(self, host: str, namespace: str) -> bool:
         """Return whether a namespace has a host."""
-        found = self.decisions.get(host)
+        found = self.decision(host)
         return found is None or (found.owner is not None and found.owner.namespace == namespace)
 
     def may_add_paths(self, host: str, namespace: str) -> bool:
         """Return whether objects of a namespace may serve paths of a host: it has the host, or a consent."""
-        found = self.decisions.get(host)
-        if found is None or self.is_owner(host, namespace):
+        found = self.decision(host)
+        if found is None or (found.owner is not None and found.owner.namespace == namespace):
             return True
         return found.owner is not None and bool(found.shared_with & {namespace, EVERYBODY})
 
     def why_not(self, host: str) -> str:
         """Return whose a host is, and what could be done, as a sentence for who may not have it."""
-        found = self.decisions[host]
+        found = self.decision(host)
+        if found is None:
+            return ""
         if found.owner is None:
             return conflicts.reserved_until(found.kept) if found.kept is not None else ""
         owner = found.owner
@@ -105,154 +80,121 @@ class HostOwnership:
             f" ({SHARED_WITH}) or of the operator (claims.shared_hosts)"
         )
 
-    def of(self, host: str) -> tuple[HostClaim, ...]:
-        """Return who asks for a host, the oldest first."""
-        return self.claims.get(host, ())
-
     def is_below_foreign(self, host: str) -> bool:
         """Return whether the next wildcard above a host belongs to another namespace."""
-        found = self.decisions.get(host)
+        found = self.decision(host)
         return found is not None and found.below_foreign
 
     def falls_to_another(self, host: str) -> bool:
         """Return whether requests for a host without a site of its own would be another namespace's."""
-        return _answers_instead(host, self.decisions) not in {"", self.decisions[host].namespace}
+        found = self.decision(host)
+        return found is not None and self._answers_instead(host) not in {"", found.namespace}
 
     def is_kept(self, host: str) -> bool:
         """Return whether a host waits for objects of its namespace that are gone."""
-        found = self.decisions.get(host)
+        found = self.decision(host)
         return found is not None and found.owner is None
+
+    def _answers_instead(self, host: str) -> str:
+        """Return the namespace that answers for a host that the frontends do not know, "" for none."""
+        for above in (*_wildcards_above(host), ANY_HOST):
+            found = self.decision(above) if above != host else None
+            owner = found.owner if found is not None else None
+            # A wildcard of an Ingress is for one label.
+            if owner is not None and (
+                above == ANY_HOST or owner.kind != "Ingress" or above.count(".") == host.count(".")
+            ):
+                return owner.namespace
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostOwnership(HostRights):
+    """Who has each host that is asked for, as of one round.
+
+    ``claims`` are those of each host, oldest first. ``owners`` has the names to remember.
+    """
+
+    claims: Mapping[str, tuple[tuple[object, HostClaim], ...]] = field(default_factory=lambda: VersionedDict({}))
+    decisions: Mapping[str, HostDecision] = field(default_factory=lambda: VersionedDict({}))
+    owners: Owners = field(default_factory=lambda: VersionedDict({}))
+
+    def decision(self, host: str) -> HostDecision | None:
+        """Return who has a host; None where nobody asks for it."""
+        return self.decisions.get(host)
+
+    def of(self, host: str) -> Iterator[HostClaim]:
+        """Return who asks for a host, the oldest first."""
+        return (claim for _, claim in self.claims.get(host, ()))
 
 
 NO_HOSTS = HostOwnership()
 
 
-def decide(
-    former: HostOwnership,
-    parsed: Mapping[str, ParsedHosts],
-    reservations: Reservations = NO_RESERVATIONS,
-    shared: frozenset[str] = frozenset(),
-) -> HostOwnership:
-    """Return who has which host; the operator lets all namespaces add paths to those of ``shared``.
+class Hosts:
+    """Who has which host, as collections. ``claims`` have what is asked for, by any key.
 
-    ``*.example.com`` among them stands for all hosts below it, and ``*`` for every host. Only hosts are looked at
-    whose claims, reservation or consent are others than in ``former``.
+    The operator lets all namespaces add paths to those of ``shared``: ``*.example.com`` among them stands for all hosts
+    below it, and ``*`` for every host.
     """
-    claims, touched = _claims(former, parsed)
-    touched.update(name.name for name in differing(former.reservations, reservations))
-    if shared != former.shared:
-        touched.update(claims)
-    if not touched:
-        same = former.reservations is reservations and all(former.parsed.get(each) is parsed[each] for each in parsed)
-        if same and former.parsed.keys() == parsed.keys():
-            return former
-        return HostOwnership(parsed, reservations, shared, former.claims, former.decisions, former.owners)
-    made: dict[str, HostDecision] = {}
-    gone: list[str] = []
-    for host in touched:
-        reserved = reservations.get(Name("", host))
-        if host in claims or reserved is not None:
-            made[host] = _decision(claims.get(host, ()), reserved, shared)
-        else:
-            gone.append(host)
-    decisions = _below(versioned(former.decisions), made, gone)
-    owners: dict[Name, Owner] = {}
-    lost: list[Name] = []
-    for host in touched:
-        decision = decisions.get(host)
-        if decision is not None and decision.owner is not None:
-            owners[Name("", host)] = decision.owner
-        else:
-            lost.append(Name("", host))
-    return HostOwnership(parsed, reservations, shared, claims, decisions, _replaced(former.owners, owners, lost))
 
+    def __init__(self, claims: Collection[Any, HostClaim]) -> None:
+        graph = claims.graph
+        self.shared = Value[frozenset[str]](graph, "claims.shared_hosts")
+        self.reservations = Source[str, Reservation](graph, "reserved hosts")
+        self.asked = Grouped(claims, lambda _, claim: (claim.host,), "claims by host", rank=lambda _, claim: claim.rank)
+        named = Joined[str, Any](self.asked, self.reservations, name="hosts")
+        self._decided = Derived(named, self._decide, "owners of hosts")
+        self.decisions = Derived(self._decided, self._below, "decisions on hosts")
+        self._claims = Published[str, tuple[tuple[object, HostClaim], ...]](self.asked, rank=None)
+        self._decisions = Published[str, HostDecision](self.decisions, rank=None)
+        self._owners = Published[Name, Owner](self.decisions, key=_name, rank=None, value=lambda each: each.owner)
 
-def _claims(
-    former: HostOwnership, parsed: Mapping[str, ParsedHosts]
-) -> tuple[Mapping[str, tuple[HostClaim, ...]], set[str]]:
-    """Return the claims of each host, and the hosts of which they are others."""
-    gone: defaultdict[str, set[HostClaim]] = defaultdict(set)
-    come: defaultdict[str, set[HostClaim]] = defaultdict(set)
-    for preset in {*former.parsed, *parsed}:
-        before, after = (each[preset].by_key if preset in each else {} for each in (former.parsed, parsed))
-        for key in differing(before, after):
-            old, new = (each[key].hosts if key in each else () for each in (before, after))
-            if old != new:
-                for found, some, others in ((gone, old, new), (come, new, old)):
-                    for claim in some:
-                        if claim not in others:
-                            found[claim.host].add(claim)
-    touched = {*gone, *come}
-    if not touched:
-        return former.claims, touched
-    changed: dict[str, tuple[HostClaim, ...]] = {}
-    empty: list[str] = []
-    for host in touched:
-        kept = [each for each in former.claims.get(host, ()) if each not in gone[host]]
-        now = tuple(sorted((*kept, *come[host]), key=lambda each: each.rank))
-        if now:
-            changed[host] = now
-        else:
-            empty.append(host)
-    return versioned(former.claims).with_changes(changed, [each for each in empty if each in former.claims]), touched
+    def ownership(self) -> HostOwnership:
+        """Return what is decided, as of the last round."""
+        return HostOwnership(self._claims.mapping(), self._decisions.mapping(), self._owners.mapping())
 
+    def rights(self, read: Read) -> HostRights:
+        """Return who has each host, for a function of a later collection."""
+        return _ReadRights(read, self.decisions)
 
-def _decision(claims: tuple[HostClaim, ...], reserved: Reservation | None, shared: Collection[str]) -> HostDecision:
-    if reserved is None:
-        owner = claims[0].owner
-    else:
-        mine = [each for each in claims if each.owner.namespace == reserved.namespace]
+    def _decide(self, read: Read, host: str, _: object) -> HostDecision:
+        claims = [claim for _, claim in read(self.asked, host) or ()]
+        reserved = read(self.reservations, host)
+        namespace = reserved.namespace if reserved is not None else claims[0].owner.namespace
+        mine = [each for each in claims if each.owner.namespace == namespace]
         if not mine:
             return HostDecision(None, reserved)
-        owner = mine[0].owner
-    mine = [each for each in claims if each.owner.namespace == owner.namespace]
-    consents = (each.shared_with for each in mine)
-    host = claims[0].host
-    by_operator = {EVERYBODY} if any(each in shared for each in (host, EVERYBODY, *_wildcards_above(host))) else set()
-    protos = frozenset(each.domain_proto for each in mine if each.domain_proto)
-    return HostDecision(owner, None, frozenset().union(by_operator, *consents), protos)
+        shared = read.value(self.shared)
+        by_operator = any(each in shared for each in (host, EVERYBODY, *_wildcards_above(host)))
+        consents = (frozenset({EVERYBODY}) if by_operator else frozenset(), *(each.shared_with for each in mine))
+        protos = frozenset(each.domain_proto for each in mine if each.domain_proto)
+        return HostDecision(mine[0].owner, None, frozenset().union(*consents), protos)
 
-
-def _below(
-    former: VersionedDict[str, HostDecision], made: Mapping[str, HostDecision], gone: Collection[str]
-) -> VersionedDict[str, HostDecision]:
-    """Return the decisions, each with whether the next wildcard above the host belongs to another namespace."""
-    now = former.with_changes(made, [host for host in gone if host in former])
-    # A wildcard that came, moved or went may concern each host below it.
-    looked_at: Iterable[str] = now if any(host.startswith("*.") for host in (*made, *gone)) else made
-    changed: dict[str, HostDecision] = {}
-    for host in looked_at:
-        decision = now[host]
-        wildcards = (now[each] for each in _wildcards_above(host) if each in now)
-        above = next((each for each in wildcards if each.owner is not None), None)
+    def _below(self, read: Read, host: str, decision: HostDecision) -> HostDecision:
+        """Return the decision with whether the next wildcard above the host belongs to another namespace."""
+        found = (read(self._decided, each) for each in _wildcards_above(host))
+        above = next((each for each in found if each is not None and each.owner is not None), None)
         is_below = above is not None and above.namespace != decision.namespace
-        if is_below != decision.below_foreign:
-            changed[host] = decision._replace(below_foreign=is_below)
-    made = {host: decision for host, decision in {**made, **changed}.items() if former.get(host) != decision}
-    gone = [host for host in gone if host in former]
-    return former.with_changes(made, gone) if made or gone else former
+        return decision._replace(below_foreign=True) if is_below else decision
+
+
+class _ReadRights(HostRights):
+    def __init__(self, read: Read, decisions: Collection[str, HostDecision]) -> None:
+        self._read, self._decisions = read, decisions
+
+    def decision(self, host: str) -> HostDecision | None:
+        return self._read(self._decisions, host)
+
+
+def _name(host: str) -> Name:
+    return Name("", host)
 
 
 def _wildcards_above(host: str) -> Iterable[str]:
     labels = host.removeprefix("*.").split(".")
     first = 0 if host.startswith("*.") else 1
     return (each for number in range(first, len(labels)) if (each := f"*.{'.'.join(labels[number:])}") != host)
-
-
-def _answers_instead(host: str, decisions: Mapping[str, HostDecision]) -> str:
-    """Return the namespace that answers for a host that the frontends do not know, "" for none."""
-    for above in (*_wildcards_above(host), ANY_HOST):
-        owner = decisions[above].owner if above in decisions and above != host else None
-        # A wildcard of an Ingress is for one label.
-        if owner is not None and (above == ANY_HOST or owner.kind != "Ingress" or above.count(".") == host.count(".")):
-            return owner.namespace
-    return ""
-
-
-def _replaced(former: Owners, owners: Mapping[Name, Owner], lost: Collection[Name]) -> Owners:
-    changed = {name: owner for name, owner in owners.items() if former.get(name) != owner}
-    gone = [name for name in lost if name in former]
-    return versioned(former).with_changes(changed, gone) if changed or gone else former
 
 
 def shared_with(value: str) -> frozenset[str]:

@@ -17,13 +17,11 @@ from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Name, Owner, O
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.presets.addresses import NO_POOL, AddressOptions
 from pyconfd.presets.certificates import NO_SECRETS, TlsOptions
-from pyconfd.presets.host_ownership import ParsedHosts
 from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, PortRanges
 
 if TYPE_CHECKING:
     from pyconfd.presets.cluster import Cluster
-    from pyconfd.presets.routing.types import Site
     from pyconfd.presets.views import ServiceView
 
 CLUSTER_VIEW = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.ENDPOINTS, Resource.NODES})
@@ -148,8 +146,8 @@ class PresetResult:
     change there is the same object. ``owners`` says who was given which name; ``reserves`` are those that stay with the
     namespace, where that is not decided for several presets together (None: all of them). ``ends_tls``: some object
     asks for the frontend that ends TLS on the shared port. ``statuses`` are for objects of the cluster, as they shall
-    be once all of this is served. ``certificates`` are what is presented for hosts, by any key. ``sites`` are those of
-    the shared frontends that it serves, by host. ``memo`` is what the next result of this preset builds on.
+    be once all of this is served. ``certificates`` are what is presented for hosts, by any key. ``memo`` is what the
+    next result of this preset builds on.
     """
 
     names: Mapping[str, Any]
@@ -166,7 +164,6 @@ class PresetResult:
     ends_tls: bool = False
     statuses: Statuses = field(default_factory=lambda: MappingProxyType({}))
     certificates: Mapping[str, PresentedCertificate] = field(default_factory=lambda: MappingProxyType({}))
-    sites: Mapping[str, "Site"] = field(default_factory=lambda: MappingProxyType({}))
     memo: object = field(default=None, repr=False, compare=False)
 
 
@@ -205,15 +202,6 @@ class Preset(ABC):
     gives: ClassVar[frozenset[str]]
     resources: ClassVar[frozenset[Resource]]
     writes_status: ClassVar[frozenset[Resource]] = frozenset()
-
-    def parse(self, cluster: "Cluster", options: PresetOptions, former: ParsedHosts | None) -> ParsedHosts | None:
-        """Return what the objects ask for, if hosts of the shared frontends are among it; never raise.
-
-        Who has which host is decided of that, before any preset reads. ``former`` is an earlier result, which is
-        returned where nothing changed.
-        """
-        del cluster, options, former
-        return None
 
     @abstractmethod
     def read(self, cluster: "Cluster", options: PresetOptions, former: PresetResult | None = None) -> PresetResult:

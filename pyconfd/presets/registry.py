@@ -16,6 +16,7 @@ from pyconfd.model.context import (
     ClusterTemplate,
     Context,
     EndpointTotals,
+    PresetName,
     Refusal,
     RefusalReason,
 )
@@ -30,17 +31,16 @@ from pyconfd.presets.certificates import certificate_for, notes_on, presented
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.configmap import ConfigmapPreset
 from pyconfd.presets.conflicts import NO_REFUSALS
-from pyconfd.presets.domains import DomainsPreset
+from pyconfd.presets.domains import DomainsPreset, ParsedDomains, parse
 from pyconfd.presets.gateway.preset import GatewayPreset
-from pyconfd.presets.host_ownership import HostOwnership, ParsedHosts
+from pyconfd.presets.graph import NO_HOST_CLAIMS, PresetGraph
+from pyconfd.presets.host_ownership import HostOwnership
 from pyconfd.presets.hosts import HostsPreset
 from pyconfd.presets.ingress.preset import IngressPreset
 from pyconfd.presets.kube2lb.preset import Kube2lbPreset
 from pyconfd.presets.kubefigurator.preset import KubefiguratorPreset
 from pyconfd.presets.loadbalancer import LoadbalancerPreset
 from pyconfd.presets.preset import Preset, PresetOptions, PresetResult, Translation
-from pyconfd.presets.routing.types import Site
-from pyconfd.presets.shared_sites import NamedSites
 
 _T = TypeVar("_T")
 
@@ -93,8 +93,8 @@ class Memo:
         self._former: list[_Kept] = []
         self._refused = NO_REFUSALS
         self._cluster: Cluster | None = None
-        self._hosts = host_ownership.NO_HOSTS
-        self._named = NamedSites()
+        self._graph: PresetGraph | None = None
+        self._domains: ParsedDomains | None = None
         self.lost: _Recent[list[dict[Listener, str]]] = _Recent()
         self.lost_names: _Recent[list[dict[Name, str]]] = _Recent()
         self.listeners: _Recent[frozenset[Listener]] = _Recent()
@@ -115,23 +115,14 @@ class Memo:
             snapshot, names, options.addresses, options.claims, former, reservations=reserved, owners=had
         )
         self._cluster = cluster.read(snapshot, self._cluster, options.claims, book)
-        return self._with_hosts(self._cluster, names, options)
-
-    def _with_hosts(self, read: Cluster, names: Sequence[str], options: PresetOptions) -> Cluster:
-        """Return the cluster with who has which host of the shared frontends."""
-        former, parsed = self._hosts, dict[str, ParsedHosts]()
-        for name in names:
-            found = PRESETS[name].parse(read, options, former.parsed.get(name))
-            if found is not None:
-                parsed[name] = found
-        reserved = options.reservations_of(host_ownership.SCOPE)
-        self._hosts = host_ownership.decide(former, parsed, reserved, options.claims.shared_hosts)
-        return replace(read, hosts=self._hosts)
-
-    def named_sites(self, read: Cluster, results: Sequence[PresetResult]) -> Mapping[str, Site]:
-        """Return the sites of hosts of the shared frontends that are named and not served."""
-        self._named = self._named.updated(read.hosts, tuple(result.sites for result in results))
-        return self._named.sites
+        read = self._cluster
+        self._domains = parse(read, options, self._domains) if PresetName.DOMAINS in names else None
+        hosts = self._domains.hosts if self._domains is not None else NO_HOST_CLAIMS
+        graph = self._graph
+        if graph is None or graph.objects.cluster != snapshot.cluster or graph.graph.is_broken:
+            graph = self._graph = PresetGraph(snapshot.cluster)
+        found = graph.see(read, options, hosts, ingresses=PresetName.INGRESS in names)
+        return replace(read, hosts=found, graph=graph, domains=self._domains)
 
     def read_preset(self, name: str, read: Cluster, options: PresetOptions) -> PresetResult:
         """Return what a preset makes of the Snapshot.
@@ -266,7 +257,7 @@ def _template_names(
 ) -> Mapping[str, object]:
     """Return the names for the templates; the same object as before where each value is."""
     view, in_use = read.view, bool(default.path) or any(result.ends_tls for result in results)
-    named = memo.named_sites(read, results)
+    named = read.graph.named_sites() if read.graph is not None else {}
 
     def make() -> Mapping[str, object]:
         tls = GivenDict(default_certificate=default.path, in_use=in_use)

@@ -9,7 +9,7 @@ from pyconfd.daemon.translation import FormerNames
 from pyconfd.presets.gateway import preset
 from pyconfd.presets.gateway.grants import Grants
 from pyconfd.presets.gateway.work import RouteWork, beyond_budget
-from pyconfd.presets.host_ownership import HostOwnership
+from pyconfd.presets.host_ownership import HostRights
 from pyconfd.presets.policy import AllowedAddresses
 from tests.fragments.shipped import HAPROXY
 from tests.fuzz import fuzz, neighbours, ownership, pods, scenes
@@ -47,7 +47,7 @@ def test_haproxy_accepts_what_one_object_adds(tmp_path: Path) -> None:
 
 
 def test_the_fuzzer_finds_a_neighbours_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HostOwnership, "may_add_paths", _everybody_owns)
+    monkeypatch.setattr(HostRights, "may_add_paths", _everybody_owns)
     assert any(" instead of " in each for each in neighbours.run(1, range(2 * STORIES)))
 
 
@@ -95,7 +95,7 @@ def _everybody_owns(*_: object) -> bool:
 
 @pytest.mark.parametrize("rule", ["is_owner", "may_add_paths"])
 def test_the_fuzzer_finds_an_owner_that_is_not_asked(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
-    monkeypatch.setattr(HostOwnership, rule, _everybody_owns)
+    monkeypatch.setattr(HostRights, rule, _everybody_owns)
     assert any(ownership.run(1, range(STORIES)))
 
 

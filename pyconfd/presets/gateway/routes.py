@@ -399,7 +399,8 @@ class _References:
             Referrer(self._kind, self._namespace), ReferenceTarget("Service", namespace, reference.name)
         )
         wanted = ServiceReference(namespace, reference.name, reference.port, reference.group, reference.kind)
-        found = resolve(wanted, inputs.cluster, permitted=permitted)
+        service, view = inputs.cluster.snapshot.services.get(key), inputs.cluster.service(key)
+        found = resolve(wanted, service, view, permitted=permitted)
         self.services.add(key)
         if isinstance(found, Missing):
             shown = key.name if namespace == self._namespace else f"{namespace}/{key.name}"

@@ -4,8 +4,6 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from pyconfd.model.kubernetes import Service
-from pyconfd.model.snapshot import Key
-from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.endpoints import EXTERNAL_NAME
 from pyconfd.presets.views import PortView, ServiceView
 
@@ -42,16 +40,16 @@ class ServiceReference(NamedTuple):
     kind: str = "Service"
 
 
-def resolve(reference: ServiceReference, cluster: Cluster, *, permitted: bool = True) -> PortView | Missing:
-    """Return the TCP port of the Service that is meant; ``permitted``: its namespace allows the reference."""
+def resolve(
+    reference: ServiceReference, service: Service | None, view: ServiceView | None, *, permitted: bool = True
+) -> PortView | Missing:
+    """Return the TCP port that is meant of a Service; ``permitted``: its namespace allows the reference."""
     group, kind, namespace, name = reference.group, reference.kind, reference.namespace, reference.name
     if (group, kind) not in {("", "Service"), ("core", "Service")}:
         return Missing(Unresolved.INVALID_KIND, f"{kind}{group and f'.{group}'} is no Service: name a Service")
     if not permitted:
         detail = f"no ReferenceGrant of the namespace {namespace} allows it: add one there"
         return Missing(Unresolved.NOT_PERMITTED, detail)
-    key = Key(namespace, name)
-    service, view = cluster.snapshot.services.get(key), cluster.service(key)
     if service is None or view is None:
         return Missing(Unresolved.NOT_FOUND, f"there is no Service {namespace}/{name}")
     if service.spec.type == "ExternalName":

@@ -3,6 +3,7 @@
 import pytest
 
 from pyconfd.model.kubernetes import ServicePort
+from pyconfd.model.snapshot import Key
 from pyconfd.presets import cluster
 from pyconfd.presets.routing.references import Missing, ServiceReference, Unresolved, resolve
 from pyconfd.presets.views import PortView
@@ -16,9 +17,14 @@ def reference(port: str | int | None, name: str = "shop", kind: str = "Service",
     return ServiceReference("demo", name, port, group, kind)
 
 
+def resolved(given: ServiceReference, *, permitted: bool = True) -> PortView | Missing:
+    key = Key(given.namespace, given.name)
+    return resolve(given, CLUSTER.snapshot.services.get(key), CLUSTER.service(key), permitted=permitted)
+
+
 @pytest.mark.parametrize(("port", "found"), [("web", "web"), (80, "web"), (53, "dns-tcp")])
 def test_ports_are_found_by_name_and_number(port: str | int, found: str) -> None:
-    made = resolve(reference(port), CLUSTER)
+    made = resolved(reference(port))
     assert isinstance(made, PortView)
     assert made.name == found
 
@@ -40,6 +46,6 @@ def test_ports_are_found_by_name_and_number(port: str | int, found: str) -> None
 def test_a_reference_that_leads_nowhere_has_a_reason(
     given: ServiceReference, permitted: bool, reason: Unresolved
 ) -> None:
-    made = resolve(given, CLUSTER, permitted=permitted)
+    made = resolved(given, permitted=permitted)
     assert isinstance(made, Missing)
     assert made.reason is reason

@@ -1,0 +1,466 @@
+"""Collections that follow from one another: after a change only what it concerns is made again.
+
+A function of an author makes one item of a collection from one item of another, and may ``read`` items of further
+collections. The engine records what each call read, and calls it again when that item, or anything that it read, is
+another one. An item that comes out equal stays the object that it was, and nothing downstream hears of it::
+
+    graph = Graph()
+    services = Source[Key, Service](graph, "services")
+    claims = Derived(services, parse)                    # parse(read, key, service) -> Claim | None
+    places = Grouped(claims, lambda _, claim: claim.hosts, rank=age)
+    owners = Derived(places, oldest)
+    statuses = Derived(claims, status)                   # status() reads owners: it is made again when they change
+
+    services.replace({key: service})
+    graph.settle()
+    statuses.changed                                     # the former items of what differs now
+
+Rules for these functions: they are pure (no clock, no file, no global variable: whatever can change is a source), they
+never raise, and they keep nothing of what ``read`` returns beyond the value that they make. They may read collections
+that were made before their own, so there is no circle. A mapping of items has no order; :class:`Published` has one.
+
+The idea is that of Istio's krt (istio/istio, ``pkg/kube/krt/README.md``).
+"""
+
+import gc
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Generic, TypeVar, cast
+
+from pyconfd.model.versioned import VersionedDict
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+S = TypeVar("S", bound=Hashable)
+G = TypeVar("G", bound=Hashable)
+I = TypeVar("I")  # noqa: E741 - an item of the collection that another one is made of
+
+ALL: Final = object()
+"""Stands for all items of a collection among what was read."""
+
+_Reader = tuple["Derived[Any, Any, Any]", Any]
+"""One call: the collection that it makes an item of, and the key of the item."""
+
+
+class Graph:
+    """All collections, in the order in which they were made. It belongs to one thread.
+
+    A graph whose function raised an exception has lost track: :attr:`is_broken`, and another one is to be made.
+    """
+
+    def __init__(self) -> None:
+        self.collections: list[Collection[Any, Any]] = []
+        self.is_broken = False
+        self.in_trial = False
+        self.published: list[Published[Any, Any]] = []
+
+    def settle(self) -> None:
+        """Bring all collections up to what the sources were given since; ``changed`` is about that from then on."""
+        if self.is_broken:
+            raise RuntimeError("a function of this graph raised an exception: make another graph")
+        self.is_broken = True
+        # Nothing here makes cycles, and the first round makes so much that half of its time would be the collector's.
+        is_collecting = gc.isenabled()
+        gc.disable()
+        try:
+            self._update()
+        finally:
+            if is_collecting:
+                gc.enable()
+        self.is_broken = False
+
+    def _update(self) -> None:
+        for each in self.collections:
+            each.changed = {}
+            each.update()
+        if not self.in_trial:
+            for published in self.published:
+                published.note()
+
+    @contextmanager
+    def trial(self, changes: Mapping["Source[Any, Any]", Mapping[Any, Any]]) -> Iterator[None]:
+        """Have other items in some sources (None for none) while the block runs, and the former ones after it.
+
+        The cost follows the size of the change. After it every item is the very object that it was.
+        """
+        if any(isinstance(each, Source) and each.waits for each in self.collections):
+            raise RuntimeError("sources were changed: settle first")
+        changed = [each.changed for each in self.collections]
+        former = {source: {key: source.items.get(key) for key in items} for source, items in changes.items()}
+        self.in_trial = True
+        self._settle_with(changes)
+        tried = [each.changed for each in self.collections]
+        try:
+            yield
+        finally:
+            self._settle_with(former)
+            self.in_trial = False
+            for each, was, items in zip(self.collections, changed, tried, strict=True):
+                each.changed = was
+                each.items.update((key, item) for key, item in items.items() if item is not None)
+
+    def _settle_with(self, changes: Mapping["Source[Any, Any]", Mapping[Any, Any]]) -> None:
+        for source, items in changes.items():
+            source.replace(items)
+        self.settle()
+
+    def origins(self, collection: "Collection[K, Any]", key: K) -> tuple[tuple["Collection[Any, Any]", Any], ...]:
+        """Return the items of sources that an item follows from, those that were missing included; ``ALL`` for all."""
+        seen: dict[tuple[Collection[Any, Any], Any], None] = {}
+        waiting: list[tuple[Collection[Any, Any], Any]] = [(collection, key)]
+        while waiting:
+            at = waiting.pop()
+            if at not in seen:
+                seen[at] = None
+                waiting += at[0].made_of(at[1]) if at[1] is not ALL else ()
+        return tuple(at for at in seen if isinstance(at[0], Source) or at[1] is ALL)
+
+
+class Collection(Generic[K, V]):
+    """Items by key. ``changed`` has, by key, the former item (None: there was none) of each that differs now.
+
+    ``name`` is for people, and used once. Neither mapping is to be changed from outside.
+    """
+
+    def __init__(self, graph: Graph, name: str) -> None:
+        if any(each.name == name for each in graph.collections):
+            raise ValueError(f"there are two collections {name!r}: give each a name of its own")
+        self.graph, self.number = graph, len(graph.collections)
+        self.name: str = name
+        graph.collections.append(self)
+        self.items: dict[K, V] = {}
+        self.changed: dict[K, V | None] = {}
+        self._readers: dict[Any, _Reader | set[_Reader]] = {}
+
+    def update(self) -> None:
+        """Take over what changed in the collections that this one is made of."""
+        raise NotImplementedError
+
+    def made_of(self, key: K) -> Sequence[tuple["Collection[Any, Any]", Any]]:
+        """Return what an item is made of: items of other collections."""
+        raise NotImplementedError
+
+    def _put(self, key: K, new: V | None) -> None:
+        old = self.items.get(key)
+        if old is new or old == new:
+            return
+        if new is None:
+            del self.items[key]
+        else:
+            self.items[key] = new
+        self.changed[key] = old
+        if self._readers:
+            self._wake(key)
+            self._wake(ALL)
+
+    def _wake(self, what: object) -> None:
+        readers = self._readers.get(what)
+        if type(readers) is tuple:
+            readers[0].wake(readers[1])
+        elif readers is not None:
+            for node, key in cast("set[_Reader]", readers):
+                node.wake(key)
+
+    def remember(self, what: object, reader: _Reader) -> None:
+        """Note that a call reads an item, or ``ALL``."""
+        # Nearly every item has one reader: a set for each would take more memory than the items.
+        readers = self._readers.setdefault(what, reader)
+        if type(readers) is set:
+            readers.add(reader)
+        elif readers is not reader and readers != reader:
+            self._readers[what] = {cast("_Reader", readers), reader}
+
+    def forget(self, what: object, reader: _Reader) -> None:
+        """Note that a call does not read an item any more."""
+        readers = self._readers.get(what)
+        if type(readers) is set and len(readers) > 1:
+            readers.discard(reader)
+        elif readers is not None:
+            del self._readers[what]
+
+
+class Source(Collection[K, V]):
+    """What comes from outside the graph."""
+
+    def __init__(self, graph: Graph, name: str) -> None:
+        super().__init__(graph, name)
+        self._waiting: dict[K, V | None] = {}
+
+    @property
+    def waits(self) -> bool:
+        """Whether items were given that the graph has not settled yet."""
+        return bool(self._waiting)
+
+    def replace(self, items: Mapping[K, V | None]) -> None:
+        """Have other items from the next :meth:`Graph.settle` on, None for none; the others stay."""
+        self._waiting.update(items)
+
+    def update(self) -> None:
+        """Take over what was given."""
+        waiting, self._waiting = self._waiting, {}
+        for key, item in waiting.items():
+            self._put(key, item)
+
+    def made_of(self, key: K) -> Sequence[tuple[Collection[Any, Any], Any]]:
+        """Return nothing: it comes from outside."""
+        del key
+        return ()
+
+
+class Value(Source[tuple[()], V]):
+    """One thing from outside, such as a setting: a source with one item."""
+
+    def set(self, value: V) -> None:
+        """Have another value from the next :meth:`Graph.settle` on."""
+        self.replace({(): value})
+
+
+class Read:
+    """Reads items of other collections for the calls of one collection, and records that."""
+
+    __slots__ = ("_node", "reads")
+
+    def __init__(self, node: "Derived[Any, Any, Any]") -> None:
+        self._node = node
+        self.reads: list[Any] = []
+
+    def __call__(self, collection: Collection[S, I], key: S) -> I | None:
+        """Return an item, None where there is none."""
+        self.reads += (collection, key)
+        return collection.items.get(key)
+
+    def value(self, collection: Collection[tuple[()], I]) -> I:
+        """Return the value of a :class:`Value`, or what was made of it; when it changes, all calls are made again."""
+        self._node.reads_value(collection)
+        return collection.items[()]
+
+    def all(self, collection: Collection[S, I]) -> Mapping[S, I]:
+        """Return all items; the call is made again whenever any of them changes."""
+        self.reads += (collection, ALL)
+        return collection.items
+
+
+class Derived(Collection[K, V], Generic[K, I, V]):
+    """``make(read, key, item)`` for each item of ``of``; None makes no item. ``calls`` counts them."""
+
+    def __init__(self, of: Collection[K, I], make: Callable[[Read, K, I], V | None], name: str = "") -> None:
+        super().__init__(of.graph, name or make.__name__)
+        self.of, self.make = of, make
+        self.calls = 0
+        self._stale: dict[K, None] = {}
+        self._reads: dict[K, tuple[Any, ...]] = {}
+        self._values: set[Collection[tuple[()], Any]] = set()
+        self._read = Read(self)
+
+    def wake(self, what: Any) -> None:
+        """Have an item made again in this round, ``ALL`` for all."""
+        if what is ALL:
+            self._stale.update(dict.fromkeys(self.of.items))
+        else:
+            self._stale[what] = None
+
+    def reads_value(self, value: "Collection[tuple[()], Any]") -> None:
+        """Note that calls read a value; nearly all do, so it is not noted for each."""
+        if value not in self._values:
+            self._sees(value)
+            self._values.add(value)
+            value.remember((), (self, ALL))
+
+    def update(self) -> None:
+        """Make again what is stale."""
+        if not self._stale and not self.of.changed:
+            return
+        stale, self._stale = self._stale, {}
+        items, read, make = self.of.items, self._read, self.make
+        # In the order of the change, whatever the hashes of keys are.
+        for key in {**self.of.changed, **stale} if stale else self.of.changed:
+            read.reads = []
+            item = items.get(key)
+            made = None
+            if item is not None:
+                self.calls += 1
+                made = make(read, key, item)
+            self._remember(key, tuple(read.reads))
+            self._put(key, made)
+
+    def _remember(self, key: K, now: tuple[Any, ...]) -> None:
+        before = self._reads.get(key, ())
+        if before == now:
+            return
+        me: _Reader = (self, key)
+        if before:
+            kept = set(zip(now[::2], now[1::2], strict=True))
+            for node, what in set(zip(before[::2], before[1::2], strict=True)) - kept:
+                node.forget(what, me)
+        for number in range(0, len(now), 2):
+            node = now[number]
+            self._sees(node)
+            node.remember(now[number + 1], me)
+        if now:
+            self._reads[key] = now
+        else:
+            del self._reads[key]
+
+    def _sees(self, node: Collection[Any, Any]) -> None:
+        if node.number >= self.number:
+            raise ValueError(f"{self.name} reads {node.name}, which is made after it")
+
+    def made_of(self, key: K) -> Sequence[tuple[Collection[Any, Any], Any]]:
+        """Return the item that it was made of, and what was read for it."""
+        reads = self._reads.get(key, ())
+        return [(self.of, key), *zip(reads[::2], reads[1::2], strict=True), *((each, ()) for each in self._values)]
+
+
+class Spread(Collection[tuple[K, S], V], Generic[K, S, I, V]):
+    """Several items of each: ``spread(key, item)`` returns them with keys that differ; ``(key, own key)`` is theirs."""
+
+    def __init__(self, of: Collection[K, I], spread: Callable[[K, I], Iterable[tuple[S, V]]], name: str = "") -> None:
+        super().__init__(of.graph, name or spread.__name__)
+        self.of, self.spread = of, spread
+
+    def update(self) -> None:
+        """Spread what changed."""
+        items, spread = self.of.items, self.spread
+        for key, old in self.of.changed.items():
+            new = items.get(key)
+            after = dict(spread(key, new)) if new is not None else {}
+            if old is not None:
+                for own, _ in spread(key, old):
+                    if own not in after:
+                        self._put((key, own), None)
+            for own, item in after.items():
+                self._put((key, own), item)
+
+    def made_of(self, key: tuple[K, S]) -> Sequence[tuple[Collection[Any, Any], Any]]:
+        """Return the item that it is one of."""
+        return [(self.of, key[0])]
+
+
+class Grouped(Collection[G, tuple[tuple[K, I], ...]], Generic[G, K, I]):
+    """The items by what they name: ``groups(key, item)``; pairs of key and item, in order of ``rank(key, item)``."""
+
+    def __init__(
+        self,
+        of: Collection[K, I],
+        groups: Callable[[K, I], Iterable[G]],
+        name: str = "",
+        *,
+        rank: Callable[[K, I], Any] | None = None,
+    ) -> None:
+        super().__init__(of.graph, name or groups.__name__)
+        self.of, self.groups = of, groups
+        self._rank = (lambda pair: rank(*pair)) if rank is not None else _key_of_pair
+
+    def update(self) -> None:
+        """Move what changed to its groups."""
+        touched: dict[G, dict[K, I]] = {}
+        groups, items = self.groups, self.of.items
+        for key, old in self.of.changed.items():
+            new = items.get(key)
+            left = dict.fromkeys(groups(key, old)) if old is not None else {}
+            if new is not None:
+                for group in groups(key, new):
+                    self._members(touched, group)[key] = new
+                    left.pop(group, None)
+            for group in left:
+                self._members(touched, group).pop(key, None)
+        rank = self._rank
+        for group, members in touched.items():
+            pairs = tuple(members.items())
+            self._put(group, tuple(sorted(pairs, key=rank)) if len(pairs) > 1 else pairs or None)
+
+    def _members(self, touched: dict[G, dict[K, I]], group: G) -> dict[K, I]:
+        found = touched.get(group)
+        if found is None:
+            found = touched[group] = dict(self.items.get(group, ()))
+        return found
+
+    def made_of(self, key: G) -> Sequence[tuple[Collection[Any, Any], Any]]:
+        """Return its members."""
+        return [(self.of, member) for member, _ in self.items.get(key, ())]
+
+
+def _key_of_pair(pair: tuple[Any, Any]) -> Any:
+    return pair[0]
+
+
+class Tally(Collection[G, int], Generic[G, K, I]):
+    """Sums by what is counted: ``counts(key, item)`` returns what, and how many; there is no item for 0."""
+
+    def __init__(self, of: Collection[K, I], counts: Callable[[K, I], Iterable[tuple[G, int]]], name: str = "") -> None:
+        super().__init__(of.graph, name or counts.__name__)
+        self.of, self.counts = of, counts
+
+    def update(self) -> None:
+        """Add what came, and take off what went."""
+        sums: dict[G, int] = {}
+        for key, old in self.of.changed.items():
+            for item, sign in ((old, -1), (self.of.items.get(key), 1)):
+                for what, count in self.counts(key, item) if item is not None else ():
+                    sums[what] = sums.get(what, 0) + sign * count
+        for what, change in sums.items():
+            self._put(what, self.items.get(what, 0) + change or None)
+
+    def made_of(self, key: G) -> Sequence[tuple[Collection[Any, Any], Any]]:
+        """Return all that may be counted."""
+        del key
+        return [(self.of, ALL)]
+
+
+class Joined(Collection[K, V]):
+    """The items of several collections; where more than one has a key, that of the first."""
+
+    def __init__(self, *of: Collection[K, V], name: str = "joined") -> None:
+        super().__init__(of[0].graph, name)
+        self.of = of
+
+    def update(self) -> None:
+        """Take over what changed in any of them."""
+        for key in {key: None for each in self.of for key in each.changed}:
+            found = (each.items[key] for each in self.of if key in each.items)
+            self._put(key, next(found, None))
+
+    def made_of(self, key: K) -> Sequence[tuple[Collection[Any, Any], Any]]:
+        """Return the item of each collection that has it."""
+        return [(each, key) for each in self.of]
+
+
+class Published(Generic[S, V]):
+    """The items of a collection as a mapping that is replaced and never changed, for those who keep it.
+
+    Its keys are ``key(key of the collection)``, the same by default, in order of ``rank`` of them; None: in none. Its
+    values are ``value(item)``, the item by default; None leaves it out.
+    """
+
+    def __init__(
+        self,
+        of: Collection[Any, Any],
+        *,
+        key: Callable[[Any], S] = lambda key: key,
+        rank: Callable[[S], Any] | None = lambda key: key,
+        value: Callable[[Any], V | None] = lambda item: item,
+    ) -> None:
+        self._of, self._key, self._rank, self._value = of, key, rank, value
+        self._mapping: VersionedDict[S, V] = VersionedDict({})
+        self._changed: dict[Any, None] = dict.fromkeys(of.items)
+        of.graph.published.append(self)
+
+    def note(self) -> None:
+        """Note what changed in this round."""
+        if self._of.changed:
+            self._changed.update(dict.fromkeys(self._of.changed))
+
+    def mapping(self) -> VersionedDict[S, V]:
+        """Return the mapping as of the last :meth:`Graph.settle`; the same object where nothing changed since."""
+        in_trial, items, key_of = self._of.graph.in_trial, self._of.items, self._key
+        changed = {**self._changed, **self._of.changed} if in_trial else self._changed
+        if not changed:
+            return self._mapping
+        now = {key_of(key): self._value(items[key]) if key in items else None for key in changed}
+        # A value of an item that is another one may be the same.
+        new = {key: value for key, value in now.items() if value is not None and self._mapping.get(key) != value}
+        gone = [key for key, value in now.items() if value is None and key in self._mapping]
+        made = self._mapping.with_changes(new, gone, self._rank) if new or gone else self._mapping
+        if not in_trial:
+            self._mapping, self._changed = made, {}
+        return made

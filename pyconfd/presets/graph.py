@@ -1,0 +1,139 @@
+"""The presets' collections in one graph, and what the presets that are not part of it yet read of them."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from pyconfd.derived import Joined, Published, Source, Spread
+from pyconfd.model.certificate import PresentedCertificate
+from pyconfd.model.context import Refusal
+from pyconfd.model.object_status import ObjectStatus, StatusOf
+from pyconfd.model.reservation import NO_OWNERS, HostClaim, Name, Owner, Reservations
+from pyconfd.model.snapshot import Key, Resource
+from pyconfd.model.versioned import GivenDict, VersionedDict, differing
+from pyconfd.presets import host_ownership
+from pyconfd.presets.certificates import ServedCertificate
+from pyconfd.presets.cluster import Cluster
+from pyconfd.presets.host_ownership import HostOwnership, Hosts
+from pyconfd.presets.ingress.claims import name_of
+from pyconfd.presets.ingress.serving import CertificateLine, IngressClaims, ServedIngresses, addresses_of
+from pyconfd.presets.objects import Objects
+from pyconfd.presets.preset import PresetOptions, PresetResult
+from pyconfd.presets.routing.types import RouteBackend, Site
+from pyconfd.presets.shared_sites import named_sites
+
+if TYPE_CHECKING:
+    from pyconfd.model.rendering import OutputFile
+
+HostClaims = Mapping[Key, tuple[HostClaim, ...]]
+"""The hosts that the objects of each key ask for."""
+
+NO_HOST_CLAIMS: HostClaims = VersionedDict({})
+
+
+class PresetGraph:
+    """All collections of presets, for one cluster. It belongs to one thread.
+
+    Of one cluster it may be asked again and again in any order: what is returned is that of the last one seen.
+    """
+
+    def __init__(self, cluster: str) -> None:
+        self.objects = objects = Objects(cluster)
+        self.graph = objects.graph
+        self._domains = Source[Key, tuple[HostClaim, ...]](self.graph, "hosts of domains")
+        claimed = IngressClaims(objects)
+        of_domains = Spread(
+            self._domains,
+            lambda _, claims: (((each.owner.kind, number), each) for number, each in enumerate(claims)),
+            "claims of domains",
+        )
+        self.hosts = Hosts(Joined(of_domains, claimed.hosts, name="claims of hosts"))
+        self.ingresses = ServedIngresses(objects, claimed, self.hosts)
+        named = named_sites(self.hosts, self.ingresses.sites)
+        self._named = Published[str, Site](named)
+        self._ingress_result = _IngressResult(self.ingresses)
+        self._domains_seen = NO_HOST_CLAIMS
+        self._reserved: Reservations = VersionedDict({})
+        self._taken: Mapping[Name, str] = {}
+
+    def see(self, cluster: Cluster, options: PresetOptions, domains: HostClaims, *, ingresses: bool) -> HostOwnership:
+        """Bring all up to a cluster and options, and return who has which host.
+
+        ``domains`` are the hosts that annotations ask for; ``ingresses``: the preset is in use.
+        """
+        self.objects.see(cluster, options, ingresses=ingresses)
+        changed = differing(self._domains_seen, domains)
+        self._domains.replace({key: domains.get(key) for key in changed})
+        reserved = options.reservations_of(host_ownership.SCOPE)
+        moved = differing(self._reserved, reserved)
+        self.hosts.reservations.replace({name.name: reserved.get(name) for name in moved})
+        self.hosts.shared.set(options.claims.shared_hosts)
+        self._domains_seen, self._reserved = domains, reserved
+        self._take(options.taken_names)
+        self.graph.settle()
+        return self.hosts.ownership()
+
+    def named_sites(self) -> Mapping[str, Site]:
+        """Return the sites of hosts of the shared frontends that are named and not served."""
+        return self._named.mapping()
+
+    def ingress(self, taken: Mapping[Name, str]) -> PresetResult:
+        """Return what the preset ``ingress`` makes of the cluster without the names that another preset has."""
+        if taken != self._taken:
+            self._take(taken)
+            self.graph.settle()
+        return self._ingress_result.result()
+
+    def _take(self, taken: Mapping[Name, str]) -> None:
+        if taken == self._taken:
+            return
+        hosts: defaultdict[str, dict[Name, str]] = defaultdict(dict)
+        for name, why in taken.items():
+            hosts[name.name.partition("/")[0]][name] = why
+        former = {name.name.partition("/")[0] for name in self._taken}
+        self.ingresses.taken_names.replace({host: hosts.get(host) for host in {*former, *hosts}})
+        self._taken = taken
+
+
+class _IngressResult:
+    """The result of the preset, whose parts are the former objects where nothing changed."""
+
+    def __init__(self, ingresses: ServedIngresses) -> None:
+        self._ingresses = ingresses
+        self._sites = Published[str, Site](ingresses.sites)
+        self._backends = Published[str, RouteBackend](ingresses.backends)
+        self._lines = Published[str, CertificateLine](ingresses.lines, key=lambda key: f"{key.namespace}/{key.name}")
+        self._owners = Published[Name, Owner](
+            ingresses.paths, key=name_of, rank=None, value=lambda path: path.winners[0].owner if path.winners else None
+        )
+        self._statuses = Published[StatusOf, ObjectStatus](
+            ingresses.statuses, key=lambda key: StatusOf(Resource.INGRESSES, key), rank=None
+        )
+        self._presented = Published[str, PresentedCertificate](ingresses.presented, rank=None)
+        self._by_object = Published[Key, tuple[Refusal, ...]](ingresses.refused)
+        self._refused: tuple[Mapping[Key, tuple[Refusal, ...]], tuple[Refusal, ...]] = ({}, ())
+        self._by_secret = Published[Key, ServedCertificate](ingresses.served, rank=None)
+        self._files: tuple[Mapping[Key, ServedCertificate], tuple[OutputFile, ...]] = ({}, ())
+
+    def result(self) -> PresetResult:
+        ingresses, by_object = self._ingresses, self._by_object.mapping()
+        if by_object is not self._refused[0]:
+            self._refused = by_object, tuple(chain.from_iterable(by_object.values()))
+        served = self._by_secret.mapping()
+        if served is not self._files[0]:
+            self._files = served, tuple(each.file for each in served.values() if each.file is not None)
+        backends, lines, sites = self._backends.mapping(), self._lines.mapping(), self._sites.mapping()
+        return PresetResult(
+            {"ingress": GivenDict(sites=sites, backends=backends, certificates=lines)},
+            self._refused[1],
+            ingresses.ready.items.get((), 0),
+            files=self._files[1],
+            serves=backends,
+            addresses_of=addresses_of,
+            ends_tls=bool(ingresses.asking.items),
+            owners=self._owners.mapping(),
+            reserves=NO_OWNERS,
+            statuses=self._statuses.mapping(),
+            certificates=self._presented.mapping(),
+        )

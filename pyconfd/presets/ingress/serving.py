@@ -1,0 +1,342 @@
+"""From what Ingresses ask for to sites, backends, certificates, conditions and statuses, as collections.
+
+Read in this order: :mod:`pyconfd.presets.ingress.claims` parses one Ingress;
+:class:`pyconfd.presets.routing.routes.PlainRoutes` gives each path to the oldest; :class:`ServedIngresses` joins what
+is behind it. Which namespace has a host is decided before, for all presets (:mod:`pyconfd.presets.host_ownership`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from pyconfd.derived import Derived, Grouped, Joined, Read, Source, Spread, Tally
+from pyconfd.model.certificate import PresentedCertificate
+from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.ingress import Ingress, IngressClass
+from pyconfd.model.kubernetes import ObjectRef, Service
+from pyconfd.model.object_status import ObjectStatus
+from pyconfd.model.reservation import HostClaim, Name
+from pyconfd.model.snapshot import Key
+from pyconfd.presets import values
+from pyconfd.presets.annotations import read_foreign
+from pyconfd.presets.certificates import ServedCertificate, certificate_for, is_usable, notes_on, presented
+from pyconfd.presets.endpoints import targets_of_port
+from pyconfd.presets.host_ownership import HostRights, Hosts
+from pyconfd.presets.ingress.claims import IngressClaim, TlsHosts, name_of, read_ingress
+from pyconfd.presets.ingress.classes import OwnClasses, is_misspelled, mistaken_class, own_classes
+from pyconfd.presets.objects import NO_SERVICE, Objects
+from pyconfd.presets.policy import ClaimOptions
+from pyconfd.presets.routing.references import (
+    H2C,
+    Missing,
+    ServiceReference,
+    Unresolved,
+    app_protocol,
+    resolve,
+)
+from pyconfd.presets.routing.routes import PlainRoutes, key_of
+from pyconfd.presets.routing.table import Lost, conflict_key, entry_of, path_of
+from pyconfd.presets.routing.types import PathEntry, RouteBackend, RouteRule, Site
+from pyconfd.presets.shared_sites import shared_site
+from pyconfd.presets.views import PortView
+
+_SERVER_OPTIONS = {H2C: "proto h2", "https": "ssl verify none", "HTTPS": "ssl verify none"}
+"""More words for servers by ``appProtocol``; TLS to pods is not verified, since nothing names a CA."""
+
+_PATH_FIELD = "spec.rules.http.paths.path"
+_BACKEND_FIELD = "spec.rules.http.paths.backend"
+_TLS_HOSTS, _TLS_SECRET = "spec.tls.hosts", "spec.tls.secretName"
+
+
+class HostCertificate(NamedTuple):
+    """The Secret whose certificate is presented for a host, and the Ingress that names it."""
+
+    secret: Key
+    claimant: Key
+    redirect: bool
+    https_only: bool
+    hsts: int | None
+
+
+class CertificateLine(NamedTuple):
+    """For templates: the line of a Secret in a list of certificates, with ``path`` "" while there is no certificate.
+
+    ``redirects`` are the sites that are left for HTTPS, ``hsts`` has sites and seconds.
+    """
+
+    path: str
+    names: str
+    redirects: tuple[str, ...]
+    hsts: tuple[tuple[str, int], ...]
+
+
+class Target(NamedTuple):
+    """Where a reference of the Ingresses ``users`` leads, and why it leads nowhere."""
+
+    reference: ServiceReference
+    users: tuple[Key, ...]
+    port: PortView | None = None
+    service: Service | None = None
+    fault: Missing | None = None
+
+
+class ParsingRules(NamedTuple):
+    """All beside an Ingress that decides what it asks for."""
+
+    own: OwnClasses
+    policy: ClaimOptions
+    accepted: tuple[str, ...]
+
+
+class IngressClaims:
+    """What the Ingresses of pyconfd's classes ask for; ``misspelled`` has what is wrong with the class of others."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._rules = Derived(objects.ingress_classes, self._rules_of, "how Ingresses are parsed")
+        self.claims = Derived(objects.ingresses, self._claim, "claims of Ingresses")
+        self.misspelled = Derived(objects.ingresses, self._misspelled, "misspelled classes")
+        self.hosts = Spread(self.claims, _hosts_of, "hosts of Ingresses")
+
+    def _rules_of(self, read: Read, _: object, classes: Mapping[Key, IngressClass]) -> "ParsingRules":
+        objects = self._objects
+        accepted = read.value(objects.ignored_annotations)
+        return ParsingRules(own_classes(classes), read.value(objects.policy), accepted)
+
+    def _claim(self, read: Read, _: Key, ingress: Ingress) -> IngressClaim | None:
+        own, policy, accepted = read.value(self._rules)
+        return read_ingress(ingress, self._objects.cluster, policy, accepted) if own.serve(ingress) else None
+
+    def _misspelled(self, read: Read, key: Key, ingress: Ingress) -> tuple[Refusal, ...] | None:
+        """Return why an Ingress is not served that was probably meant for pyconfd."""
+        own = read.value(self._rules).own
+        if own.serve(ingress):
+            return None
+        classes = read.value(self._objects.ingress_classes)
+        if not is_misspelled(ingress, classes, own):
+            return None
+        ref = ObjectRef("Ingress", values.shown(key.namespace), values.shown(key.name), self._objects.cluster)
+        detail = mistaken_class(ingress, classes)
+        return (Refusal(ref, "spec.ingressClassName", "", RefusalReason.UNKNOWN_CLASS, detail),)
+
+
+def _hosts_of(_: Key, claim: IngressClaim) -> Iterator[tuple[tuple[str, int], HostClaim]]:
+    return (((each.owner.kind, number), each) for number, each in enumerate(claim.hosts))
+
+
+class ServedIngresses:
+    """All that is made of the claims. ``sites`` are by host, ``backends`` by name, ``lines`` by Secret."""
+
+    def __init__(self, objects: Objects, claimed: IngressClaims, hosts: Hosts) -> None:
+        self._objects, self._hosts, claims = objects, hosts, claimed.claims
+        self.taken_names = Source[str, Mapping[Name, str]](objects.graph, "names that another preset has")
+        """Those of paths, by host, and whose they are."""
+        self._routes = routes = PlainRoutes(claims, lambda claim: claim.rules, self._blocked)
+        self.paths = routes.decided
+        self.sites = Derived(routes.sites, self._site, "sites of Ingresses")
+
+        references = Spread(claims, lambda _, claim: claim.references.items(), "references")
+        named = Grouped(references, lambda at, _: (at[1],), "references by backend")
+        self._targets = Derived(named, self._target, "targets of references")
+        faulty = Derived(self._targets, lambda _, __, found: found if found.fault else None, "faults of references")
+        self._faults_of = Grouped(faulty, lambda _, found: found.users, "faults by Ingress")
+        self.backends = Derived(self._targets, self._backend, "backends of Ingresses")
+        self._answering = Derived(self.backends, lambda _, __, backend: _can_answer(backend), "answering backends")
+        self.ready = Tally(self.backends, _ready, "ready endpoints of Ingresses")
+
+        asking = Spread(claims, _certificates_of, "certificates of Ingresses")
+        self.asking = Grouped(asking, lambda at, _: (at[1],), "certificates by host", rank=_oldest_first)
+        self._certificates = Derived(self.asking, self._certificate_of_host, "certificates of hosts")
+        self._secrets = Grouped(self._certificates, lambda _, found: (found.secret,), "hosts by Secret")
+        self.served = Derived(self._secrets, self._served_certificate, "served certificates")
+        self.lines = Derived(self._secrets, self._line, "lines of certificates")
+        self.presented = Derived(self._certificates, self._presented, "presented certificates")
+
+        refused = Derived(claims, self._refused, "conditions of Ingresses")
+        self.refused = Joined(refused, claimed.misspelled, name="all conditions of Ingresses")
+        self.statuses = Derived(claims, self._status, "statuses of Ingresses")
+
+    # Paths
+
+    def _blocked(self, read: Read, rule: RouteRule, claimants: Sequence[RouteRule]) -> str:
+        """Return why a rule may not have its path: the host is another namespace's, or an older domain is all of it."""
+        hosts, host, namespace = self._hosts.rights(read), rule.site, rule.owner.namespace
+        if not hosts.may_add_paths(host, namespace):
+            return hosts.why_not(host)
+        if not hosts.is_owner(host, namespace):
+            # With a consent, the owner of the host comes before older objects of others.
+            same = (each for each in claimants if conflict_key(each.match) == conflict_key(rule.match))
+            if owner := next((each.owner for each in same if hosts.is_owner(host, each.owner.namespace)), None):
+                return f"{owner.kind} {owner.namespace}/{owner.name} of the host's owner has this path"
+        taken = read(self.taken_names, host)
+        return taken.get(name_of(path_of(rule)), "") if taken else ""
+
+    def _site(self, read: Read, host: str, _: object) -> Site:
+        return shared_site(host, self._hosts.rights(read))
+
+    # Backends: one for each port that is named, however many paths lead to it
+
+    def _target(self, read: Read, _: str, named: Sequence[tuple[tuple[Key, str], ServiceReference]]) -> Target:
+        objects, reference = self._objects, named[0][1]
+        users = tuple(key for (key, _), _ in named)
+        seen = read(objects.services, Key(reference.namespace, reference.name)) or NO_SERVICE
+        service, view = seen
+        port = resolve(reference, service, view)
+        if isinstance(port, Missing) or service is None:
+            return Target(reference, users, fault=port if isinstance(port, Missing) else None)
+        if restricted := _restricted(service, read.value(objects.ignored_annotations)):
+            return Target(reference, users, fault=restricted)
+        if not read.value(objects.targets).node_ports or port.node_port:
+            return Target(reference, users, port, service)
+        detail = "traffic goes to node ports (presets.backend_target) but this port has none: use type NodePort"
+        return Target(reference, users, port, service, Missing(Unresolved.NOT_FOUND, detail, port=True))
+
+    def _backend(self, read: Read, name: str, target: Target) -> RouteBackend | None:
+        """Return the backend, None where no path leads to it; it has no servers where the reference leads nowhere.
+
+        Requests get 503 until the Service is there.
+        """
+        paths = read(self._routes.leading, name)
+        if not paths:
+            return None
+        objects, (reference, _, port, service, _) = self._objects, target
+        entries: tuple[PathEntry, ...] = tuple(entry_of(*path) for path, _ in paths)
+        owner = f"Service {reference.namespace}/{reference.name}, port {reference.port}, of Ingresses"
+        if port is None or service is None:
+            return RouteBackend(name, owner, reference.namespace, reference.name, entries, ())
+        targets = read.value(objects.targets)
+        nodes = read.value(objects.nodes) if targets.node_ports else ()
+        servers = targets_of_port(port, service, nodes, targets)
+        words = _SERVER_OPTIONS.get(app_protocol(service, port), "")
+        return RouteBackend(name, owner, reference.namespace, reference.name, entries, servers, options=words)
+
+    # Certificates: a host has that of the oldest Ingress of the namespace that has the host
+
+    def _certificate_of_host(
+        self, read: Read, host: str, asking: Sequence[tuple[tuple[Key, str], tuple[IngressClaim, str]]]
+    ) -> HostCertificate | None:
+        hosts = self._hosts.rights(read)
+        serving = [each for (key, _), each in asking if hosts.is_owner(host, key.namespace)]
+        if not serving:
+            return None
+        claim, secret = serving[0]
+        namespace, https_only = claim.owner.namespace, any(each.https_only for each, _ in serving)
+        claimant = Key(namespace, claim.owner.name)
+        return HostCertificate(Key(namespace, secret), claimant, claim.redirect, https_only, claim.hsts)
+
+    def _served_certificate(
+        self, read: Read, secret: Key, hosts: Sequence[tuple[str, HostCertificate]]
+    ) -> ServedCertificate:
+        tls = read.value(self._objects.tls)
+        return certificate_for(self._objects.secrets_for(read), tls, *secret, tuple(host for host, _ in hosts))
+
+    def _line(self, read: Read, secret: Key, hosts: Sequence[tuple[str, HostCertificate]]) -> CertificateLine | None:
+        served = read(self.served, secret)
+        if served is None:
+            return None
+        secrets, tls = self._objects.secrets_for(read), read.value(self._objects.tls)
+        redirects = tuple(
+            host for host, each in hosts if each.https_only or (each.redirect and is_usable(served, host, secrets, tls))
+        )
+        hsts = tuple((host, each.hsts) for host, each in hosts if each.hsts is not None)
+        return CertificateLine(served.path, served.names, redirects, hsts)
+
+    def _presented(self, read: Read, host: str, found: HostCertificate) -> PresentedCertificate | None:
+        served = read(self.served, found.secret)
+        return presented(served, host) if served is not None else None
+
+    # What the owners are told
+
+    def _refused(self, read: Read, key: Key, claim: IngressClaim) -> tuple[Refusal, ...] | None:
+        """Return all that is refused of one Ingress, sorted."""
+        found = set(claim.refused)
+        hosts = self._hosts.rights(read)
+        for _, path in read(self._routes.lost, key) or ():
+            found.update(_lost(claim.ref, each, hosts) for each in path.lost if key_of(each.rule) == key)
+        for _, target in read(self._faults_of, key) or ():
+            if target.fault is not None:
+                shown = values.shown(f"{target.reference.name}:{target.reference.port}")
+                found.add(Refusal(claim.ref, _BACKEND_FIELD, shown, _reason(target.fault), target.fault.detail))
+        for item in claim.tls:
+            for host in item.hosts:
+                found.update(self._refused_certificate(read, claim, item, host))
+        return tuple(sorted(found)) or None
+
+    def _refused_certificate(self, read: Read, claim: IngressClaim, item: TlsHosts, host: str) -> Iterator[Refusal]:
+        hosts = self._hosts.rights(read)
+        given = read(self._certificates, host)
+        if given is None or not hosts.is_owner(host, claim.ref.namespace):
+            reason = RefusalReason.NAME_RESERVED if hosts.is_kept(host) else RefusalReason.NAME_TAKEN
+            detail = f"the certificate of a host is its owner's: {hosts.why_not(host)}"
+            yield Refusal(claim.ref, _TLS_HOSTS, host, reason, detail)
+            return
+        if given.secret != (claim.ref.namespace, item.secret):
+            detail = f"Ingress {given.claimant.namespace}/{given.claimant.name} has a certificate for it already"
+            yield Refusal(claim.ref, _TLS_HOSTS, host, RefusalReason.NAME_TAKEN, detail)
+            return
+        served = read(self.served, given.secret)
+        if served is not None:
+            if served.fault:
+                yield Refusal(claim.ref, _TLS_SECRET, item.secret, RefusalReason.NO_CERTIFICATE, served.fault)
+            yield from notes_on(served, claim.ref, (_TLS_SECRET, _TLS_HOSTS), host)
+
+    def _status(self, read: Read, key: Key, claim: IngressClaim) -> ObjectStatus:
+        """Return the addresses, for an Ingress of which at least one path can answer."""
+        paths = read(self._routes.won, key) or ()
+        won = [rule for _, path in paths for rule in path.winners if key_of(rule) == key]
+        served = any(read(self._answering, rule.backend) is not None for rule in won)
+        addresses = [{"ip": each} for each in read.value(self._objects.shared_addresses)] if served else []
+        body = {"loadBalancer": {"ingress": addresses} if addresses else {}}
+        return ObjectStatus(claim.uid, claim.generation, body, may_wait=bool(won) and not served)
+
+
+def _certificates_of(_: Key, claim: IngressClaim) -> Iterable[tuple[str, tuple[IngressClaim, str]]]:
+    """Return the Secret for each host; where an Ingress names several for one, the first."""
+    found: dict[str, tuple[IngressClaim, str]] = {}
+    for item in claim.tls:
+        for host in item.hosts:
+            found.setdefault(host, (claim, item.secret))
+    return found.items()
+
+
+def _oldest_first(_: object, asked: tuple[IngressClaim, str]) -> tuple[str, str, str]:
+    owner = asked[0].owner
+    return owner.since, owner.namespace, owner.name
+
+
+def _restricted(service: Service, accepted: tuple[str, ...]) -> Missing | None:
+    """Return that annotations of a Service restrict access in a way that is not implemented; None where they do not."""
+    foreign = read_foreign(service.metadata.annotations, "Service", accepted)
+    if not foreign.restricting:
+        return None
+    detail = f"annotation {foreign.restricting[0]} of the Service: {foreign.why_restricted('it')}"
+    return Missing(Unresolved.RESTRICTED, detail)
+
+
+def addresses_of(backend: RouteBackend) -> Iterable[str]:
+    """Return the addresses of the servers that take traffic."""
+    return [server.address for server in backend.servers if server.state == "ready"]
+
+
+def _can_answer(backend: RouteBackend) -> bool | None:
+    return True if addresses_of(backend) else None
+
+
+def _ready(_: str, backend: RouteBackend) -> Iterator[tuple[tuple[()], int]]:
+    yield (), sum(server.state == "ready" for server in backend.servers)
+
+
+def _lost(ref: ObjectRef, lost: Lost, hosts: HostRights) -> Refusal:
+    rule, why = lost.rule, lost.why
+    reason = RefusalReason.NAME_RESERVED if hosts.is_kept(rule.site) else RefusalReason.NAME_TAKEN
+    if lost.winner is not None:
+        owner = ObjectRef(*lost.winner.owner[:3], ref.cluster)
+        why = f"{owner} has this host and path already (the older object keeps it); remove it from one of them"
+    return Refusal(ref, _PATH_FIELD, values.shown(name_of(path_of(rule)).name), reason, why)
+
+
+def _reason(fault: Missing) -> RefusalReason:
+    if fault.reason is Unresolved.RESTRICTED:
+        return RefusalReason.UNSUPPORTED_ANNOTATION
+    if fault.reason is not Unresolved.NOT_FOUND:
+        return RefusalReason.INVALID_VALUE
+    return RefusalReason.NO_SUCH_PORT if fault.port else RefusalReason.NO_SUCH_SERVICE

@@ -1,0 +1,302 @@
+"""The engine: after any changes the items are those of a graph made of the same sources, and no call is superfluous."""
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyconfd.derived import (
+    ALL,
+    Collection,
+    Derived,
+    Graph,
+    Grouped,
+    Joined,
+    Published,
+    Read,
+    Source,
+    Spread,
+    Tally,
+    Value,
+)
+from tests.derived.checking import CheckedCalls, items_of, see_that_changes_are_told
+
+# Services that ask for hosts, a list of hosts that nobody may have, and what a host costs.
+Service = tuple[int, tuple[str, ...]]
+"""Its age, and the hosts that it asks for."""
+
+
+class World:
+    """One collection of each kind."""
+
+    def __init__(self) -> None:
+        self.graph = graph = Graph()
+        self.services = Source[str, Service](graph, "services")
+        self.extra = Source[str, Service](graph, "extra")
+        self.denied = Source[str, bool](graph, "denied")
+        self.youngest = Value[int](graph, "youngest")
+        self.youngest.set(9)
+        self.all = Joined(self.extra, self.services, name="all")
+        self.claims = Derived(self.all, self._claim, "claims")
+        self.asked = Spread(self.claims, lambda _, claim: [(host, claim[0]) for host in claim[1]], "asked")
+        self.hosts = Grouped(self.asked, lambda key, _: (key[1],), "hosts", rank=lambda key, age: (age, key[0]))
+        self.owners = Derived(self.hosts, lambda _, __, asking: asking[0][0][0], "owners")
+        self.served = Derived(self.claims, self._served, "served")
+        self.summary = Derived(self.denied, lambda read, _, __: sorted(read.all(self.owners)), "summary")
+        self.totals = Tally(self.served, lambda _, hosts: [("hosts", len(hosts)), ("services", 1)], "totals")
+        self.calls = CheckedCalls(graph)
+
+    def _claim(self, read: Read, _: str, service: Service) -> Service | None:
+        age, hosts = service
+        allowed = tuple(host for host in hosts if read(self.denied, host) is None)
+        return (age, allowed) if allowed and age <= read.value(self.youngest) else None
+
+    def _served(self, read: Read, name: str, claim: Service) -> tuple[str, ...]:
+        return tuple(host for host in claim[1] if read(self.owners, host) == name)
+
+    def change(self, step: "Step") -> None:
+        self.services.replace(step[0])
+        self.extra.replace(step[1])
+        self.denied.replace(denials(step))
+        self.graph.settle()
+        self.calls.settled()
+
+    def items(self) -> dict[str, dict[Any, Any]]:
+        return items_of(self.graph)
+
+
+def denials(step: "Step") -> dict[str, bool | None]:
+    return {host: True if is_denied else None for host, is_denied in step[2].items()}
+
+
+NAMES, HOSTS = ("web", "api", "db"), ("a", "b", "c")
+Step = tuple[Mapping[str, Service | None], Mapping[str, Service | None], Mapping[str, bool]]
+SERVICE = st.none() | st.tuples(st.integers(1, 3), st.lists(st.sampled_from(HOSTS), unique=True, max_size=3).map(tuple))
+STEP = st.tuples(
+    st.dictionaries(st.sampled_from(NAMES), SERVICE, max_size=3),
+    st.dictionaries(st.sampled_from(NAMES), SERVICE, max_size=1),
+    st.dictionaries(st.sampled_from(HOSTS), st.booleans(), max_size=2),
+)
+
+
+def fresh(steps: Sequence[Step]) -> World:
+    """Return a world to which all is new that the steps led to."""
+    world, state = World(), (dict[str, Any](), dict[str, Any](), dict[str, Any]())
+    for step in steps:
+        for known, changes in zip(state, step, strict=True):
+            known.update(changes)
+    world.change(state)
+    return world
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(STEP, min_size=1, max_size=6))
+def test_items_are_those_of_a_new_graph_and_no_call_was_superfluous(steps: list[Step]) -> None:
+    world = World()
+    for number, step in enumerate(steps, start=1):
+        before = world.items()
+        world.change(step)
+        assert world.items() == fresh(steps[:number]).items()
+        see_that_changes_are_told(before, world.graph)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(STEP, min_size=1, max_size=4), STEP, STEP)
+def test_a_trial_leaves_no_trace(steps: list[Step], tried: Step, after: Step) -> None:
+    world = World()
+    for step in steps:
+        world.change(step)
+    before, changed = world.items(), [dict(each.changed) for each in world.graph.collections]
+    world.calls.forget()
+    with world.graph.trial({world.services: tried[0], world.extra: tried[1], world.denied: denials(tried)}):
+        assert world.items() == fresh([*steps, tried]).items()
+        world.calls.forget()
+    assert world.items() == before
+    assert [each.changed for each in world.graph.collections] == changed
+    for name, items in world.items().items():
+        assert all(items[key] is before[name][key] for key in items)
+    world.calls.forget()
+    world.change(after)
+    assert world.items() == fresh([*steps, after]).items()
+
+
+def world_of(**services: Service) -> World:
+    world = World()
+    world.change((services, {}, {}))
+    return world
+
+
+def calls_after(world: World, step: Step) -> dict[str, set[Hashable]]:
+    world.calls.made.clear()
+    world.change(step)
+    found = defaultdict(set)
+    for name, key in world.calls.made:
+        found[name].add(key)
+    return dict(found)
+
+
+def test_an_equal_item_wakes_nobody() -> None:
+    world = world_of(web=(1, ("a",)), api=(2, ("a", "b")))
+    kept = world.claims.items["web"]
+    assert calls_after(world, ({"web": (1, ("a",))}, {}, {})) == {}
+    assert calls_after(world, ({}, {}, {"c": True})) == {"summary": {"c"}}
+    assert world.claims.items["web"] is kept
+
+
+def test_only_readers_of_what_changed_are_called() -> None:
+    world = world_of(web=(1, ("a",)), api=(2, ("a", "b")), db=(3, ("c",)))
+    # Who had the host, and who gets it; not db.
+    assert calls_after(world, ({"web": None}, {}, {})) == {"owners": {"a"}, "served": {"api"}}
+    assert world.served.items == {"api": ("a", "b"), "db": ("c",)}
+    assert world.totals.items == {"hosts": 3, "services": 2}
+    assert calls_after(world, ({}, {}, {"c": True}))["claims"] == {"db"}
+
+
+def test_what_was_missing_was_read_too() -> None:
+    world = world_of(web=(2, ("a",)))
+    assert calls_after(world, ({"api": (1, ("a",))}, {}, {}))["served"] == {"web", "api"}
+    assert world.served.items == {"web": (), "api": ("a",)}
+
+
+def test_readers_are_forgotten() -> None:
+    world = world_of(web=(1, ("a", "b")), api=(2, ("b",)))
+    world.change(({"web": (1, ("a",))}, {}, {}))
+    assert calls_after(world, ({}, {}, {"b": True}))["claims"] == {"api"}
+    world.change(({"web": None, "api": None}, {}, {"b": False}))
+    # All of owners is read by the summary, and the value by all claims.
+    left = [each.name for each in world.graph.collections if each._readers]
+    assert left == ["youngest"]
+    assert not any(each._reads for each in world.graph.collections if isinstance(each, Derived))
+
+
+def test_groups_are_in_order_of_rank() -> None:
+    world = world_of(web=(3, ("a",)), api=(1, ("a",)), db=(2, ("a",)))
+    assert [key[0] for key, _ in world.hosts.items["a"]] == ["api", "db", "web"]
+    world.change(({"api": (4, ("a", "b"))}, {}, {}))
+    assert [key[0] for key, _ in world.hosts.items["a"]] == ["db", "web", "api"]
+    plain = Grouped(world.services, lambda _, service: service[1], "plain")
+    world.services.replace({"xy": (9, ("a",)), "aa": (9, ("a",))})
+    world.graph.settle()
+    assert [key for key, _ in plain.items["a"]] == ["aa", "xy"]  # a new collection sees what changes from then on
+
+
+def test_the_first_of_joined_collections_counts() -> None:
+    world = world_of(web=(1, ("a",)))
+    world.change(({}, {"web": (1, ("b",))}, {}))
+    assert world.all.items["web"] == (1, ("b",))
+    world.change(({}, {"web": None}, {}))
+    assert world.all.items["web"] == (1, ("a",))
+
+
+def test_who_reads_a_later_collection_is_told_so() -> None:
+    graph = Graph()
+    source = Source[str, int](graph, "source")
+    collections: list[Collection[str, int]] = []
+    first = Derived(source, lambda read, key, _: read(collections[0], key), "first")
+    collections.append(Derived(source, lambda _, __, item: item, "second"))
+    source.replace({"a": 1})
+    with pytest.raises(ValueError, match="first reads second, which is made after it"):
+        graph.settle()
+    assert graph.is_broken
+    with pytest.raises(RuntimeError, match="make another graph"):
+        graph.settle()
+    assert first.calls == 1
+
+
+def test_a_name_is_used_once() -> None:
+    graph = Graph()
+    Source[str, int](graph, "source")
+    with pytest.raises(ValueError, match="two collections 'source'"):
+        Value[int](graph, "source")
+
+
+def test_a_trial_needs_a_settled_graph() -> None:
+    world = world_of(web=(1, ("a",)))
+    world.services.replace({"web": None})
+    with pytest.raises(RuntimeError, match="settle first"), world.graph.trial({}):
+        pass
+
+
+def test_a_trial_ends_with_an_exception_of_its_block() -> None:
+    world = world_of(web=(1, ("a",)))
+    world.calls.forget()
+
+    def block() -> None:
+        with world.graph.trial({world.services: {"web": None}}):
+            world.calls.forget()
+            assert world.owners.items == {}
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        block()
+    assert world.owners.items == {"a": "web"}
+
+
+def test_origins_are_items_of_sources_and_what_is_missing() -> None:
+    world = world_of(web=(1, ("a",)), api=(2, ("a",)))
+
+    def origins(collection: Collection[Any, Any], key: Hashable) -> set[tuple[str, Any]]:
+        return {(node.name, what) for node, what in world.graph.origins(collection, key)}
+
+    asked = {
+        ("services", "web"), ("extra", "web"), ("services", "api"), ("extra", "api"), ("denied", "a"), ("youngest", ()),
+    }  # fmt: skip
+    assert origins(world.owners, "a") == asked
+    assert origins(world.served, "web") == asked
+    assert origins(world.totals, "hosts") == {("served", ALL)}
+
+
+def test_published_mappings_are_replaced_and_in_order() -> None:
+    world = world_of(web=(1, ("b",)), api=(2, ("a",)))
+    owners, unordered = (
+        Published[str, Any](world.owners),
+        Published[str, Any](world.owners, rank=lambda host: {"a": 2, "b": 1}.get(host, 0)),
+    )
+    first = owners.mapping()
+    assert list(first.items()) == [("a", "api"), ("b", "web")]
+    assert list(unordered.mapping()) == ["b", "a"]
+    assert dict(Published[str, Any](world.owners, key=str.upper).mapping()) == {"A": "api", "B": "web"}
+    world.change(({"db": (1, ("a",))}, {}, {}))
+    second = owners.mapping()
+    assert (dict(first), dict(second)) == ({"a": "api", "b": "web"}, {"a": "db", "b": "web"})
+    assert second.changed_since(first) == {"a": None}.keys()
+    assert owners.mapping() is second
+    world.change(({}, {}, {"c": True}))
+    assert owners.mapping() is second
+    # One that was not asked in each round.
+    world.change(({"web": None}, {}, {}))
+    world.change(({"web": (1, ("c", "b"))}, {}, {"c": False}))
+    assert list(owners.mapping().items()) == [("a", "db"), ("b", "web"), ("c", "web")]
+
+
+def test_published_mappings_show_a_trial_and_forget_it() -> None:
+    world = world_of(web=(1, ("a",)))
+    owners = Published[str, Any](world.owners)
+    before = owners.mapping()
+    world.calls.forget()
+    with world.graph.trial({world.services: {"db": (0, ("a",))}}):
+        assert owners.mapping() == {"a": "db"}
+        world.calls.forget()
+    assert owners.mapping() is before
+
+
+def test_values_are_settings_and_what_is_made_of_them() -> None:
+    graph = Graph()
+    limit, services = Value[int](graph, "limit"), Source[str, int](graph, "services")
+    twice = Derived(limit, lambda _, __, value: 2 * value, "twice")
+    served = Derived(services, lambda read, _, number: number <= read.value(twice) or None, "served")
+    limit.set(1)
+    services.replace({"a": 2, "b": 4})
+    graph.settle()
+    assert served.items == {"a": True}
+    limit.set(2)
+    graph.settle()
+    assert (served.items, served.changed) == ({"a": True, "b": True}, {"b": None})
+    limit.set(3)
+    limit.set(2)
+    graph.settle()
+    assert (limit.changed, served.changed) == ({}, {})
+    assert {node.name for node, _ in graph.origins(served, "a")} == {"services", "limit"}

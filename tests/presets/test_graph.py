@@ -1,0 +1,158 @@
+"""All collections of presets: after any changes they are those of a new graph, and nothing is made needlessly."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyconfd.model.reservation import Name, Owner, Reservation
+from pyconfd.model.snapshot import Snapshot
+from pyconfd.presets import cluster, domains
+from pyconfd.presets.certificates import TlsOptions
+from pyconfd.presets.graph import PresetGraph
+from pyconfd.presets.host_ownership import SCOPE
+from pyconfd.presets.policy import ClaimOptions, Rule
+from pyconfd.presets.preset import PresetOptions
+from tests.derived.checking import CheckedCalls, items_of, see_that_changes_are_told
+from tests.presets.ingress.objects import ADDRESSES, Obj, ingress, ingress_class, path, secret, service, snapshot
+from tests.world.pki import CertificateAuthority, KeyPair
+
+HOSTS = ("a.example.com", "*.example.com", "b.example.com", "")
+NAMESPACES = ("demo", "team")
+CHOSEN = st.builds(
+    path,
+    st.sampled_from(["/", "/x", "/x/y"]),
+    st.sampled_from(["web:80", "web:admin", "new:80"]),
+    st.sampled_from(["Exact", "Prefix"]),
+)
+INGRESS = st.builds(
+    ingress,
+    st.sampled_from(["i1", "i2", "i3"]),
+    st.dictionaries(st.sampled_from(HOSTS), st.lists(CHOSEN, max_size=3), max_size=3),
+    default=st.sampled_from(["", "", "web:81"]),
+    class_name=st.sampled_from(["pyconfd", "pyconfd", None, "other", "pyconfdd"]),
+    namespace=st.sampled_from(NAMESPACES),
+    day=st.integers(1, 3),
+    tls=st.lists(
+        st.builds(
+            lambda name, hosts: {"secretName": name, "hosts": sorted(hosts)},
+            st.sampled_from(["s1", "s2"]),
+            st.sets(st.sampled_from(HOSTS[:3]), max_size=2),
+        ),
+        max_size=2,
+    ),
+    annotations=st.sampled_from([{}, {}, {"pyconfd.io/shared-with": "*"}, {"pyconfd.io/ssl-redirect": "false"}]),
+)
+SERVICES = st.builds(
+    lambda name, pods, namespace, domain, proto: service(
+        name, *[f"10.0.0.{pod}" for pod in sorted(pods)], namespace=namespace, day=2,
+        annotations={"domain": domain, "proto": proto} if domain else {},
+    ),
+    st.sampled_from(["web", "new"]),
+    st.sets(st.integers(1, 3), max_size=2),
+    st.sampled_from(NAMESPACES),
+    st.sampled_from(["", "", "a.example.com", "*.example.com"]),
+    st.sampled_from(["http", "https"]),
+)  # fmt: skip
+RESERVED = st.dictionaries(
+    st.sampled_from([Name("", host) for host in HOSTS[:3]]),
+    st.builds(lambda namespace: Reservation(Owner("Ingress", namespace, "gone", "2026-01-01T00:00:00Z"), 9.0),
+              st.sampled_from([*NAMESPACES, "gone"])),
+    max_size=2,
+)  # fmt: skip
+TAKEN = st.dictionaries(
+    st.sampled_from([Name("", "a.example.com"), Name("", "b.example.com"), Name("", "b.example.com/x")]),
+    st.just("an older one has it"),
+)
+OPTIONS = st.builds(
+    PresetOptions,
+    node_ports=st.sampled_from([False, False, True]),
+    addresses=st.sampled_from([ADDRESSES, ADDRESSES, PresetOptions().addresses]),
+    claims=st.sampled_from(
+        [
+            ClaimOptions(),
+            ClaimOptions(shared_hosts=frozenset({"a.example.com"})),
+            ClaimOptions((Rule(("demo",)), Rule(("team",), domains=("example.com",)))),
+        ]
+    ),
+    tls=st.just(TlsOptions("/tls", ("*",))),
+)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KeyPair]:
+    authority = CertificateAuthority(tmp_path_factory.mktemp("ca"))
+    return {"s1": authority.server("s1", ["a.example.com"]), "s2": authority.server("s2", ["*.example.com"])}
+
+
+def _at(each: Obj) -> tuple[str, str, str]:
+    return each["kind"], each["metadata"]["namespace"], each["metadata"]["name"]
+
+
+OBJECTS = st.one_of(INGRESS.map(lambda made: [made]), SERVICES)
+CHANGES = st.lists(st.tuples(OBJECTS, st.sampled_from([False, False, False, True])), max_size=2)
+STEPS = st.tuples(
+    CHANGES,
+    st.sampled_from([None, None, None, frozenset[str](), frozenset({"s1"}), frozenset({"s1", "s2"})]),
+    st.sampled_from([None, None, None, True, False]),
+    st.none() | st.none() | OPTIONS,
+    st.none() | RESERVED,
+    st.none() | TAKEN,
+)
+"""A few objects that come, change or go; which Secrets there are; whether the class is the default; other settings;
+hosts that are reserved; names that another preset has."""
+
+
+class World:
+    """Objects and settings that change a little with each step."""
+
+    def __init__(self, pairs: dict[str, KeyPair]) -> None:
+        self.options = PresetOptions(addresses=ADDRESSES, tls=TlsOptions("/tls", ("*",)))
+        self._pairs, self._objects = pairs, dict[tuple[str, str, str], Obj]()
+        self._secrets, self._default = frozenset[str](), False
+
+    def after(self, step: Any) -> Snapshot:
+        for objects, is_gone in step[0]:
+            for each in objects:
+                self._objects.pop(_at(each), None)
+                if not is_gone:
+                    self._objects[_at(each)] = each
+        self._secrets = self._secrets if step[1] is None else step[1]
+        self._default = self._default if step[2] is None else step[2]
+        former, options = self.options, step[3] or self.options
+        self.options = replace(
+            options,
+            reservations=former.reservations if step[4] is None else {SCOPE: step[4]},
+            taken_names=former.taken_names if step[5] is None else step[5],
+        )
+        secrets = (
+            secret(name, self._pairs[name], namespace=namespace)
+            for name in sorted(self._secrets)
+            for namespace in NAMESPACES
+        )
+        return snapshot(ingress_class(default=self._default), *self._objects.values(), *secrets)
+
+
+def seen_by(graph: PresetGraph, seen: Snapshot, options: PresetOptions) -> PresetGraph:
+    """Show a graph a cluster that is read from nothing."""
+    read = cluster.read(seen, None, options.claims)
+    graph.see(read, options, domains.parse(read, options, None).hosts, ingresses=True)
+    return graph
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=st.lists(STEPS, min_size=4, max_size=10))
+def test_collections_are_those_of_a_new_graph_and_no_call_is_superfluous(
+    pairs: dict[str, KeyPair], steps: list[Any]
+) -> None:
+    graph, world = PresetGraph(""), World(pairs)
+    calls = CheckedCalls(graph.graph)
+    for step in steps:
+        seen = world.after(step)
+        before = items_of(graph.graph)
+        seen_by(graph, seen, world.options)
+        calls.settled()
+        assert items_of(graph.graph) == items_of(seen_by(PresetGraph(""), seen, world.options).graph)
+        see_that_changes_are_told(before, graph.graph)
