@@ -80,6 +80,9 @@ def test_status_shows_who_holds_the_floating_address(machine: Machine, tmp_path:
     assert shown() == ["  192.0.2.10/24, 2001:db8::10/64: this node is the holder, for 2 h"]
     (backup,) = shown(holds=False, role="backup", holder="lb-2", faults=["haproxy_dead"])
     assert "this node is a backup, the holder is lb-2, for 2 h (fault haproxy_dead: pyconfd vip status)" in backup
+    (ailing,) = shown(holds=False, holder="", alarms=["peer_silent"], drained={"by": "root"})
+    assert "this node is a backup, the holder is none heard" in ailing
+    assert ailing.endswith("(ALARM peer_silent, drained by order: pyconfd vip status)")
     old = shown(age_s=300.0)
     assert old[1].startswith("  the report is old, for 5 min: pyconfd-vip does not run")
     (found,) = json.loads(machine.call("status", "--json", **vip).stdout)["floating"]

@@ -42,6 +42,13 @@ def test_what_somebody_wrote_comes_first_and_endpoints_once() -> None:
     assert causes.of(Snapshot(), applied=True)[0] == "Service demo/web"
 
 
+def test_objects_of_a_kind_are_named_in_order() -> None:
+    causes, names = Causes(), [f"s{number:02}" for number in range(12)]
+    causes.of(Snapshot(), applied=True)
+    found = causes.of(of(*reversed(names)), applied=True)
+    assert list(found[:12]) == [f"Service demo/{name}" for name in names]
+
+
 def test_so_many_are_named_and_no_more() -> None:
     causes = Causes()
     causes.of(Snapshot(), applied=True)

@@ -139,7 +139,8 @@ class Hosts:
                 return
             known = register.reservations.get(SCOPE, {}).get(Name("", host))
             is_kept = known is not None and known.until and known.namespace == holder.namespace
-            if cluster.happened is not Happened.EDITED or is_kept:
+            # One that was created again under its name, unseen in between, is as one that was edited.
+            if cluster.happened not in {Happened.EDITED, Happened.AGAIN} or is_kept:
                 holder.until = cluster.now + KEEP_S
                 return
         self.holders.pop(host, None)
@@ -175,12 +176,15 @@ class Hosts:
                     decided = owner
 
     def owners_of_requests(self, name: str) -> frozenset[str]:
-        """Return who may have the requests for a name by a host of as many labels."""
+        """Return who may have the requests for a name by a host of as many labels.
+
+        A host with a domain of another protocol may have none: then no Ingress of its owner serves it.
+        """
         return frozenset(
             self.owner(host)
             for host in self.deciding(name)
             if name.count(".") == host.count(".")
-            and any(each.is_http and each.namespace == self.owner(host) for each in self.asking[host])
+            and all(each.is_http for each in self.asking[host] if each.namespace == self.owner(host))
         )
 
     def has_tls(self, host: str) -> bool:
