@@ -98,7 +98,7 @@ class EndpointCounts:
         for name in list(self.lost):
             preset, key = name
             before, after = former.get(preset, {}).get(key), latter.get(preset, {}).get(key)
-            if before is not after:
+            if before != after:
                 self._make_up(name, len(self.lost[name]) if after is None else count)
 
     def expire(self, now: float) -> None:
