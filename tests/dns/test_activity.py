@@ -97,6 +97,11 @@ def test_a_node_that_withdrew_long_ago_joins_at_once() -> None:
     assert after("++", former=Activity(active=False, withdrawn_at=900.0)).active is True
 
 
+def test_a_node_that_never_withdrew_waits_for_nothing_after_its_machine_booted() -> None:
+    """Monotonic time begins near 0 there."""
+    assert waits_s(Activity(), 5.0, DnsSettings()) == 0.0
+
+
 @given(looks=st.text("+-", max_size=60), fall=st.integers(1, 5))
 def test_fewer_bad_looks_in_a_row_than_fall_never_withdraw(looks: str, fall: int) -> None:
     found = after(looks, former=Activity(active=True), rules=DnsSettings(fall=fall))

@@ -109,7 +109,8 @@ def test_a_clock_that_is_set_stops_no_change(step_s: float) -> None:
     assert provider.answer(NAME, "A") == ("192.0.2.1",)
     wants = {SPEC: Want(Wish.PUBLISH, replace(node(0), v4="192.0.2.7"))}
     for second in range(20, 25):
-        one.turn(second, NOW + step_s + second, wants)
+        due = one.turn(second, NOW + step_s + second, wants)
+        assert due <= second + 600.0, "it is monotonic"
     assert provider.answer(NAME, "A") == ("192.0.2.7",)
 
 

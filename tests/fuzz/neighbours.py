@@ -254,10 +254,8 @@ class Neighbours:
             counts = of.resource.value in {"gateways", "backendtlspolicies"} and self.slot[0] in _ROUTES
             # Of equal matches of guests the older one wins, as the Gateway API has it.
             counts = counts or (of.resource.value in _PLURALS and self.slot[0] in _ROUTES and self.slot[2] != MANY)
-            # One that has no address may get another reason for that.
-            has_address = of.resource.value != "services" or bool(status.body.get("loadBalancer"))
             counts = counts or (of.resource.value == "ingresses" and of.key.namespace in guests)
-            if of.key.namespace != INTRUDER and has_address and not counts and after.get(of) != status:
+            if of.key.namespace != INTRUDER and not counts and _had(of, status) != _had(of, after.get(of)):
                 yield f"the status of {of.resource} {of.key.namespace}/{of.key.name} is another one"
 
     def _answers(self, alone: Config, seen: Config, document: Document) -> Iterator[str]:
@@ -284,6 +282,13 @@ def _answer(config: Config, request: Request) -> Answer:
     if request.port != 443 or entry is None or found.certificates:
         return found
     return found if chosen(config, entry, request).startswith("be-") else NO_ANSWER
+
+
+def _had(of: StatusOf, status: ObjectStatus | None) -> object:
+    """Return what a status says that an object has: where an address is lacking, the reason may be another one."""
+    if status is None or of.resource.value not in {"services", "gateways"}:
+        return status
+    return status if status.body.get("addresses") else status.body.get("loadBalancer")
 
 
 def _statuses(seen: Seen) -> dict[StatusOf, ObjectStatus]:
