@@ -19,7 +19,7 @@ def _parameter(setting: Setting) -> str:
 
 def _complete(setting: Setting, incomplete: str) -> list[CompletionItem]:
     """Offer the words of a setting, or leave paths to the shell."""
-    if setting.is_path:
+    if setting.form.path:
         return [CompletionItem(incomplete, type=setting.form.path)]
     return [CompletionItem(word) for word in setting.words if word.lower().startswith(incomplete.lower())]
 

@@ -210,7 +210,7 @@ def remarks(settings: Settings, origins: Mapping[str, SettingOrigin]) -> Iterato
         )
     for path, setting in TABLE.items():
         value = value_of(settings, setting)
-        if setting.is_path and value and value[0] not in "/@~" and origins[path].source is Source.FILE:
+        if setting.form.path and value and value[0] not in "/@~" and origins[path].source is Source.FILE:
             yield (
                 f"{origins[path]}: {value} is relative, so it depends on where pyconfd is started (by systemd: in /);"
                 " write the whole path"

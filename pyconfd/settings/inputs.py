@@ -48,7 +48,7 @@ def secret_values(settings: Settings) -> tuple[str, ...]:
 
 def credential_files(settings: Settings) -> frozenset[str]:
     """Return the files that hold the credentials for API servers and etcd; no template may read them."""
-    paths = (each for section in ("kubernetes", "etcd") for each in settings_in(section) if each.is_path)
+    paths = (each for section in ("kubernetes", "etcd") for each in settings_in(section) if each.form.path)
     return frozenset(path for each in paths if (path := value_of(settings, each)))
 
 

@@ -14,7 +14,7 @@ from pyconfd import __version__
 from pyconfd.errors import ConfigurationError, Problem
 from pyconfd.settings.checks import ReadText, SettingOrigin, Source, contradictions, holds_authority, holds_key, remarks
 from pyconfd.settings.sections import VERSION_FORM, Settings
-from pyconfd.settings.setting import ENV_PREFIX, NotAcceptedError, Setting, shown
+from pyconfd.settings.setting import ENV_PREFIX, NotAcceptedError, Setting, key_shown, meant, shown
 from pyconfd.settings.table import (
     CONFIG_ENV,
     CONFIG_FLAG,
@@ -79,24 +79,20 @@ class Sources:
     def add_document(self, path: str, document: Mapping[str, object]) -> None:
         """Add what a TOML document sets."""
         for name, value in document.items():
-            if name in TABLE:
-                self._add(TABLE[name], SettingOrigin(Source.FILE, f"{path}: {name}"), value)
-            elif not name or name not in SECTIONS:
-                known = [*filter(None, SECTIONS), *(each.key for each in settings_in(""))]
-                self._add_unknown(f"{path}: {_key(name)}", _meant(name, known, ""))
-            elif not isinstance(value, Mapping):
+            if not name or name not in SECTIONS:
+                self._add_key(f"{path}: {key_shown(name)}", "", name, value)
+            elif isinstance(value, Mapping):
+                for key, held in value.items():
+                    self._add_key(f"{path}: [{name}] {key_shown(key)}", name, key, held)
+            else:
                 remedy = f"begin the section with [{name}] on a line of its own"
                 self.problems.append(Problem(f"{path}: {name}", f"expected a table, got {shown(value)}", remedy))
-            else:
-                self._add_section(path, name, value)
 
-    def _add_section(self, path: str, section: str, table: Mapping[str, object]) -> None:
-        for key, value in table.items():
-            place = f"{path}: [{section}] {_key(key)}"
-            if setting := TABLE.get(f"{section}.{key}"):
-                self._add(setting, SettingOrigin(Source.FILE, place), value)
-            else:
-                self._add_unknown(place, _meant(key, [each.key for each in settings_in(section)], section))
+    def _add_key(self, place: str, section: str, key: str, value: object) -> None:
+        if setting := TABLE.get(f"{section}.{key}" if section else key):
+            self._add(setting, SettingOrigin(Source.FILE, place), value)
+        else:
+            self._add_unknown(place, _meant(key, section))
 
     def add_environment(self, environ: Mapping[str, str]) -> None:
         """Add what the environment sets, the stronger name of a setting last."""
@@ -108,28 +104,18 @@ class Sources:
         known = {setting.env for setting in TABLE.values()} | {CONFIG_ENV}
         for name in sorted(environ):
             if name.startswith(ENV_PREFIX) and name not in known and not _SERVICE_LINK.fullmatch(name):
-                self._add_unknown(f"environment {shown(name)[1:-1]}", _meant_variable(name, known))
+                self._add_unknown(f"environment {key_shown(name)}", _meant_variable(name, known))
 
     def add_flags(self, flags: Mapping[str, object]) -> None:
         """Add what the command line sets: by path, text or (repeated) several texts."""
         for setting in TABLE.values():
             given = flags.get(setting.path)
-            texts = (given,) if isinstance(given, str) else given
-            if not isinstance(texts, Sequence) or not texts:
-                continue
-            origin = SettingOrigin(Source.FLAG, setting.flags[0])
-            if setting.path != "templates.vars":
-                self._add(setting, origin, setting.joined(texts))
-                continue
-            for text in map(str, texts):
-                # The shell has taken the quotes off, so the value is taken as it is.
-                name, sign, value = text.partition("=")
-                if sign and name.isidentifier():
-                    self._add(setting, origin, {name: value})
-                else:
-                    self.wrong.add(setting.path)
-                    message = f"expected NAME=VALUE, the name of letters, digits and _, got {shown(name)}"
-                    self.problems.append(Problem(origin.place, message))
+            if isinstance(given, Sequence) and given:
+                texts = (given,) if isinstance(given, str) else given
+                joined = (setting.form.separator or " ").join(map(str, texts)).strip()
+                # The shell has taken the quotes off NAME=VALUE.
+                value = texts if isinstance(setting.default, Mapping) else joined
+                self._add(setting, SettingOrigin(Source.FLAG, setting.flags[0]), value)
 
     def _add_unknown(self, place: str, remedy: str) -> None:
         self.unknown.append(Problem(place, "is not a setting", remedy))
@@ -140,10 +126,7 @@ class Sources:
             self.candidates.append(GivenValue(setting, origin, setting.accept(value)))
         except NotAcceptedError as error:
             self.wrong.add(setting.path)
-            words = {word.lower(): word for word in setting.words}
-            close = difflib.get_close_matches(value.lower(), words, n=1) if isinstance(value, str) else ()
-            remedy = f"did you mean {words[close[0]]}?" if close else ""
-            self.problems.append(Problem(origin.place, str(error), remedy))
+            self.problems += error.at(origin.place)
 
     def strongest(self, weakest: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, SettingOrigin]]:
         """Return the value and the origin of each setting; where no source has one, that of ``weakest``.
@@ -202,7 +185,7 @@ def resolve(flags: Mapping[str, object], environ: Mapping[str, str], read: ReadT
     home = environ.get("HOME", "").rstrip("/")
     for setting in TABLE.values():
         value = values[setting.path]
-        if setting.is_path and home and isinstance(value, str) and value.startswith("~/"):
+        if setting.form.path and home and isinstance(value, str) and value.startswith("~/"):
             values[setting.path] = home + value[1:]  # systemd and TOML leave it as it is
     settings = sources.checked(values, origins, read)
     notes += [
@@ -329,29 +312,23 @@ def _openssl_note(environ: Mapping[str, str], flags: Mapping[str, object], read:
     )
 
 
-def _key(name: str) -> str:
-    """Return a key of a file for a message."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name) else shown(name)
-
-
-def _meant(name: str, siblings: list[str], section: str) -> str:
+def _meant(name: str, section: str) -> str:
     """Return the remedy for an unknown key: the setting that was most likely meant."""
+    siblings = [each.key for each in settings_in(section)] + ([] if section else [*filter(None, SECTIONS)])
     path = SPELLINGS.get(folded(f"{section}_{name}")) or SPELLINGS.get(folded(name))
-    if path is None and (close := difflib.get_close_matches(name.lower(), siblings, n=1, cutoff=0.6)):
-        return f"did you mean {close[0]}?"
+    if path is None and (remedy := meant(name, siblings)):
+        return remedy
     if path is None and (far := difflib.get_close_matches(folded(name), list(SPELLINGS), n=1, cutoff=0.75)):
         path = SPELLINGS[far[0]]
     if path is None:
         return _ALL
-    meant = TABLE[path]
-    if meant.section == section:
-        return f"did you mean {meant.key}?"
-    return f"did you mean {meant.key} in {f'[{meant.section}]' if meant.section else 'the top of the file'}?"
+    found = TABLE[path]
+    if found.section == section:
+        return f"did you mean {found.key}?"
+    return f"did you mean {found.key} in {f'[{found.section}]' if found.section else 'the top of the file'}?"
 
 
 def _meant_variable(name: str, known: set[str]) -> str:
-    path = SPELLINGS.get(folded(name.removeprefix(ENV_PREFIX)))
-    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
-    if path or close:
-        return f"did you mean {TABLE[path].env if path else close[0]}?"
-    return f"{_ALL}; names that start with PYCONFD_ are reserved for them"
+    if path := SPELLINGS.get(folded(name.removeprefix(ENV_PREFIX))):
+        return f"did you mean {TABLE[path].env}?"
+    return meant(name, sorted(known), 0.7) or f"{_ALL}; names that start with PYCONFD_ are reserved for them"

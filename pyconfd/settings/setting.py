@@ -10,19 +10,24 @@ Python types with the bounds and patterns of msgspec (``Meta``, whose ``descript
 :class:`TextForm` where a value is written in a way that the type does not tell.
 """
 
+import difflib
 import json
 import math
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from datetime import date, time
 from enum import StrEnum
+from functools import cache, partial
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
+
+from pyconfd.errors import Problem
+from pyconfd.printable import clean
 
 TRUE_WORDS = frozenset({"true", "yes", "on", "1"})
 FALSE_WORDS = frozenset({"false", "no", "off", "0"})
@@ -33,34 +38,67 @@ _LONGEST_SHOWN = 60
 _UNITS_S = MappingProxyType({"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0})
 _AMOUNT = re.compile(r"([-+]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18}))\s*([a-z]*)", re.ASCII)
 _INT64 = 2**63
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+"""Control characters, and halves of a surrogate pair: bytes that were not UTF-8."""
 _Value = TypeVar("_Value")
 
 
 class NotAcceptedError(ValueError):
-    """A value is not one of its type; the text says what was expected and what was given."""
+    """A value is not one of its type; ``problems`` says what is wrong, each with its place within the value."""
 
-    def __init__(self, expected: str, given: object = None, *, words: str = "") -> None:
+    def __init__(self, expected: str = "", given: object = None, *, words: str = "", remedy: str = "") -> None:
         """``words`` describes a given value that must not be repeated, since it may hold a secret."""
         super().__init__(f"expected {expected}, got {words or shown(given)}")
+        self.problems: tuple[Problem, ...] = (Problem("", str(self), remedy),)
+
+    @classmethod
+    def of(cls, *problems: Problem) -> "NotAcceptedError":
+        """Return the error of a value of several parts."""
+        error = cls()
+        error.args = ("; ".join(f"{each.place}: {each.message}".lstrip(", :") for each in problems),)
+        error.problems = problems
+        return error
+
+    def at(self, place: str) -> Iterator[Problem]:
+        """Return the problems of a value that stands at a place."""
+        return (replace(each, place=place + each.place) for each in self.problems)
+
+
+def collected(readers: Iterable[tuple[str, Callable[[], _Value]]]) -> list[_Value]:
+    """Return what all of the readers return; each has the place of its value.
+
+    Raises:
+        NotAcceptedError: with the problems of all of them.
+    """
+    values: list[_Value] = []
+    problems: list[Problem] = []
+    for place, read in readers:
+        try:
+            values.append(read())
+        except NotAcceptedError as error:
+            problems += error.at(place)
+    if problems:
+        raise NotAcceptedError.of(*problems)
+    return values
+
+
+def meant(given: object, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the remedy for a misspelt word; "" where none of the known ones is close."""
+    words = {word.lower(): word for word in known}
+    close = difflib.get_close_matches(given.lower(), words, 1, cutoff) if isinstance(given, str) else ()
+    return f"did you mean {words[close[0]]}?" if close else ""
 
 
 def shown(value: object) -> str:
     """Return a value in a few words for a message; text over several lines may be a key, so it is never repeated."""
     if isinstance(value, str):
-        if "\n" in value or "PRIVATE KEY" in value:
-            return f"text of {len(value)} characters over several lines"
-        short = value if len(value) <= _LONGEST_SHOWN else value[:_LONGEST_SHOWN] + "..."
-        return ascii(short) if _unprintable(short) else f'"{short}"'
+        several = "\n" in value or "PRIVATE KEY" in value
+        return f"text of {len(value)} characters over several lines" if several else f'"{clean(value, _LONGEST_SHOWN)}"'
     if isinstance(value, Mapping | list | tuple):
         return "a table" if isinstance(value, Mapping) else "an array"
     if isinstance(value, int) and abs(value) >= _INT64:
         return "a very large number"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _unprintable(text: str) -> bool:
-    """Return whether text has a control character or a half of a surrogate pair (bytes that were not UTF-8)."""
-    return any(ord(char) < 32 or ord(char) == 127 or 0xD800 <= ord(char) <= 0xDFFF for char in text)
 
 
 def one_line(value: object, expected: str) -> str:
@@ -69,9 +107,14 @@ def one_line(value: object, expected: str) -> str:
     Raises:
         NotAcceptedError: it is something else.
     """
-    if not isinstance(value, str) or _unprintable(value):
+    if not isinstance(value, str) or _UNPRINTABLE.search(value):
         raise NotAcceptedError(expected, value)
     return value
+
+
+def key_shown(name: str) -> str:
+    """Return a key of a file for a message."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name) else shown(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +139,7 @@ class TextForm:
 _PLAIN = TextForm("")
 
 
+@cache
 def _parts(kind: Any) -> tuple[Any, TextForm, Meta]:
     """Return the bare type, its form and what msgspec checks; ``X | None`` counts as X."""
     base, *notes = get_args(kind) if get_origin(kind) is Annotated else (kind,)
@@ -154,7 +198,8 @@ def _checked(kind: Any, value: object, given: object, expected: str) -> Any:
 def _word(words: Mapping[str, str], value: object) -> str:
     if isinstance(value, str) and value.lower() in words:
         return words[value.lower()]
-    raise NotAcceptedError(f"one of {', '.join(dict.fromkeys(words.values()))}", value)
+    known = dict.fromkeys(words.values())
+    raise NotAcceptedError(f"one of {', '.join(known)}", value, remedy=meant(value, known))
 
 
 def _boolean(_kind: Any, value: object) -> bool:
@@ -162,7 +207,7 @@ def _boolean(_kind: Any, value: object) -> bool:
         return value
     if isinstance(value, str) and value.lower() in TRUE_WORDS | FALSE_WORDS:
         return value.lower() in TRUE_WORDS
-    raise NotAcceptedError("true or false (yes/no, on/off, 1/0)", value)
+    raise NotAcceptedError("true or false (yes/no, on/off, 1/0)", value, remedy=meant(value, ("true", "false")))
 
 
 def _number(kind: Any, value: object) -> int:
@@ -196,18 +241,18 @@ def _item_of(kind: Any) -> Any:
 def _items(kind: Any, value: object) -> tuple[Any, ...]:
     item, form = _item_of(kind), _parts(kind)[1]
     if is_dataclass(item):
-        return tuple(_table(item, table, number) for number, table in enumerate(_tables(value), 1))
+        tables = enumerate(_tables(value), 1)
+        return tuple(collected((f", table {number}", partial(_table, item, table)) for number, table in tables))
     parts = re.split(form.separator or r"[,\s]+", value) if isinstance(value, str) else value
     if not isinstance(parts, list | tuple):
         raise NotAcceptedError("an array of texts", value)
-    texts = [_item_text(part) for part in parts]
-    return tuple(dict.fromkeys(accept(item, text) for text in texts if text))
+    stripped = [part.strip() if isinstance(part, str) else part for part in parts]
+    return tuple(dict.fromkeys(collected(("", partial(_item, item, part)) for part in stripped if part != "")))
 
 
-def _item_text(part: object) -> str:
-    if type(part) is int and abs(part) < _INT64:
-        return str(part)
-    return one_line(part, "an array of texts").strip()
+def _item(item: Any, part: object) -> Any:
+    text = str(part) if type(part) is int and abs(part) < _INT64 else one_line(part, "an array of texts")
+    return accept(item, text)
 
 
 def _tables(value: object) -> list[Mapping[Any, Any]]:
@@ -222,38 +267,42 @@ def _tables(value: object) -> list[Mapping[Any, Any]]:
     return list(value)
 
 
-def _table(made: Any, table: Mapping[Any, Any], number: int) -> Any:
-    """Return the dataclass of a table, the ``number``-th of its setting; what has no default is needed."""
+def _table(made: Any, table: Mapping[Any, Any]) -> Any:
+    """Return the dataclass of a table; a key that has no default is needed."""
     known = {each.name: each for each in fields(made)}
-    if unknown := sorted(str(key) for key in table.keys() - known.keys()):
-        raise NotAcceptedError(f"the keys {', '.join(known)} in table {number}", unknown[0])
     needed = [name for name, each in known.items() if each.default is MISSING]
-    if missing := [name for name in needed if not table.get(name)]:
-        raise NotAcceptedError(f"{missing[0]} in table {number}", words="none")
-    values = {}
-    for name, value in table.items():
-        try:
-            values[name] = accept(known[name].type, value, may_be_empty=name not in needed)
-        except NotAcceptedError as error:
-            raise NotAcceptedError(f"a good {name} in table {number} ({error})", value) from None
-    return made(**values)
+
+    def item(name: str) -> tuple[str, Any]:
+        if name not in known:
+            remedy = meant(name, known) or f"its keys are {', '.join(known)}"
+            raise NotAcceptedError.of(Problem("", "is not a key of this table", remedy))
+        if name in needed and not table.get(name):
+            raise NotAcceptedError.of(Problem("", "is needed"))
+        return name, accept(known[name].type, table[name], may_be_empty=name not in needed)
+
+    names = dict.fromkeys((*table, *needed))
+    return made(**dict(collected((f", {key_shown(name)}", partial(item, name)) for name in names)))
 
 
 def _variables(_kind: Any, value: object) -> Mapping[str, Any]:
-    """Return the operator's own values: a table in TOML; the pairs of ``a=1 b='two words'`` as text."""
+    """Return the operator's own values: a table in TOML; ``a=1 b='two words'`` in text; flags, whose quotes are off."""
     if isinstance(value, Mapping):
         _check_plain(value)
         return MappingProxyType(dict(value))
-    if not isinstance(value, str):
-        raise NotAcceptedError("a table", value)
     try:
-        pairs = [word.partition("=") for word in shlex.split(value)]
+        pairs = shlex.split(value) if isinstance(value, str) else value
     except ValueError as error:
         raise NotAcceptedError(f"NAME=VALUE with its quotes closed ({error})", words="a value that is not") from None
-    for name, sign, text in pairs:
-        if not (name.isidentifier() and sign) or _unprintable(text):
-            raise NotAcceptedError("NAME=VALUE, the name of letters, digits and _", name)
-    return MappingProxyType({name: text for name, _, text in pairs})
+    if not isinstance(pairs, list | tuple):
+        raise NotAcceptedError("a table", value)
+    return MappingProxyType(dict(collected(("", partial(_variable, pair)) for pair in pairs)))
+
+
+def _variable(pair: object) -> tuple[str, str]:
+    name, sign, text = str(pair).partition("=")
+    if not (name.isidentifier() and sign) or _UNPRINTABLE.search("".join(text.split())):
+        raise NotAcceptedError("NAME=VALUE, the name of letters, digits and _", name)
+    return name, text
 
 
 def _check_plain(value: object) -> None:
@@ -295,10 +344,12 @@ def _title(item: Any) -> str:
 class Setting:
     """All that is known of one setting.
 
-    ``flags`` has the preferred one first; ``old_env`` is python-confd's variable, or ""; ``empty`` says what an empty
-    value stands for, and is "" where a value is needed.
+    ``path`` is ``section.key``, or ``key`` alone at the top of the file; ``flags`` has the preferred one first;
+    ``old_env`` is python-confd's variable, or ""; ``empty`` says what an empty value stands for, and is "" where a
+    value is needed.
     """
 
+    path: str
     section: str
     key: str
     kind: Any
@@ -308,11 +359,6 @@ class Setting:
     env: str
     old_env: str
     empty: str
-
-    @property
-    def path(self) -> str:
-        """Return ``section.key``, or ``key`` alone at the top of the file."""
-        return f"{self.section}.{self.key}".lstrip(".")
 
     @property
     def envs(self) -> tuple[str, ...]:
@@ -328,11 +374,6 @@ class Setting:
     def form(self) -> TextForm:
         """Return how the value is written."""
         return _parts(self.kind)[1]
-
-    @property
-    def is_path(self) -> bool:
-        """Return whether the value is the path of a file or a directory."""
-        return bool(self.form.path)
 
     @property
     def is_boolean(self) -> bool:
@@ -369,10 +410,6 @@ class Setting:
             NotAcceptedError: this setting does not take it.
         """
         return accept(self.kind, value, may_be_empty=bool(self.empty))
-
-    def joined(self, texts: Iterable[object]) -> str:
-        """Return the values of a flag that was given several times as one text."""
-        return (self.form.separator or " ").join(map(str, texts)).strip()
 
     def text(self, value: Any) -> str:
         """Return a value for people: with its unit, and an empty one by what it stands for."""
@@ -421,6 +458,7 @@ def settings_of(owner: Any, name: str) -> Iterator[Setting]:
         named = known["name"] or f"{name}_{each.name}".lstrip("_")
         flag = "--" + named.replace("_", "-")
         yield Setting(
+            path=f"{name}.{each.name}".lstrip("."),
             section=name,
             key=each.name,
             kind=each.type,

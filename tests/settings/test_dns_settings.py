@@ -73,5 +73,5 @@ def test_a_record_says_what_differs_and_an_empty_text_is_none() -> None:
         ("lb.example.com", "Z1", 7, 5),
         ("b.example.com", "", 0, 5),
     ]
-    with pytest.raises(ConfigurationError, match="a good owner in table 1"):
+    with pytest.raises(ConfigurationError, match="table 1, owner: expected a name"):
         settings(records='[{"name": "b.example.com", "owner": ""}]', reaper="yes")

@@ -63,8 +63,8 @@ timeout_s = "30s"
     [
         ({"PYCONFD_TARGET_TEMPLATE": "/t"}, "is needed where target.template is given"),
         ({"PYCONFD_TARGET_NOTIFY": "http://x"}, "command:SHELL"),
-        ({"PYCONFD_TARGETS": "[{}]"}, "name in table 1"),
-        ({"PYCONFD_TARGETS": '[{"name": "a", "x": 1}]'}, "the keys name, template"),
+        ({"PYCONFD_TARGETS": "[{}]"}, "environment PYCONFD_TARGETS, table 1, name: is needed"),
+        ({"PYCONFD_TARGETS": '[{"name": "a", "x": 1}]'}, "table 1, x: is not a key of this table"),
         ({"PYCONFD_TARGETS": "x"}, "a JSON array"),
         (
             {

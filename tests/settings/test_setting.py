@@ -77,8 +77,8 @@ def test_a_type_takes_text_and_toml(kind: Any, given: object, value: object, tex
         (LETTERS, "", 'small letters, got ""'),
         (tuple[LETTERS, ...], ["a", None], "an array of texts, got None"),
         (tuple[LETTERS, ...], {"a": 1}, "an array of texts, got a table"),
-        (tuple[Lamp, ...], [{"page": 1}], 'the keys pages, wait_s, log in table 1, got "page"'),
-        (tuple[Lamp, ...], [{}, {"pages": 0}], "a good pages in table 2 (expected a whole number from 1 to 9, got 0)"),
+        (tuple[Lamp, ...], [{"page": 1}], "table 1, page: is not a key of this table"),
+        (tuple[Lamp, ...], [{}, {"pages": 0}], "table 2, pages: expected a whole number from 1 to 9, got 0"),
     ],
 )
 def test_a_type_refuses_the_rest(kind: Any, given: object, expected: str) -> None:

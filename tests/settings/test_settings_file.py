@@ -109,6 +109,47 @@ def test_an_unknown_key_leads_to_the_one_that_was_meant(line: str, remedy: str) 
     assert (problem.message, problem.remedy) == ("is not a setting", remedy)
 
 
+def test_every_problem_within_lists_and_tables() -> None:
+    text = """
+        [presets]
+        use = ["domain", "gatewy", "hosts"]
+        [templates]
+        vars = ["a=1", "b c=2", "d"]
+        [[targets]]
+        name = "a"
+        template = "/t"
+        timeout_s = "soon"
+        [[targets]]
+        name = "b"
+        template = "/t"
+        output = "/o"
+        notfy = "debug:"
+        "n\\no" = 1
+    """
+    expected = f"{PATH}: targets, table"
+    presets = (
+        "expected one of auto, domains, kubefigurator, kube2lb, configmap, hosts, ingress, gateway, loadbalancer, got"
+    )
+    names = "expected NAME=VALUE, the name of letters, digits and _, got"
+    keys = "its keys are name, template, output, notify, check, timeout_s"
+    assert [(each.place, each.message, each.remedy) for each in problems_of(text)] == [
+        (f"{PATH}: [presets] use", f'{presets} "domain"', "did you mean domains?"),
+        (f"{PATH}: [presets] use", f'{presets} "gatewy"', "did you mean gateway?"),
+        (f"{PATH}: [templates] vars", f'{names} "b c"', ""),
+        (f"{PATH}: [templates] vars", f'{names} "d"', ""),
+        (
+            f"{expected} 1, timeout_s",
+            'expected seconds above 0 and at most a year (30, 0.5, or with a unit: 500ms, 30s, 5m), got "soon"',
+            "",
+        ),
+        (f"{expected} 1, output", "is needed", ""),
+        (f"{expected} 1, notify", "is needed", ""),
+        (f"{expected} 2, notfy", "is not a key of this table", "did you mean notify?"),
+        (f"{expected} 2, text of 3 characters over several lines", "is not a key of this table", keys),
+        (f"{expected} 2, notify", "is needed", ""),
+    ]
+
+
 def test_a_syntax_error_has_its_line_and_hides_no_other_problem() -> None:
     broken, other = problems_of("[haproxy]\nconf = /x\n", environ={"LOGLEVEL": "x"})
     assert broken.place == f"{PATH}: line 2, column 8"
@@ -240,6 +281,14 @@ def test_a_variable_without_a_name() -> None:
     [problem] = problems_of("", {"templates.vars": ("my password=hunter2",)})
     assert problem.place == "--var"
     assert "hunter2" not in str(problem)
+
+
+def test_variables_may_hold_line_breaks_and_nothing_else_unprintable() -> None:
+    for flags, environ in (({"templates.vars": ("a=x\n\ty",)}, {}), ({}, {"PYCONFD_TEMPLATES_VARS": "'a=x\n\ty'"})):
+        assert resolve(flags, environ, lambda _: "").settings.templates.vars == {"a": "x\n\ty"}
+    for text in ("a=\x1b[2J", "a=\udcff", "b"):
+        [problem] = problems_of("", {"templates.vars": (text, "c=3")})
+        assert (problem.place, problem.message.rpartition(", got ")[2]) == ("--var", f'"{text[0]}"')
 
 
 def test_home_is_expanded_in_paths_alone() -> None:

@@ -280,7 +280,7 @@ def _rooted(document: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     for section, table in document.items():
         if isinstance(table, Mapping):
             result[section] = {
-                key: rooted(value) if (path := f"{section}.{key}") in TABLE and TABLE[path].is_path else value
+                key: rooted(value) if (path := f"{section}.{key}") in TABLE and TABLE[path].form.path else value
                 for key, value in table.items()
             }
         elif section == "targets" and isinstance(table, list):
