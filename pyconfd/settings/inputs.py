@@ -21,7 +21,7 @@ def inputs_of(settings: Settings) -> dict[str, Any]:
     """Return the settings that decide what fragments render to, as the TOML file has them, without secrets."""
     templates = _plain(settings.templates)
     found = {name: _plain(getattr(settings, name)) for name in _SECTIONS}
-    return {**found, "templates": {name: _without_secrets(templates[name]) for name in _TEMPLATES}}
+    return {**found, "templates": _part({name: templates[name] for name in _TEMPLATES}, secret=False)}
 
 
 def with_inputs(settings: Settings, values: Mapping[str, Any]) -> Settings:
@@ -30,7 +30,7 @@ def with_inputs(settings: Settings, values: Mapping[str, Any]) -> Settings:
     Raises:
         RejectedInput: they are not what these settings take.
     """
-    secrets = _secrets(_plain(settings.templates)["vars"])
+    secrets = _part(_plain(settings.templates)["vars"], secret=True)
     try:
         templates = dict(values.get("templates", {}))
         templates["vars"] = _merged(templates.get("vars", {}), secrets)
@@ -43,7 +43,7 @@ def with_inputs(settings: Settings, values: Mapping[str, Any]) -> Settings:
 
 def secret_values(settings: Settings) -> tuple[str, ...]:
     """Return the operator's own values whose names say that they are secret."""
-    return tuple(_texts(_secrets(_plain(settings.templates)["vars"])))
+    return tuple(_secret_texts(_plain(settings.templates)["vars"]))
 
 
 def credential_files(settings: Settings) -> frozenset[str]:
@@ -52,11 +52,14 @@ def credential_files(settings: Settings) -> frozenset[str]:
     return frozenset(path for each in paths if (path := value_of(settings, each)))
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _secret_texts(value: Any, *, secret: bool = False) -> Iterator[str]:
     if isinstance(value, Mapping):
-        for held in value.values():
-            yield from _texts(held)
-    elif isinstance(value, str):
+        for name, held in value.items():
+            yield from _secret_texts(held, secret=secret or names_secret(name))
+    elif isinstance(value, list):
+        for held in value:
+            yield from _secret_texts(held, secret=secret)
+    elif secret and isinstance(value, str):
         yield value
 
 
@@ -65,21 +68,24 @@ def _plain(section: object) -> dict[str, Any]:
     return found
 
 
-def _without_secrets(value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        return value
-    return {name: _without_secrets(held) for name, held in value.items() if not names_secret(name)}
-
-
-def _secrets(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what has a secret name, with the tables around it."""
+def _part(table: Mapping[str, Any], *, secret: bool) -> dict[str, Any]:
+    """Return the secret values or all others, with the tables around them."""
     found = {}
-    for name, held in value.items():
-        if names_secret(name):
+    for name, held in table.items():
+        if isinstance(held, Mapping) and not names_secret(name):
+            below = _part(held, secret=secret)
+            if below or not secret:
+                found[name] = below
+        elif secret is (names_secret(name) or _has_secret(held)):
             found[name] = held
-        elif isinstance(held, Mapping) and (below := _secrets(held)):
-            found[name] = below
     return found
+
+
+def _has_secret(value: Any) -> bool:
+    """Return whether an array has a secret in one of its tables; the whole array is secret then."""
+    if isinstance(value, Mapping):
+        return any(names_secret(name) or _has_secret(held) for name, held in value.items())
+    return isinstance(value, list) and any(map(_has_secret, value))
 
 
 def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,6 +33,17 @@ def test_secrets_are_not_kept_and_come_from_the_present() -> None:
     assert sorted(secret_values(NOW)) == ["new", "new"]
 
 
+def test_secrets_within_arrays_are_secret_too() -> None:
+    users = [{"name": "u", "deeper": [{"password": "old"}]}]
+    then, now = (
+        Settings(templates=TemplateSettings(vars={"users": value, "token": ["new"], "names": [{"name": "u"}]}))
+        for value in (users, [{"name": "v", "password": "other"}])
+    )
+    assert inputs_of(then)["templates"]["vars"] == {"names": [{"name": "u"}]}
+    assert sorted(secret_values(now)) == ["new", "other"]
+    assert with_inputs(now, inputs_of(then)).templates.vars["users"] == [{"name": "v", "password": "other"}]
+
+
 def test_the_same_settings_change_nothing() -> None:
     assert inputs_of(with_inputs(NOW, inputs_of(NOW))) == inputs_of(NOW)
     assert with_inputs(NOW, {}) == replace(
