@@ -9,6 +9,7 @@ KEEP ?=
 PRESET ?=
 SEED ?= 1
 STEPS ?= 10000
+SAMPLE ?= 300
 SECONDS ?= 60
 IMAGE_PACKAGES := packer=packer qemu-img=qemu-utils mmdebstrap=mmdebstrap systemd-nspawn=systemd-container ssh-keygen=openssh-client shellcheck=shellcheck
 QEMU_PACKAGES := qemu-system-x86_64=qemu-system-x86 mke2fs=e2fsprogs
@@ -23,7 +24,7 @@ GO := CGO_ENABLED=0 GOTOOLCHAIN=auto go
 CONFORMANCE := $(addprefix .cache/conformance/,controlplane echo node suite.test gateway-api)
 HA_PACKAGES := haproxy=haproxy keepalived=keepalived nft=nftables ip=iproute2 sysctl=procps unshare=util-linux faketime=faketime
 
-.PHONY: help venv packages-demo packages-test packages-ha packages-conformance lock demo test test-matrix size lint docs bench ha-bench reload-test tls-test canary-test \
+.PHONY: help venv packages-demo packages-test packages-ha packages-conformance lock demo test test-matrix size mutants lint docs bench ha-bench reload-test tls-test canary-test \
 	crash-test vip-test conformance fuzz soak dns-soak wheelhouse deb \
 	release release-test appliance image image-test image-bench clean
 
@@ -66,6 +67,9 @@ docs: venv ## generate docs/settings.md
 
 size: ## lines, modules, classes, names used twice and comment share, by package
 	@$(PYTHON) -m tests.size
+
+mutants: venv ## how many small changes to the pure packages the nearest tests catch (SAMPLE=300 SEED=1 ONLY=path)
+	@SAMPLE=$(SAMPLE) SEED=$(SEED) $(BIN)/python -m tests.mutants $(ONLY)
 
 lint: venv ## lint, types and import contracts
 	$(BIN)/ruff check .

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from pyconfd.system import secrecy
@@ -25,7 +25,9 @@ settings.register_profile(
     "suite", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("long", deadline=None, max_examples=2000)
-settings.load_profile("suite")
+# Of a mutant only whether it is caught counts, not the smallest example (tests/mutants.py).
+settings.register_profile("mutants", settings.get_profile("suite"), phases=(Phase.explicit, Phase.generate))
+settings.load_profile(os.environ.get("PYCONFD_TEST_PROFILE", "suite"))
 
 
 TOGETHER = (

@@ -1,0 +1,251 @@
+"""``make mutants``: what share of small changes to the pure packages the nearest tests catch.
+
+mutmut makes the mutants (another comparison, an argument less, ``and`` for ``or``, ...). A seeded sample of them runs,
+one at a time, each in a copy of the repository and against the nearest tests of its module only. One JSON object a
+line: each mutant that survived with its place and its diff, then the sums of each package.
+"""
+
+import ast
+import difflib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import cache_from_source
+from pathlib import Path
+from queue import SimpleQueue
+
+import libcst
+from libcst.metadata import MetadataWrapper
+from mutmut.mutation.file_mutation import Mutation, MutationVisitor, deep_replace
+from mutmut.mutation.mutators import mutation_operators
+from mutmut.mutation.pragma_handling import IgnoredCode
+
+ROOT = Path(__file__).parent.parent
+PURE = (
+    "pyconfd/derived.py",
+    "pyconfd/presets",
+    "pyconfd/haproxy/config",
+    "pyconfd/render",
+    "pyconfd/admission",
+    "pyconfd/model",
+    "pyconfd/dns/records.py",
+    "pyconfd/dns/planner.py",
+    "pyconfd/dns/activity.py",
+)
+SECONDS = 60
+"""What one test may take; a loop that never ends is caught then."""
+MEMORY_KIB = 4 * 1024 * 1024
+ELSEWHERE = 8
+"""From folders of others at most so many test files, the shortest: records of the model are imported by dozens."""
+CAUGHT, TIMED_OUT, SURVIVED = "caught", "timed_out", "survived"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One small change to one module."""
+
+    path: str
+    line: int
+    text: str
+    """The module with the change."""
+    diff: tuple[str, ...]
+
+
+class Imports:
+    """Which modules of a repository import which."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._files = {_module(path): path for path in sorted(_sources(root))}
+
+    @cached_property
+    def _importers(self) -> Mapping[str, set[str]]:
+        found = defaultdict[str, set[str]](set)
+        for module, path in self._files.items():
+            for node in ast.walk(ast.parse((self._root / path).read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Import):
+                    names = [alias.name for alias in node.names]
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    modules = [f"{node.module}.{alias.name}" for alias in node.names]
+                    names = [name if name in self._files else node.module for name in modules]
+                else:
+                    continue
+                for name in names:
+                    found[name].add(module)
+        return found
+
+    def nearest_tests(self, path: str) -> list[str]:
+        """Return the test files that belong to a module.
+
+        They are those that import it, of the folder of tests with its path, or of others if none there does. A module
+        that no test imports has those that reach it by the fewest imports.
+        """
+        folder = Path("tests", *Path(path).parts[1:-1])
+        while not any((self._root / folder).rglob("test_*.py")):
+            folder = folder.parent
+        by_distance = [sorted(tests) for tests in self._by_distance(_module(Path(path)))]
+        for distance, tests in enumerate(by_distance):
+            if own := [str(test) for test in tests if test.is_relative_to(folder)]:
+                return own
+            if tests and not distance:
+                return self._shortest(tests)
+        return self._shortest(next(filter(None, by_distance), []))
+
+    def _shortest(self, tests: Sequence[Path]) -> list[str]:
+        return [str(test) for test in sorted(tests, key=lambda test: (self._root / test).stat().st_size)[:ELSEWHERE]]
+
+    def _by_distance(self, module: str) -> Iterator[list[Path]]:
+        """Return the test files that import a module, then those that import one of its importers, and so on."""
+        seen, importers = {module}, {module}
+        while importers:
+            importers = {name for each in importers for name in self._importers.get(each, ())} - seen
+            seen |= importers
+            files = [self._files[name] for name in importers]
+            yield [file for file in files if file.name.startswith("test_")]
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    for folder in ("pyconfd", "tests"):
+        yield from (path.relative_to(root) for path in (root / folder).rglob("*.py"))
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.parent.parts if path.name == "__init__.py" else path.with_suffix("").parts)
+
+
+def _mutations(text: str) -> tuple[libcst.Module, list[Mutation]]:
+    """Return what mutmut would do to a module: it leaves annotations and decorated functions alone."""
+    visitor = MutationVisitor(mutation_operators, IgnoredCode(set(), set(), set()))
+    return MetadataWrapper(libcst.parse_module(text)).visit(visitor), visitor.mutations
+
+
+def _mutant(path: str, text: str, module: libcst.Module, mutation: Mutation) -> Mutant:
+    mutated = deep_replace(module, mutation.original_node, mutation.mutated_node)
+    assert isinstance(mutated, libcst.Module)
+    old, new = text.splitlines(), mutated.code.splitlines()
+    line = next((n for n, (a, b) in enumerate(zip(old, new, strict=False), 1) if a != b), len(old))
+    diff = [each for each in difflib.unified_diff(old, new, n=0, lineterm="") if each[:3] not in {"---", "+++"}]
+    return Mutant(path, line, mutated.code, tuple(each for each in diff if each[:2] != "@@"))
+
+
+def sample(root: Path, places: Sequence[str], size: int, seed: int) -> tuple[list[Mutant], int]:
+    """Return so many mutants of the modules in ``places``, and how many there are."""
+    modules = sorted({str(path) for path in _sources(root) if any(path.is_relative_to(place) for place in places)})
+    texts = {path: (root / path).read_text(encoding="utf-8") for path in modules}
+    all_of_them = [(path, number) for path in modules for number in range(len(_mutations(texts[path])[1]))]
+    chosen = defaultdict[str, list[int]](list)
+    for path, number in sorted(random.Random(seed).sample(all_of_them, min(size, len(all_of_them)))):
+        chosen[path].append(number)
+    mutants = []
+    for path, numbers in chosen.items():
+        module, mutations = _mutations(texts[path])
+        mutants += [_mutant(path, texts[path], module, mutations[number]) for number in numbers]
+    return mutants, len(all_of_them)
+
+
+class Copy:
+    """A copy of the repository, in which tests run."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self._folder = folder
+        shutil.copytree(root, folder, ignore=shutil.ignore_patterns(".*", "__pycache__", "dist"), symlinks=True)
+
+    def run(self, tests: Sequence[str]) -> tuple[int, str]:
+        """Run tests; return the exit status of pytest and what it printed."""
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
+        command += [f"--timeout={SECONDS}", "-m", "not haproxy", *tests]
+        environment = os.environ | {"PYTHONPATH": str(self._folder), "PYCONFD_TEST_PROFILE": "mutants"}
+        limited = ["/bin/sh", "-c", f'ulimit -v {MEMORY_KIB}; exec "$@"', "sh", *command]
+        done = subprocess.run(limited, cwd=self._folder, env=environment, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def judge(self, mutant: Mutant, tests: Sequence[str]) -> str:
+        """Return what became of a mutant."""
+        file = self._folder / mutant.path
+        original = file.read_text(encoding="utf-8")
+        try:
+            self._write(file, mutant.text)
+            status, printed = self.run(tests)
+        finally:
+            self._write(file, original)
+        if status == 0:
+            return SURVIVED
+        return TIMED_OUT if "Timeout (>" in printed else CAUGHT
+
+    @staticmethod
+    def _write(file: Path, text: str) -> None:
+        file.write_text(text, encoding="utf-8")
+        # Of the same length and second, it would pass for the code that is cached.
+        Path(cache_from_source(str(file))).unlink(missing_ok=True)
+
+
+def _package(path: str, places: Sequence[str]) -> str:
+    place = Path(next(place for place in places if Path(path).is_relative_to(place)))
+    return _module(place.parent if place.suffix else place)
+
+
+def run(root: Path, places: Sequence[str], *, size: int, seed: int, jobs: int = 1) -> Iterator[dict[str, object]]:
+    """Try a sample of mutants; return a row for each survivor, each package and all of them."""
+    mutants, of = sample(root, places, size, seed)
+    imports = Imports(root)
+    nearest = {path: imports.nearest_tests(path) for path in {mutant.path for mutant in mutants}}
+    outcomes = defaultdict[str, Counter[str]](Counter)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(jobs) as pool:
+        copies = [Copy(root, Path(folder, str(number))) for number in range(jobs)]
+        status, printed = copies[0].run(sorted({test for tests in nearest.values() for test in tests}))
+        if status:
+            raise SystemExit(f"the tests fail without any mutant:\n{printed}")
+
+        free = SimpleQueue[Copy]()
+        for copy in copies:
+            free.put(copy)
+
+        def judge(mutant: Mutant) -> str:
+            copy = free.get()
+            try:
+                return copy.judge(mutant, nearest[mutant.path])
+            finally:
+                free.put(copy)
+
+        for mutant, outcome in zip(mutants, pool.map(judge, mutants), strict=True):
+            outcomes[_package(mutant.path, places)][outcome] += 1
+            if outcome == SURVIVED:
+                place = f"{mutant.path}:{mutant.line}"
+                yield {"survived": place, "diff": mutant.diff, "tests": nearest[mutant.path]}
+    for package, counts in sorted(outcomes.items()):
+        yield {"package": package} | _sums(counts)
+    whole = sum(outcomes.values(), Counter[str]())
+    yield {"package": "all of them"} | _sums(whole) | {"of": of, "seed": seed}
+
+
+def _sums(counts: Counter[str]) -> dict[str, object]:
+    caught = counts[CAUGHT] + counts[TIMED_OUT]
+    return {
+        "mutants": counts.total(),
+        "caught": caught,
+        "timed_out": counts[TIMED_OUT],
+        "survived": counts[SURVIVED],
+        "caught_percent": round(100 * caught / max(1, counts.total()), 1),
+    }
+
+
+def main(only: str) -> int:
+    """Print the rows for the modules whose paths begin with ``only``."""
+    size, seed = int(os.environ.get("SAMPLE", "300")), int(os.environ.get("SEED", "1"))
+    jobs = int(os.environ.get("JOBS", "0")) or len(os.sched_getaffinity(0))
+    for row in run(ROOT, [only] if only else PURE, size=size, seed=seed, jobs=jobs):
+        print(json.dumps(row), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else ""))

@@ -1,0 +1,98 @@
+"""``make mutants``, on a repository of one small module."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.mutants import PURE, ROOT, Imports, run
+
+MODULE = '''"""A module."""
+
+LIMIT = 7
+
+
+def larger(a: int, b: int) -> int:
+    """Return the larger one."""
+    return a if a > b else b
+
+
+def within(n: int) -> bool:
+    """Say whether a number is small enough."""
+    return n <= LIMIT
+'''
+TESTS = """from pyconfd.model.small import larger, within
+
+
+def test_larger():
+    assert [larger(1, 2), larger(4, 3)] == [2, 4]
+
+
+def test_within():
+    assert within(7) and not within(8)
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    root = tmp_path / "repository"
+    for folder in ("pyconfd/model", "tests/model", "tests/status"):
+        (root / folder).mkdir(parents=True)
+    (root / "pyconfd/__init__.py").touch()
+    (root / "pyconfd/model/small.py").write_text(MODULE)
+    (root / "tests/model/test_small.py").write_text(TESTS)
+    (root / "tests/status/test_far.py").write_text("from pyconfd.model.small import within\n\nraise SystemExit(1)\n")
+    return root
+
+
+def test_a_mutant_that_no_test_catches_is_shown_with_its_place(repository: Path) -> None:
+    before = {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()}
+
+    *survivors, package, whole = run(repository, ["pyconfd/model"], size=100, seed=1)
+
+    # Of equals either is the larger one: no test can tell.
+    assert survivors == [
+        {
+            "survived": "pyconfd/model/small.py:8",
+            "diff": ("-    return a if a > b else b", "+    return a if a >= b else b"),
+            "tests": ["tests/model/test_small.py"],
+        }
+    ]
+    counts = {"mutants": 6, "caught": 5, "timed_out": 0, "survived": 1, "caught_percent": 83.3}
+    assert package == {"package": "pyconfd.model"} | counts
+    assert whole == {"package": "all of them"} | counts | {"of": 6, "seed": 1}
+    assert {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()} == before
+
+
+def test_tests_that_fail_anyway_are_no_judge(repository: Path) -> None:
+    (repository / "tests/model/test_small.py").write_text(TESTS.replace("[2, 4]", "[2, 3]"))
+    with pytest.raises(SystemExit, match="the tests fail without any mutant"):
+        list(run(repository, ["pyconfd/model"], size=1, seed=1))
+
+
+@pytest.fixture(scope="module")
+def imports() -> Imports:
+    return Imports(ROOT)
+
+
+@pytest.mark.parametrize(
+    ("module", "tests"),
+    [
+        ("pyconfd/presets/routing/table.py", ["tests/presets/routing/test_table.py"]),
+        # Imported by a helper of its tests only.
+        ("pyconfd/presets/ingress/classes.py", ["tests/presets/ingress/test_claims.py"]),
+        # No test beside it, but one elsewhere imports it.
+        ("pyconfd/model/preflight.py", 4),
+        ("pyconfd/model/outcome.py", ["tests/model/test_changes.py", "tests/model/test_rendering.py"]),
+    ],
+)
+def test_nearest_tests(imports: Imports, module: str, tests: list[str] | int) -> None:
+    found = imports.nearest_tests(module)
+    assert (len(found) if isinstance(tests, int) else found) == tests
+
+
+def test_each_pure_module_has_nearest_tests(imports: Imports) -> None:
+    modules = [
+        module for place in PURE for module in ((ROOT / place).rglob("*.py") if "." not in place else [ROOT / place])
+    ]
+    without = [module for module in modules if not imports.nearest_tests(str(module.relative_to(ROOT)))]
+    assert [module for module in without if module.name != "__init__.py"] == []
