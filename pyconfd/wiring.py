@@ -22,19 +22,21 @@ from pyconfd.haproxy.process.host import gather_addresses, has_ipv6
 from pyconfd.haproxy.process.layout import files_dir_of
 from pyconfd.haproxy.process.preflight import idle_close_note
 from pyconfd.model.context import ClusterTemplate, Context, PresetName, Refusal
-from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.rendering import SECRETS_FOLDER, FileKind, FragmentSet, Rendering, order_differs
 from pyconfd.model.snapshot import HostFacts, Key, Named, Resource, Snapshot
+from pyconfd.predecessors import presets as predecessors
+from pyconfd.predecessors.options import PASSWORD_VARIABLE, options_of
+from pyconfd.predecessors.sandbox.background import BackgroundTemplates
+from pyconfd.predecessors.sandbox.renderer import Limits, TemplateProcess
+from pyconfd.predecessors.targets.target import Target
+from pyconfd.predecessors.targets.worker import NoBalancer, Targets, TargetWorker
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.certificates import TlsOptions
-from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions, Rule, network
-from pyconfd.presets.preset import ConfigmapOptions, HostsOptions, KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.sandbox.background import BackgroundTemplates
-from pyconfd.sandbox.renderer import Limits, TemplateProcess
 from pyconfd.settings import ApplySettings, BackendTarget, Enabled, Settings, TargetSettings, UndefinedMode
 from pyconfd.settings.inputs import credential_files, secret_values
 from pyconfd.settings.sections import RuleSettings
@@ -47,11 +49,11 @@ from pyconfd.sources.kubernetes.server_addresses import ServerAddresses
 from pyconfd.status.listen import parse_listen
 from pyconfd.system.clock import SystemClock
 from pyconfd.system.secrecy import hide
-from pyconfd.targets.target import Target
-from pyconfd.targets.worker import NoBalancer, Targets, TargetWorker
 from pyconfd.vip.topology import stick_peers
 
 log = structlog.get_logger(__name__)
+
+registry.register(*predecessors.PRESETS)
 
 ONCE_TIMEOUT_S = 30.0
 """How long a command waits for a whole view of the cluster."""
@@ -329,13 +331,10 @@ def render_targets(settings: Settings, context: Context) -> tuple[tuple[Target, 
 
 # The options of presets, and the facts about this machine
 
-PASSWORD_VARIABLE = "STATISTICS_PASSWORD"  # noqa: S105 - the name of a variable, kubernetes-haproxy's
-
 
 def base_options(settings: Settings) -> PresetOptions:
     """Return what the settings alone give the presets; from now on the secrets among it are redacted everywhere."""
     hide(secrets_of(settings, os.environ))
-    kube2lb, kubefigurator = settings.kube2lb, settings.kubefigurator
     return PresetOptions(
         node_ports=settings.presets.backend_target is BackendTarget.NODE,
         node_address_types=settings.presets.node_address_types,
@@ -343,22 +342,7 @@ def base_options(settings: Settings) -> PresetOptions:
         listen_address=str(settings.templates.vars.get("tcp_address", "")),
         status_page=NOBODY.with_owner("the status page of pyconfd", _status_page(settings)),
         addresses=_address_options(settings),
-        kube2lb=Kube2lbOptions(
-            kube2lb.domain,
-            kube2lb.default_lb_ip,
-            kube2lb.default_port_mode,
-            kube2lb.server_name_templates,
-            listen_ports=port_ranges(kube2lb.listen_ports),
-        ),
-        kubefigurator=KubefiguratorOptions(
-            cluster=kubefigurator.cluster or settings.kubernetes.cluster,
-            ssl_dir=kubefigurator.ssl_dir,
-            ca_file=kubefigurator.ca_file,
-            node_ports=kubefigurator.backend_target is BackendTarget.NODE,
-            listen_ports=port_ranges(kubefigurator.listen_ports),
-        ),
-        configmap=_configmap_options(settings, os.environ),
-        hosts=_hosts_options(settings),
+        own=own_options(*options_of(settings, os.environ)),
         tls=TlsOptions(
             directory=f"{files_dir_of(settings.haproxy)}/{SECRETS_FOLDER}",
             namespaces=settings.kubernetes.secret_namespaces,
@@ -415,35 +399,6 @@ def secrets_of(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
     yield environ.get(PASSWORD_VARIABLE, "")
     yield from (environ[name] for name in settings.configmap.env if name in environ)
     yield from secret_values(settings)
-
-
-def _configmap_options(settings: Settings, environ: Mapping[str, str]) -> ConfigmapOptions:
-    own = settings.configmap
-    return ConfigmapOptions(
-        namespace=own.namespace,
-        services=own.services,
-        certificates=own.certificates,
-        keys=own.keys,
-        config=own.config,
-        template_key=own.template_key,
-        ssldir=f"{files_dir_of(settings.haproxy)}/{FileKind.CERTIFICATE.value}",
-        stats_password=environ.get(PASSWORD_VARIABLE, ""),
-        env={name: environ[name] for name in own.env if name in environ},
-        ignored_fields=frozenset(own.ignored_fields),
-    )
-
-
-def _hosts_options(settings: Settings) -> HostsOptions:
-    own = settings.hosts
-    kind, _, path = own.config.partition("/")
-    namespace, _, name = path.partition("/")
-    return HostsOptions(
-        master=own.master,
-        selector=dict(label.split("=", 1) for label in own.selector),
-        config=ObjectRef(kind.capitalize(), namespace, name) if own.config else None,
-        own_app=own.own_app,
-        dns_suffixes=settings.dns.annotation_suffixes,
-    )
 
 
 class HostReader:

@@ -11,6 +11,7 @@ from pyconfd.fragments import of_presets
 from pyconfd.model.context import AUTOMATIC_PRESETS
 from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import Fragment, FragmentSet
+from pyconfd.predecessors.kubefigurator.claims import KubefiguratorOptions
 from pyconfd.presets import registry
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
@@ -197,8 +198,8 @@ class TestPresetOptions:
         both = replace(named, kubefigurator=KubefiguratorSettings(cluster="co"))
 
         renderer = shipped("kubefigurator")
-        assert wiring.preset_options(named, renderer).kubefigurator.cluster == "ny"
-        assert wiring.preset_options(both, renderer).kubefigurator.cluster == "co"
+        assert wiring.preset_options(named, renderer).of(KubefiguratorOptions).cluster == "ny"
+        assert wiring.preset_options(both, renderer).of(KubefiguratorOptions).cluster == "co"
 
     def test_where_traffic_goes_is_chosen_for_this_preset_alone(self) -> None:
         pods = replace(KUBEFIGURATOR, kubefigurator=KubefiguratorSettings(backend_target=BackendTarget.POD))
@@ -206,7 +207,7 @@ class TestPresetOptions:
 
         renderer = shipped("kubefigurator")
         found = [wiring.preset_options(each, renderer) for each in (KUBEFIGURATOR, pods, nodes)]
-        assert [(each.node_ports, each.kubefigurator.node_ports) for each in found] == [
+        assert [(each.node_ports, each.of(KubefiguratorOptions).node_ports) for each in found] == [
             (False, True),
             (False, False),
             (True, True),

@@ -1,16 +1,19 @@
 """Settings of the presets configmap and hosts, as they reach sources, presets, renderer and loop."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pyconfd import wiring
 from pyconfd.errors import RejectedInput, TransientError
-from pyconfd.model.context import ClusterTemplate, Context
+from pyconfd.model.context import ClusterTemplate, Context, PresetName
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import FileKind, FragmentSet, OutputFile
 from pyconfd.model.snapshot import Named, Resource
+from pyconfd.predecessors.hosts import HostsOptions
 from pyconfd.presets import registry
 from pyconfd.settings import Settings, resolve
 from pyconfd.wiring import HostReader
@@ -39,8 +42,8 @@ def test_what_is_read() -> None:
     assert Named(Resource.DEPLOYMENTS, "default", "haproxy") in wiring.named(given)
     assert Named(Resource.SECRETS, "edge", "keys") in wiring.named(given)
     options = wiring.preset_options(given, wiring.renderer(given, FragmentSet(())))
-    assert options.hosts.config == ObjectRef("Deployment", "default", "haproxy")
-    assert options.hosts.selector == {"app": "web", "tier": "a"}
+    assert options.of(HostsOptions).config == ObjectRef("Deployment", "default", "haproxy")
+    assert options.of(HostsOptions).selector == {"app": "web", "tier": "a"}
 
 
 def test_the_addresses_of_the_load_balancers_are_no_places_for_endpoints_whoever_holds_them() -> None:
@@ -109,3 +112,11 @@ def test_the_text_of_the_cluster_comes_last_and_is_judged() -> None:
     bad = Context({}, templates=(ClusterTemplate("configmap lb/config", good, {"name": "x\n lua-load /x"}),))
     with pytest.raises(RejectedInput, match="'lua-load' is not allowed"):
         renderer.render(bad, curdate="")
+
+
+def test_composition_root_alone_registers_all_presets() -> None:
+    program = "import pyconfd.wiring; from pyconfd.presets.registry import PRESETS; print(*PRESETS)"
+
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert set(found.stdout.split()) == set(PresetName)

@@ -32,8 +32,9 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
 from pyconfd.model.status import BackendDown
+from pyconfd.predecessors.sandbox.background import BackgroundTemplates
+from pyconfd.predecessors.targets.worker import Targets
 from pyconfd.presets.addresses import GATEWAY_CONTROLLER
-from pyconfd.sandbox.background import BackgroundTemplates
 from pyconfd.settings import Resolved, Settings
 from pyconfd.settings.inputs import inputs_of, with_inputs
 from pyconfd.sources.fragments import SettledFragments
@@ -45,7 +46,6 @@ from pyconfd.sources.kubernetes.ownership_record import OwnershipRecord
 from pyconfd.sources.kubernetes.status_writer import StatusWriter
 from pyconfd.status.changes import ChangeLog
 from pyconfd.status.redaction import public_refusal
-from pyconfd.targets.worker import Targets
 from pyconfd.wiring import base_options
 
 log = structlog.get_logger(__name__)

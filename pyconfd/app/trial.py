@@ -19,10 +19,10 @@ from pyconfd.model.context import Refusal
 from pyconfd.model.plan import Plan
 from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.model.snapshot import Snapshot
+from pyconfd.predecessors.targets.target import Target
 from pyconfd.presets import registry
 from pyconfd.settings import Settings
 from pyconfd.sources.file import STDIN, read_snapshot
-from pyconfd.targets.target import Target
 from pyconfd.testing.cases import Case, CaseStep, Kind
 from pyconfd.testing.judge import WHOLE, CaseFailure, CaseOutcome, difference, judge, judge_failure, judge_plan
 from pyconfd.testing.report import Result

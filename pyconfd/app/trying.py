@@ -24,6 +24,7 @@ from pyconfd.model.changes import Change
 from pyconfd.model.context import Context
 from pyconfd.model.rendering import FRAGMENT_SUFFIXES, Rendering
 from pyconfd.model.status import Phase
+from pyconfd.predecessors.targets.worker import Targets
 from pyconfd.render.engine import Renderer
 from pyconfd.settings import Resolved, Settings, SingleTargetSettings, Source
 from pyconfd.sources.file import FollowedFiles
@@ -33,7 +34,6 @@ from pyconfd.status.logging import configure
 from pyconfd.status.page import StatusPage
 from pyconfd.system.clock import SystemClock
 from pyconfd.system.notify import SystemdNotifier
-from pyconfd.targets.worker import Targets
 from pyconfd.trying.loopback import HOST, Loopback
 from pyconfd.trying.own_haproxy import OwnHaproxy
 from pyconfd.trying.relocate import RelocatingRenderer, Relocation, owners_in

@@ -23,12 +23,12 @@ from pyconfd.model.status import (
     Sample,
     Status,
     StatusWriterState,
+    TargetState,
 )
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer
 from pyconfd.sources.host import ClusterSource
 from pyconfd.system.state_file import StateFile
-from pyconfd.targets.worker import Targets
 
 
 class RestoringBalancer(BalancerPort, Protocol):
@@ -155,6 +155,43 @@ class NoObjectStatuses:
         return StatusWriterState()
 
 
+class TargetsPort(Protocol):
+    """The load balancers beside HAProxy, each in its own time."""
+
+    def start(self, on_change: Callable[[], None]) -> None:
+        """Begin; ``on_change`` is called from any thread when a state may have changed."""
+        ...
+
+    def offer(self, context: Context, *, protect: bool) -> None:
+        """Apply this to every target; returns at once."""
+        ...
+
+    def states(self) -> tuple[TargetState, ...]:
+        """Return the state of each."""
+        ...
+
+    def stop(self) -> None:
+        """End all threads."""
+        ...
+
+
+class NoTargets:
+    """HAProxy is the only load balancer."""
+
+    def start(self, on_change: Callable[[], None]) -> None:
+        """Do nothing."""
+
+    def offer(self, context: Context, *, protect: bool) -> None:
+        """Do nothing."""
+
+    def states(self) -> tuple[TargetState, ...]:
+        """Return nothing."""
+        return ()
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
 class Clocks(Protocol):
     """Both clocks, in seconds."""
 
@@ -205,7 +242,7 @@ class World:
     forget_holds: Callable[[], None]
     publish: Callable[[Status], object]
     other_problems: Callable[[], tuple[Problem, ...]] = tuple
-    targets: Targets = field(default_factory=Targets)
+    targets: TargetsPort = field(default_factory=NoTargets)
     paused: Callable[[float], Paused | None] = lambda _: None
     changes: Changes = field(default_factory=NoChanges)
     base_options: PresetOptions = field(default_factory=PresetOptions)

@@ -13,10 +13,8 @@ from pyconfd.model.kubernetes import ConfigMap, ObjectRef
 from pyconfd.model.snapshot import KIND_OF, ROUTING_RESOURCES, Key, Resource, Snapshot
 from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.presets.gateway.frontends import GatewayFrontend
-from pyconfd.presets.hosts import APP
-from pyconfd.presets.kube2lb.claims import Kube2lbNode
 from pyconfd.presets.routing.types import RouteBackend
-from pyconfd.presets.views import CertificateView, NodeView
+from pyconfd.presets.views import CertificateView, NodeText, NodeView
 
 _RESOURCE_OF = {kind: resource for resource, kind in KIND_OF.items()} | {"Endpoints": Resource.SERVICES}
 
@@ -36,6 +34,9 @@ class ObjectOrigin(NamedTuple):
         """Return the origin that a reference names."""
         return cls(_RESOURCE_OF[ref.kind], Key(ref.namespace, ref.name), entry)
 
+
+APP = "app"
+"""The label of pods by which claims call them, where they are claimed by pod."""
 
 WHOLE_RESOURCES = (Resource.PODS, Resource.NODES, Resource.SECRETS, *ROUTING_RESOURCES)
 """The kinds whose objects are left out as a whole, each by itself."""
@@ -183,7 +184,7 @@ class ObjectOrigins:
     def _of(self, value: Any) -> Iterator[ObjectOrigin]:
         """Go by the fields: nearly everything that stands for an object has its namespace and name."""
         match value:
-            case NodeView() | Kube2lbNode():
+            case NodeView() | NodeText():
                 yield ObjectOrigin(Resource.NODES, Key("", value.name))
                 return
             case CertificateView():

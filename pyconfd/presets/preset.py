@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim
@@ -17,68 +17,21 @@ from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Name, Owner, O
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.presets.addresses import NO_POOL, AddressOptions
 from pyconfd.presets.certificates import NO_SECRETS, TlsOptions
-from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, PortRanges
 
 if TYPE_CHECKING:
     from pyconfd.presets.cluster import Cluster
     from pyconfd.presets.views import ServiceView
 
+_T = TypeVar("_T")
+
 CLUSTER_VIEW = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.ENDPOINTS, Resource.NODES})
 """The resources of a preset that reads Services."""
 
 
-@dataclass(frozen=True, slots=True)
-class KubefiguratorOptions:
-    """What the preset ``kubefigurator`` obeys.
-
-    ``cluster`` replaces CLUSTER in host names. ``ssl_dir`` holds the certificates. ``ca_file`` is what backends are
-    verified with. ``node_ports``: send traffic to node ports instead of pods. ``listen_ports``: what an annotation
-    may ask to be bound.
-    """
-
-    cluster: str = ""
-    ssl_dir: str = "/etc/haproxy/ssl"
-    ca_file: str = "@system-ca"
-    node_ports: bool = True
-    listen_ports: PortRanges = ((80, 80), (443, 443), (1024, 32767))
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigmapOptions:
-    """The settings of the preset ``configmap``: which objects of ``namespace`` it reads, and what templates may know.
-
-    ``ssldir`` is the absolute directory of the certificates, ``stats_password`` is "" if there is none, ``env`` holds
-    the variables that the operator listed, ``ignored_fields`` are left out of services at any depth.
-    """
-
-    namespace: str = "lb"
-    services: str = "services"
-    certificates: str = "certificates"
-    keys: str = "keys"
-    config: str = "config"
-    template_key: str = "template"
-    ssldir: str = "/etc/haproxy/generated/files/certs"
-    stats_password: str = field(default="", repr=False)
-    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
-    ignored_fields: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class HostsOptions:
-    """The settings of the preset ``hosts``.
-
-    A pod is a target if its annotation names ``master``, or if it has the labels of ``selector`` (where that is not
-    empty). ``config`` names the Pod, Deployment or Service with the annotations of the balancer; ``own_app`` is the
-    label ``app`` of the balancers themselves, "" for that of ``config``. ``dns_suffixes`` are the domains that names of
-    its annotation for DNS may be in, () for any.
-    """
-
-    master: str = ""
-    selector: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    config: ObjectRef | None = None
-    own_app: str = ""
-    dns_suffixes: tuple[str, ...] = ()
+def own_options(*options: object) -> Mapping[type, object]:
+    """Return the options of single presets as ``PresetOptions.own`` has them."""
+    return MappingProxyType({type(each): each for each in options})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +45,7 @@ class PresetOptions:
     earlier translation that could not be bound, or are an older claim's of another preset, and who listens there.
     ``taken_names``: those that an older claim of another preset has, and whose they are.
     ``addresses``: those of the pool, where the operator's listeners on all addresses are in nobody's way.
-    ``kubefigurator`` and ``kube2lb`` are for the presets of those names; ``tls`` is for certificates of Secrets.
+    ``own`` are those of single presets, by their class (:func:`own_options`); ``tls`` is for certificates of Secrets.
     ``claims`` says who may claim what; ``reservations`` are the names that namespaces have, by scope.
     ``cluster_templates``: render what the cluster supplies as configuration. ``ignored_annotations`` are annotations
     of other controllers, or patterns, whose restrictions are done without.
@@ -107,15 +60,17 @@ class PresetOptions:
     addresses: AddressOptions = NO_POOL
     taken_listeners: Mapping[Listener, str] = field(default_factory=lambda: MappingProxyType({}))
     taken_names: Mapping[Name, str] = field(default_factory=lambda: MappingProxyType({}))
-    kube2lb: Kube2lbOptions = field(default_factory=Kube2lbOptions)
-    kubefigurator: KubefiguratorOptions = KubefiguratorOptions()
-    configmap: ConfigmapOptions = ConfigmapOptions()
-    hosts: HostsOptions = HostsOptions()
+    own: Mapping[type, object] = field(default_factory=lambda: MappingProxyType({}))
     tls: TlsOptions = NO_SECRETS
     claims: ClaimOptions = ANYTHING
     reservations: Mapping[str, Reservations] = field(default_factory=lambda: MappingProxyType({}))
     cluster_templates: bool = False
     ignored_annotations: tuple[str, ...] = ()
+
+    def of(self, options: type[_T]) -> _T:
+        """Return the options of one preset, by their class; its defaults where there are none."""
+        found = self.own.get(options)
+        return found if isinstance(found, options) else options()
 
     def without_reservations(self) -> "PresetOptions":
         """Return all but the reservations: they decide who gets a name, and not what is asked for."""
@@ -191,7 +146,7 @@ class Translation:
 
 
 class Preset(ABC):
-    """One way to ask to be served. Pure; :mod:`pyconfd.presets.registry` lists all presets.
+    """One way to ask to be served. Pure; :mod:`pyconfd.presets.registry` knows all presets.
 
     ``gives`` are the names of its template variables; a preset that gives one equal to its own name gives just that.
     ``resources`` are all that is read from the cluster for it, beside :meth:`named_objects`; ``writes_status`` are the

@@ -1,4 +1,4 @@
-"""The list of all presets, and what those in use make of one Snapshot together."""
+"""All presets, and what those in use make of one Snapshot together."""
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,16 +29,12 @@ from pyconfd.model.versioned import GivenDict
 from pyconfd.presets import addresses, cluster, host_ownership, values
 from pyconfd.presets.certificates import certificate_for, notes_on, presented
 from pyconfd.presets.cluster import Cluster
-from pyconfd.presets.configmap import ConfigmapPreset
 from pyconfd.presets.conflicts import NO_REFUSALS
 from pyconfd.presets.domains import DomainsPreset, ParsedDomains, parse
 from pyconfd.presets.gateway.preset import GatewayPreset
 from pyconfd.presets.graph import NO_HOST_CLAIMS, PresetGraph
 from pyconfd.presets.host_ownership import HostOwnership
-from pyconfd.presets.hosts import HostsPreset
 from pyconfd.presets.ingress.preset import IngressPreset
-from pyconfd.presets.kube2lb.preset import Kube2lbPreset
-from pyconfd.presets.kubefigurator.preset import KubefiguratorPreset
 from pyconfd.presets.loadbalancer import LoadbalancerPreset
 from pyconfd.presets.preset import Preset, PresetOptions, PresetResult, Translation
 
@@ -151,18 +147,18 @@ SWITCH = "cluster_templates.allow_configuration_from_cluster"
 """The setting without which no template of the cluster is rendered."""
 
 
-_ALL = (
-    DomainsPreset(),
-    IngressPreset(),
-    GatewayPreset(),
-    LoadbalancerPreset(),
-    KubefiguratorPreset(),
-    Kube2lbPreset(),
-    ConfigmapPreset(),
-    HostsPreset(),
-)
+_REGISTERED: dict[str, Preset] = {}
 
-PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _ALL})
+PRESETS: Mapping[str, Preset] = MappingProxyType(_REGISTERED)
+"""All presets by name."""
+
+
+def register(*presets: Preset) -> None:
+    """Add presets; the composition root does it, before anything is read."""
+    _REGISTERED.update({preset.name: preset for preset in presets})
+
+
+register(DomainsPreset(), IngressPreset(), GatewayPreset(), LoadbalancerPreset())
 
 
 def resources_of(names: Sequence[str], *, secrets: bool) -> frozenset[Resource]:

@@ -64,6 +64,17 @@ class ServiceView(msgspec.Struct, frozen=True, gc=False):
         return next((port for port in self.ports if wanted in {port.name, port.port}), None)
 
 
+class NodeText(str):
+    """The name of a node, where a preset gives templates that in place of its view."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The name alone."""
+        return str(self)
+
+
 class NodeView(msgspec.Struct, frozen=True, gc=False):
     """One node. ``addresses`` are (type, address) pairs; ``eligible`` if node port traffic may be sent to it."""
 

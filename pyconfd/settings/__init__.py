@@ -1,37 +1,38 @@
 """Settings: flag > environment > file > default, checked at once, documented from their declarations.
 
-``setting.py`` says how one is declared, ``values.py`` has the types, ``sections.py`` the tree (with ``dns.py`` and
-``vip.py``), ``table.py`` all settings by path, ``resolve.py`` the sources and their order, ``checks.py`` what must hold
-between settings, ``show.py`` the list, the file and the reference for people.
+``setting.py`` says how one is declared, ``values.py`` has the types, ``sections.py`` the tree (with ``dns.py``,
+``vip.py`` and ``predecessors.py``), ``table.py`` all settings by path, ``resolve.py`` the sources and their order,
+``checks.py`` what must hold between settings, ``show.py`` the list, the file and the reference for people.
 """
 
 from pyconfd.settings.checks import SettingOrigin, Source
 from pyconfd.settings.dns import AddressSource, DnsSettings, Mode, NameSettings, name_of, names_of
+from pyconfd.settings.predecessors import (
+    EtcdSettings,
+    Kube2lbSettings,
+    KubefiguratorSettings,
+    SingleTargetSettings,
+    TargetSettings,
+)
 from pyconfd.settings.resolve import Resolved, overlaid, resolve, resolve_again
 from pyconfd.settings.sections import (
     ApplySettings,
-    BackendTarget,
     ClaimSettings,
     ClusterStatusSettings,
     Enabled,
-    EtcdSettings,
     HaproxySettings,
     HistorySettings,
-    Kube2lbSettings,
-    KubefiguratorSettings,
     KubernetesSettings,
     PresetSettings,
     ReadMode,
     ReloadMethod,
     Settings,
-    SingleTargetSettings,
     StatusSettings,
-    TargetSettings,
     TemplateSettings,
     TotalLoss,
     UndefinedMode,
 )
-from pyconfd.settings.values import dns_name
+from pyconfd.settings.values import BackendTarget, dns_name
 
 __all__ = [
     "AddressSource",

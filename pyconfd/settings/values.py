@@ -4,13 +4,13 @@ import re
 import shlex
 import signal
 from dataclasses import dataclass
+from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_address, ip_interface, ip_network
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from pyconfd.presets.kube2lb.names import DEFAULT_SERVER_NAME, name_template
 from pyconfd.presets.policy import network
 from pyconfd.presets.values import host_name, protocol
 from pyconfd.settings.setting import FALSE_WORDS, TRUE_WORDS, YEAR_S, NotAcceptedError, TextForm, one_line
@@ -19,6 +19,13 @@ OBJECT_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?"
 NAMESPACE = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 ETCD_PORT = 2379
 """Source: etcd's manual, ``--listen-client-urls``."""
+
+
+class BackendTarget(StrEnum):
+    """Where traffic goes: straight to pods, or to a node port on each eligible node."""
+
+    POD = "pod"
+    NODE = "node"
 
 
 def whole(pattern: str, expected: str) -> Meta:
@@ -281,26 +288,6 @@ FloatingAddress = Annotated[
 NodeAddress = Annotated[
     str, TextForm("ADDRESS", read=_node_address), whole(_ADDRESS, "an address of the node, like 192.0.2.11")
 ]
-
-
-def _server_names(value: object) -> tuple[str, ...]:
-    """Return server-name templates in Go's form; an empty text is kube2lb's default, as an empty flag was."""
-    if isinstance(value, str) and not value.strip():
-        return (DEFAULT_SERVER_NAME,)
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
-        raise NotAcceptedError("an array of templates like {{ .Service.Name }}.example.com", value)
-    found = tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
-    for text in found:
-        try:
-            name_template(text)
-        except ValueError as error:
-            expected = f"a server name like {{{{ .Service.Name }}}}.example.com ({error})"
-            raise NotAcceptedError(expected, text) from None
-    return found
-
-
-ServerNames = Annotated[tuple[str, ...], TextForm("TEMPLATE,...", read=_server_names, text=",".join)]
 
 
 def _single_spaced(text: str) -> str:

@@ -9,12 +9,13 @@ from pyconfd.model.hold import HoldKind
 from pyconfd.model.kubernetes import ConfigMap, ServicePort
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key, Resource, Snapshot
+from pyconfd.predecessors.hosts import HostsOptions
 from pyconfd.presets import registry
-from pyconfd.presets.preset import HostsOptions, PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.sources.kubernetes.cache import Cache
 from tests.presets import objects, pods
 
-HOSTS = ("hosts", PresetOptions(hosts=HostsOptions(selector={"lb": "yes"})))
+HOSTS = ("hosts", PresetOptions(own=own_options(HostsOptions(selector={"lb": "yes"}))))
 CONFIGMAP = ("configmap", PresetOptions())
 NODES = ("domains", PresetOptions(node_ports=True))
 

@@ -9,9 +9,9 @@ from types import MappingProxyType
 from pyconfd.haproxy.config.allowed import Boundaries, judge
 from pyconfd.model.kubernetes import ConfigMap, Pod
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.predecessors.hosts import MASTER, HostsOptions
 from pyconfd.presets import registry
-from pyconfd.presets.hosts import MASTER
-from pyconfd.presets.preset import HostsOptions, PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.render import cluster_templates
 from tests.bench.figures import Figure, median
 from tests.bench.presets import Change, figures
@@ -19,7 +19,7 @@ from tests.presets.pods import config_map, pod, snapshot
 
 SERVICES = 10_000
 ROUNDS = 5
-OPTIONS = PresetOptions(hosts=HostsOptions(master="lb"), cluster_templates=True)
+OPTIONS = PresetOptions(own=own_options(HostsOptions(master="lb")), cluster_templates=True)
 TEMPLATE = """\
 {% for service in services %}
 backend {{ service.name }}

@@ -13,8 +13,8 @@ from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.status import Phase
+from pyconfd.predecessors.sandbox.background import BackgroundTemplates
 from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.sandbox.background import BackgroundTemplates
 from tests.daemon.fakes import Bed, cluster
 
 LIMIT_S = 30.0

@@ -6,12 +6,12 @@ from dataclasses import replace
 import msgspec
 
 from pyconfd.admission.removal_protection import RemovalRules
-from pyconfd.daemon.consuming import Consumer, ConsumerWorld
-from pyconfd.etcd.local import LocalFiles
-from pyconfd.etcd.publication import KnownGeneration, Published, pack
-from pyconfd.etcd.source import PublicationReading, PublishedSource
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.status import Phase, SourceHealth
+from pyconfd.predecessors.etcd.consuming import Consumer, ConsumerWorld
+from pyconfd.predecessors.etcd.local import LocalFiles
+from pyconfd.predecessors.etcd.publication import KnownGeneration, Published, pack
+from pyconfd.predecessors.etcd.source import PublicationReading, PublishedSource
 from pyconfd.settings import ApplySettings
 from tests.daemon.fakes import DISRUPTIVE, FAILING, LoopBed
 

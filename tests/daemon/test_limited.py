@@ -7,8 +7,8 @@ from pyconfd.daemon.limited import LimitedRenderer, _limits
 from pyconfd.errors import RejectedInput
 from pyconfd.model.context import ClusterTemplate, Context
 from pyconfd.model.rendering import Fragment, FragmentSet
+from pyconfd.predecessors.sandbox.renderer import Limits, TemplateProcess
 from pyconfd.render.engine import RenderOptions
-from pyconfd.sandbox.renderer import Limits, TemplateProcess
 
 SILENT = """{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{% endfor %}{% endfor %}
 {%- endfor %}"""

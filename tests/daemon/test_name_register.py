@@ -17,8 +17,10 @@ from pyconfd.model.kubernetes import Pod, Service, ServicePort, ServiceSpec
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import Name, NameRegister, Reservation, owned_by
 from pyconfd.model.snapshot import Key, Resource, Snapshot
+from pyconfd.predecessors.hosts import HostsOptions
+from pyconfd.predecessors.kubefigurator.claims import KubefiguratorOptions
 from pyconfd.presets.origins import ObjectOrigin, owners_among
-from pyconfd.presets.preset import HostsOptions, KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.presets.registry import Memo
 from tests.presets.objects import endpoint, slice_
 from tests.presets.pods import pod
@@ -27,8 +29,7 @@ KEEP_S = 600.0
 NAME = "shop.example.com"
 OPTIONS = PresetOptions(
     node_ports=False,
-    kubefigurator=KubefiguratorOptions(node_ports=False),
-    hosts=HostsOptions(selector={"tier": "web"}),
+    own=own_options(KubefiguratorOptions(node_ports=False), HostsOptions(selector={"tier": "web"})),
 )
 ANNOTATIONS = {
     "domain": NAME,

@@ -12,7 +12,6 @@ import structlog
 from pyconfd.admission.removal_protection import SavedHold
 from pyconfd.daemon.pause import Pause
 from pyconfd.daemon.protection import hold_file
-from pyconfd.etcd.publication import KnownGeneration
 from pyconfd.haproxy.history.pins import PinFile
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.hold import Hold, HoldKind
@@ -20,8 +19,9 @@ from pyconfd.model.kubernetes import ConfigMap
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.status import Paused, Pin
+from pyconfd.predecessors.etcd.publication import KnownGeneration
+from pyconfd.predecessors.targets.target import AppliedTarget
 from pyconfd.system.state_file import StateFile
-from pyconfd.targets.target import AppliedTarget
 from pyconfd.vip.output import Drain, HookMemory, memory_file
 from tests.presets import objects, pods
 

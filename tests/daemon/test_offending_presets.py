@@ -12,9 +12,9 @@ from pyconfd.daemon.translation import Translator
 from pyconfd.model.kubernetes import EndpointPort, ServicePort
 from pyconfd.model.outcome import Applied
 from pyconfd.model.snapshot import Key, Resource, Snapshot
-from pyconfd.presets.hosts import MASTER
+from pyconfd.predecessors.hosts import MASTER, HostsOptions
 from pyconfd.presets.origins import ObjectOrigin
-from pyconfd.presets.preset import HostsOptions, PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from tests.daemon.test_offending import Judging, run, service
 from tests.presets import kubefigurator, objects, pods
 
@@ -127,7 +127,7 @@ backend be-{{ app }}
 
 CONFIGMAP = ObjectOrigin(Resource.CONFIGMAPS, Key("lb", "services"), "bad")
 PODS = {ObjectOrigin(Resource.PODS, Key("demo", f"bad-{n}")) for n in (1, 2)}
-HOSTS = PresetOptions(hosts=HostsOptions(master="me"))
+HOSTS = PresetOptions(own=own_options(HostsOptions(master="me")))
 
 
 @pytest.mark.parametrize(

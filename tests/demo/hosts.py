@@ -4,7 +4,7 @@ import base64
 import csv
 import http.client
 
-from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53
+from pyconfd.predecessors.hosts import CONFIG, MASTER, ROUTE53
 from tests.demo.pods import PodStage
 from tests.demo.stage import Play
 from tests.demo.telling import good, line, paint, require, title

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pyconfd.haproxy.config.removed import find_in_lines
-from pyconfd.migrate.report import System
 from pyconfd.model.context import PresetName
+from pyconfd.predecessors.migrate.report import System
 from pyconfd.settings.table import TABLE
 from tests.cli.invoking import invoke
 from tests.docs.examples import ROOT

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyconfd.presets.hosts import CONFIG, ROUTE53
+from pyconfd.predecessors.hosts import CONFIG, ROUTE53
 from tests.dns.stage import NAME, foreign, zone_with
 from tests.dns.strict import StrictRoute53
 from tests.dns.strict_http import StrictServer

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 
-from pyconfd.presets.hosts import CONFIG, MASTER
+from pyconfd.predecessors.hosts import CONFIG, MASTER
 from tests.world.appliance import Appliance
 from tests.world.haproxy import free_port
 

@@ -19,18 +19,18 @@ from pyconfd import fragments
 from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.cli.commands import etcd as commands
 from pyconfd.daemon.base_loop import run_until_stopped
-from pyconfd.daemon.consuming import Consumer, ConsumerWorld
-from pyconfd.etcd.campaign import Campaign
-from pyconfd.etcd.client import EtcdClient
-from pyconfd.etcd.local import LocalFiles
-from pyconfd.etcd.producer import EtcdBalancer
-from pyconfd.etcd.publication import Keys, KnownGeneration, Pointer, Producer, decode_pointer
-from pyconfd.etcd.source import PublishedSource
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Generation
 from pyconfd.model.plan import Reload
 from pyconfd.model.rendering import OutputFile, Piece, Rendering
 from pyconfd.model.status import Status
+from pyconfd.predecessors.etcd.campaign import Campaign
+from pyconfd.predecessors.etcd.client import EtcdClient
+from pyconfd.predecessors.etcd.consuming import Consumer, ConsumerWorld
+from pyconfd.predecessors.etcd.local import LocalFiles
+from pyconfd.predecessors.etcd.producer import EtcdBalancer
+from pyconfd.predecessors.etcd.publication import Keys, KnownGeneration, Pointer, Producer, decode_pointer
+from pyconfd.predecessors.etcd.source import PublishedSource
 from pyconfd.settings import ApplySettings, HaproxySettings, Settings, resolve
 from pyconfd.status import document
 from pyconfd.status.document import read_report

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.etcd.client import (
+from pyconfd.predecessors.etcd.client import (
     EtcdClient,
     EtcdError,
     EtcdFailure,

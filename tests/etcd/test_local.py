@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import RejectedInput
-from pyconfd.etcd.local import localise, names_certificates, servable
-from pyconfd.etcd.publication import Published, decode_pointer, pack, unpack
 from pyconfd.haproxy.config.certificates import CertificateFiles
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+from pyconfd.predecessors.etcd.local import localise, names_certificates, servable
+from pyconfd.predecessors.etcd.publication import Published, decode_pointer, pack, unpack
 from tests.etcd.test_publication import CERTIFICATE, KEY, written
 from tests.world.pki import CertificateAuthority
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from pyconfd.errors import ApplyError, PyconfdError, RejectedInput
-from pyconfd.etcd.client import Compared, deleting
-from pyconfd.etcd.publication import UnknownFormatError
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied, Unchanged
 from pyconfd.model.plan import Noop, Reload, ReloadReason
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+from pyconfd.predecessors.etcd.client import Compared, deleting
+from pyconfd.predecessors.etcd.publication import UnknownFormatError
 from tests.etcd.harness import KEYS, Maker, Makers, pointer_in, text_in, wait_for
 from tests.world.etcd import EtcdProcess
 

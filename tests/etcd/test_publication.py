@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.errors import RejectedInput
-from pyconfd.etcd.publication import (
+from pyconfd.model.context import EndpointTotals
+from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+from pyconfd.predecessors.etcd.publication import (
     MAX_CHUNKS,
     DamagedError,
     FormerPublication,
@@ -25,8 +27,6 @@ from pyconfd.etcd.publication import (
     public_part,
     unpack,
 )
-from pyconfd.model.context import EndpointTotals
-from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 KEY = "-----BEGIN PRIVATE KEY-----\nBBBB\n-----END PRIVATE KEY-----\n"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.migrate.migration import migrate
-from pyconfd.migrate.report import InputFile, System
 from pyconfd.model.context import Refusal
 from pyconfd.model.rendering import Fragment, FragmentSet
+from pyconfd.predecessors.migrate.migration import migrate
+from pyconfd.predecessors.migrate.report import InputFile, System
 from pyconfd.presets import registry
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.file import read_snapshot

@@ -24,14 +24,14 @@ from pyconfd import examples
 from pyconfd.errors import ApplyError
 from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import EndpointPort, ServicePort
+from pyconfd.predecessors.kube2lb.names import Kube2lbOptions
+from pyconfd.predecessors.targets.target import Target
 from pyconfd.presets import registry
-from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.policy import network as network_of
-from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.render.engine import RenderOptions
 from pyconfd.settings import TargetSettings
-from pyconfd.targets.target import Target
 from tests.presets.objects import Named, endpoint, service, slice_, snapshot
 from tests.world.backends import Backends
 from tests.world.clients import Crowd, failures
@@ -154,7 +154,9 @@ def cluster(port: int, backend_port: int, *pods: str) -> Context:
         *one("shop", "shop.example.com", pods),
         *one("blog", r"~^blog[0-9]{1,2}\.example\.com(:[0-9]+)?$", ("127.21.0.9",)),
     ]
-    options = PresetOptions(kube2lb=Kube2lbOptions(domain="cluster.local", default_lb_ip="127.0.0.1"), claims=PODS)
+    options = PresetOptions(
+        own=own_options(Kube2lbOptions(domain="cluster.local", default_lb_ip="127.0.0.1")), claims=PODS
+    )
     return registry.translate(snapshot(*objects), ("kube2lb",), options)
 
 

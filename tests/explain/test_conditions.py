@@ -33,8 +33,10 @@ from pyconfd.model.kubernetes import (
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
 from pyconfd.model.snapshot import Key, Resource, Snapshot
+from pyconfd.predecessors.hosts import HostsOptions
+from pyconfd.predecessors.kubefigurator.claims import KubefiguratorOptions
 from pyconfd.presets import registry
-from pyconfd.presets.preset import HostsOptions, KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from tests.explain.world import evidence_of, reasons, reasons_of, reports_of
 from tests.presets import kube2lb, objects, pods
 from tests.presets.ingress import objects as ingresses
@@ -157,7 +159,7 @@ def test_every_claim_has_its_conditions_and_a_reason(
 ) -> None:
     presets = tuple(sorted(chosen))
     options = PresetOptions(
-        node_ports=node_ports, kubefigurator=KubefiguratorOptions(node_ports=not node_ports), hosts=HOSTS
+        node_ports=node_ports, own=own_options(KubefiguratorOptions(node_ports=not node_ports), HOSTS)
     )
     snapshot = random_cluster(rng)
     services = {
@@ -319,7 +321,7 @@ def slices(*names: str, ready: bool = True) -> tuple[Any, ...]:
     return tuple(objects.slice_(name, objects.endpoint("10.0.0.1", pod="p", ready=ready)) for name in names)
 
 
-PODS_OF_KUBEFIGURATOR = PresetOptions(kubefigurator=KubefiguratorOptions(node_ports=False))
+PODS_OF_KUBEFIGURATOR = PresetOptions(own=own_options(KubefiguratorOptions(node_ports=False)))
 
 
 def test_claims_of_kubefigurators_services() -> None:
@@ -358,7 +360,7 @@ def test_claims_of_pods() -> None:
         pod("d", "10.0.0.1", app="no word"),
         pod("e", ""),
     ]
-    options = PresetOptions(hosts=HostsOptions(selector={"role": "target"}))
+    options = PresetOptions(own=own_options(HostsOptions(selector={"role": "target"})))
     assert reasons(evidence_of(Snapshot(pods=pods_of(made)), ("hosts",), options)) == {
         "a": ["Programmed"],
         "b": ["NoReadyEndpoints"],
@@ -590,7 +592,7 @@ GONE, GONE_NODES = {*ADDRESSES[1:]}, {*NODE_ADDRESSES[1:]}
         (PresetName.CONFIGMAP, PresetOptions(), only_pods, {"services web": GONE}),
         (
             PresetName.HOSTS,
-            PresetOptions(hosts=HOSTS),
+            PresetOptions(own=own_options(HOSTS)),
             only_pods,
             {"shop-0": set(), "shop-1": {ADDRESSES[1]}, "shop-2": {ADDRESSES[2]}},
         ),

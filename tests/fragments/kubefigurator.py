@@ -11,8 +11,9 @@ from pyconfd.fragments import of_presets
 from pyconfd.model.context import Refusal
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering, natural_order
 from pyconfd.model.snapshot import HostFacts, Snapshot
+from pyconfd.predecessors.kubefigurator.claims import KubefiguratorOptions
 from pyconfd.presets import registry
-from pyconfd.presets.preset import KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.file import read_snapshot
 from tests.world.objects import with_service_defaults
@@ -37,7 +38,7 @@ def read_case(folder: Path, ssl_dir: str) -> Case:
         cluster=given.get("cluster", ""), ssl_dir=ssl_dir, node_ports=given.get("node_ports", True)
     )
     parts = {name: getattr(snapshot, name) for name in ("services", "endpointslices", "endpoints", "nodes")}
-    return Case(Snapshot(**parts, host=host), PresetOptions(kubefigurator=own))
+    return Case(Snapshot(**parts, host=host), PresetOptions(own=own_options(own)))
 
 
 def _as_the_api_server_would_have_it(folder: Path) -> Snapshot:

@@ -20,8 +20,8 @@ from pyconfd.model.kubernetes import Service, ServicePort, ServiceSpec
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.snapshot import HostFacts, Key, Snapshot
-from pyconfd.presets.kubefigurator.claims import LABEL, PREFIX
-from pyconfd.presets.preset import KubefiguratorOptions, PresetOptions
+from pyconfd.predecessors.kubefigurator.claims import LABEL, PREFIX, KubefiguratorOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from tests.fragments.kubefigurator import GOLDEN, Case, read_case, render_case
 from tests.fragments.shipped import HAPROXY, write_rendering
 from tests.presets.objects import node
@@ -151,7 +151,7 @@ def a_service(name: str, options: dict[str, str]) -> Service:
 def a_case(services: list[Service], host: HostFacts, ssl_dir: str, **own: Any) -> Case:
     nodes = {Key("", name): node(name, address) for name, address in (("n1", "10.0.0.1"), ("n2", "fd00::2"))}
     store = {Key("demo", each.metadata.name): each for each in services}
-    options = PresetOptions(kubefigurator=KubefiguratorOptions(ssl_dir=ssl_dir, **own))
+    options = PresetOptions(own=own_options(KubefiguratorOptions(ssl_dir=ssl_dir, **own)))
     return Case(Snapshot(services=store, nodes=nodes, host=host), options)
 
 

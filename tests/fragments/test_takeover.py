@@ -17,10 +17,11 @@ from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import EndpointPort, Service, ServicePort
 from pyconfd.model.rendering import Fragment, FragmentSet, Piece, Rendering, natural_order
 from pyconfd.model.snapshot import HostFacts
+from pyconfd.predecessors.kube2lb.names import Kube2lbOptions
+from pyconfd.predecessors.kubefigurator.claims import KubefiguratorOptions
 from pyconfd.presets import registry
-from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions, Rule, network
-from pyconfd.presets.preset import KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.render.engine import Renderer, RenderOptions
 from tests.fragments.shipped import write_rendering
 from tests.presets import kube2lb, kubefigurator
@@ -111,9 +112,9 @@ class World:
     def serving(self, *presets: str, objects: Sequence[Named]) -> Iterator[Balancer]:
         certificates = {str(path): "" for path in self.ssl_dir.iterdir()}
         options = PresetOptions(
-            kube2lb=Kube2lbOptions(domain="local", listen_ports=((1, 65535),)),
-            kubefigurator=KubefiguratorOptions(
-                ssl_dir=str(self.ssl_dir), node_ports=False, listen_ports=((1024, 65535),)
+            own=own_options(
+                Kube2lbOptions(domain="local", listen_ports=((1, 65535),)),
+                KubefiguratorOptions(ssl_dir=str(self.ssl_dir), node_ports=False, listen_ports=((1024, 65535),)),
             ),
             claims=ClaimOptions(tuple(self.rules), (network("127.0.0.0/8"),)),
         )

@@ -15,10 +15,11 @@ from pyconfd.fragments import directory, of_presets
 from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import RECORD_OF, HostFacts, Key, Resource, Snapshot
+from pyconfd.predecessors.kube2lb.names import Kube2lbOptions
+from pyconfd.predecessors.kubefigurator.claims import KubefiguratorOptions
 from pyconfd.presets import registry
-from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions, Rule
-from pyconfd.presets.preset import KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
 from tests.fuzz.haproxy_model import Config, Request, parse
@@ -295,8 +296,7 @@ def render(scene: Scene, objects: Sequence[Object], *, rules: bool) -> Rendered:
     options = PresetOptions(
         reserved=reserved,
         listen_ports=((1, 65535),),
-        kubefigurator=KubefiguratorOptions(ssl_dir="/ssl", node_ports=False),
-        kube2lb=Kube2lbOptions(domain="cluster.local"),
+        own=own_options(KubefiguratorOptions(ssl_dir="/ssl", node_ports=False), Kube2lbOptions(domain="cluster.local")),
         claims=ClaimOptions(RULES if rules else ()),
     )
     context = registry.translate(_snapshot(objects), (preset,), options)

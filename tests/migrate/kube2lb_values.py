@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from pyconfd.model.context import Context
+from pyconfd.predecessors.kube2lb.names import Kube2lbOptions
 from pyconfd.presets import registry
-from pyconfd.presets.kube2lb.names import Kube2lbOptions
-from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.sources.file import read_snapshot
 
 CLUSTER = Path(__file__).parents[1] / "data" / "go-templates" / "cluster.yaml"
-OPTIONS = PresetOptions(kube2lb=Kube2lbOptions(domain="cluster.local"))
+OPTIONS = PresetOptions(own=own_options(Kube2lbOptions(domain="cluster.local")))
 
 
 def kube2lb_context() -> Context:

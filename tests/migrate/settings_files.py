@@ -1,6 +1,6 @@
 """Reads what ``migrate`` wrote as pyconfd itself would."""
 
-from pyconfd.migrate.migration import SETTINGS_FILE
+from pyconfd.predecessors.migrate.migration import SETTINGS_FILE
 from pyconfd.settings import Settings, resolve
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pyconfd.migrate.migration import migrate
-from pyconfd.migrate.options import ANNOTATIONS, COMMANDS, OPTIONS, PROGRAMS
-from pyconfd.migrate.report import Effect, InputFile, System
+from pyconfd.predecessors.migrate.migration import migrate
+from pyconfd.predecessors.migrate.options import ANNOTATIONS, COMMANDS, OPTIONS, PROGRAMS
+from pyconfd.predecessors.migrate.report import Effect, InputFile, System
 from pyconfd.settings import SettingOrigin, Settings, Source
 from pyconfd.settings.table import TABLE, value_of
 from tests.cli.invoking import daemon_settings

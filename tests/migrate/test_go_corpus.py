@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2 import Environment
 
-from pyconfd.gotemplate import GoTemplateError, parse
-from pyconfd.migrate.go_to_jinja import translate
-from pyconfd.migrate.migration import migrate
-from pyconfd.migrate.report import Effect, InputFile, System
 from pyconfd.model.rendering import FragmentSet
+from pyconfd.predecessors.gotemplate import GoTemplateError, parse
+from pyconfd.predecessors.migrate.go_to_jinja import translate
+from pyconfd.predecessors.migrate.migration import migrate
+from pyconfd.predecessors.migrate.report import Effect, InputFile, System
 from pyconfd.render.engine import RenderOptions, _environment
 from tests.migrate.kube2lb_values import kube2lb_names
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import Environment
 
-from pyconfd.migrate.haproxy_text import is_haproxy, upgrade
-from pyconfd.migrate.report import Effect, Findings
+from pyconfd.predecessors.migrate.haproxy_text import is_haproxy, upgrade
+from pyconfd.predecessors.migrate.report import Effect, Findings
 
 
 def upgraded(text: str) -> tuple[str, list[tuple[int, Effect]]]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from jinja2.exceptions import TemplateError
 
-from pyconfd.migrate.migration import migrate
-from pyconfd.migrate.report import Effect, InputFile, Migration, System
+from pyconfd.predecessors.migrate.migration import migrate
+from pyconfd.predecessors.migrate.report import Effect, InputFile, Migration, System
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import resolve
 from pyconfd.sources.fragments import read_fragments

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd import fragments
-from pyconfd.migrate.migration import migrate
-from pyconfd.migrate.report import Effect, InputFile, System
+from pyconfd.predecessors.migrate.migration import migrate
+from pyconfd.predecessors.migrate.report import Effect, InputFile, System
 from tests.migrate.settings_files import settings_of
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyconfd.migrate.migration import migrate
-from pyconfd.migrate.report import Effect, InputFile, System
+from pyconfd.predecessors.migrate.migration import migrate
+from pyconfd.predecessors.migrate.report import Effect, InputFile, System
 
 START = r"""#!/bin/bash
 CONFFILE=/etc/haproxy/haproxy.cfg

@@ -9,8 +9,8 @@ from pyconfd.model.kubernetes import EndpointPort, Service, ServicePort, Service
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import HostFacts
+from pyconfd.predecessors.kube2lb.claims import Kube2lbService
 from pyconfd.presets import registry
-from pyconfd.presets.kube2lb.claims import Kube2lbService
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from tests.presets.objects import Named, endpoint, slice_, snapshot

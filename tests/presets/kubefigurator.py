@@ -11,9 +11,10 @@ from pyconfd.model.kubernetes import (
     ServicePort,
 )
 from pyconfd.model.snapshot import HostFacts
+from pyconfd.predecessors.kubefigurator.claims import KubefiguratorOptions
+from pyconfd.predecessors.kubefigurator.preset import Backend, KubefiguratorListener
 from pyconfd.presets import registry
-from pyconfd.presets.kubefigurator.preset import Backend, KubefiguratorListener
-from pyconfd.presets.preset import KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from tests.presets.objects import Named, node, service, snapshot
 
 PREFIX = "haproxy-kubefigurator."
@@ -48,7 +49,7 @@ def tcp(port: str) -> dict[str, str]:
 def read(*objects: Named, host: HostFacts = HOST, options: PresetOptions | None = None, **own: object) -> Context:
     mine = KubefiguratorOptions(**own)  # type: ignore[arg-type]
     seen = replace(snapshot(*objects, *NODES), host=host)
-    return registry.translate(seen, ("kubefigurator",), replace(options or PresetOptions(), kubefigurator=mine))
+    return registry.translate(seen, ("kubefigurator",), replace(options or PresetOptions(), own=own_options(mine)))
 
 
 def listeners(context: Context) -> dict[str, KubefiguratorListener]:

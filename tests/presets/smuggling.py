@@ -32,13 +32,15 @@ from pyconfd.model.kubernetes import (
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.predecessors.configmap import ConfigmapOptions
+from pyconfd.predecessors.hosts import CONFIG, ROUTE53, HostsOptions
+from pyconfd.predecessors.kube2lb.names import Kube2lbOptions
+from pyconfd.predecessors.kubefigurator.claims import KubefiguratorOptions
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import ADDRESSES_ANNOTATION, AddressOptions
 from pyconfd.presets.certificates import TLS, TlsOptions
-from pyconfd.presets.hosts import CONFIG, ROUTE53
-from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.loadbalancer import PROXY_PROTOCOL
-from pyconfd.presets.preset import ConfigmapOptions, HostsOptions, KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.render.cluster_templates import TemplateFault, render
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
@@ -244,10 +246,12 @@ def _entry(values: Mapping[str, str]) -> str:
 OPTIONS = PresetOptions(
     listen_ports=((1, 65535),),
     addresses=AddressOptions(tuple(f"198.51.100.{number}" for number in range(1, 255)), default_class=True),
-    kubefigurator=KubefiguratorOptions(ssl_dir="/ssl"),
-    kube2lb=Kube2lbOptions(domain="cluster.local"),
-    configmap=ConfigmapOptions(ssldir=f"{FILES}/certs", stats_password="pw", env={"VARNISH_SECRET": "vs"}),
-    hosts=HostsOptions(selector={"tier": "web"}, config=ObjectRef("Pod", "demo", "lb"), own_app="lb"),
+    own=own_options(
+        KubefiguratorOptions(ssl_dir="/ssl"),
+        Kube2lbOptions(domain="cluster.local"),
+        ConfigmapOptions(ssldir=f"{FILES}/certs", stats_password="pw", env={"VARNISH_SECRET": "vs"}),
+        HostsOptions(selector={"tier": "web"}, config=ObjectRef("Pod", "demo", "lb"), own_app="lb"),
+    ),
     tls=TlsOptions(f"{FILES}/secrets", ("*",)),
     cluster_templates=True,
 )

@@ -10,9 +10,11 @@ import pytest
 from pyconfd.model.context import RefusalReason
 from pyconfd.model.kubernetes import EndpointPort, Endpoints, EndpointSlice, ServicePort
 from pyconfd.model.snapshot import HostFacts, Snapshot
+from pyconfd.predecessors.hosts import HostsOptions
+from pyconfd.predecessors.kubefigurator.claims import KubefiguratorOptions
 from pyconfd.presets import registry, values
 from pyconfd.presets.policy import AllowedAddresses, ClaimOptions, Rule, network
-from pyconfd.presets.preset import HostsOptions, KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.presets.registry import Memo
 from tests.presets.objects import endpoint, endpoints, node, read, service, slice_, snapshot, subset
 from tests.presets.pods import config_map, pod
@@ -112,7 +114,7 @@ def test_what_a_rule_does_not_allow_is_refused_by_every_preset(preset: str, asks
 def test_an_address_of_the_balancer_is_nobodys_host(preset: str, asks: dict[str, str], address: str) -> None:
     own = frozenset({"192.0.2.10", "2001:db8::10"})
     options = PresetOptions(
-        claims=ClaimOptions(own_addresses=own), kubefigurator=KubefiguratorOptions(node_ports=False)
+        claims=ClaimOptions(own_addresses=own), own=own_options(KubefiguratorOptions(node_ports=False))
     )
     notes = {name: value.format(address) for name, value in asks.items()}
     asking = service("shop", notes, type_="NodePort", ports=(ServicePort("web", 80, "web", 30080),))
@@ -126,7 +128,7 @@ def test_an_address_of_the_balancer_is_nobodys_host(preset: str, asks: dict[str,
         return [each.reason for each in context.refused]
 
     assert refused(options) == [RefusalReason.NOT_ALLOWED]
-    assert refused(PresetOptions(kubefigurator=options.kubefigurator)) == [], "another address is a host"
+    assert refused(PresetOptions(own=options.own)) == [], "another address is a host"
     listed = (Rule(("demo",), domains=("192.0.2.10", "2001:db8::10", "svc.local")),)
     assert refused(replace(options, claims=ClaimOptions(listed, own_addresses=own))) == []
     below = (Rule(("demo",), domains=("2.10", "::10", "svc.local")),)
@@ -226,7 +228,7 @@ def test_pods_are_judged_alike(preset: str) -> None:
         pod("bad", "127.0.0.1", {"app": "shop"}),
         pod("unasked", "127.0.0.1", {"app": "other"}) if preset == "configmap" else pod("x", "10.0.0.9", {"app": "x"}),
     )
-    options = PresetOptions(hosts=HostsOptions(selector={"app": "shop"}))
+    options = PresetOptions(own=own_options(HostsOptions(selector={"app": "shop"})))
     context = read_pods(preset, *objects, options=options)
     if preset == "hosts":
         assert context.names["hosts"] == {"shop": ["10.0.0.1"]}

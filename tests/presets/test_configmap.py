@@ -13,15 +13,15 @@ from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import ConfigMap, Pod
 from pyconfd.model.rendering import FileKind
 from pyconfd.model.snapshot import Named, Resource
+from pyconfd.predecessors.configmap import KNOWN_PASSWORD, ConfigmapOptions
 from pyconfd.presets import registry
-from pyconfd.presets.configmap import KNOWN_PASSWORD
-from pyconfd.presets.preset import ConfigmapOptions, PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.render import cluster_templates
 from tests.presets.pods import Record, certificate, config_map, pod, read, refusals, secret
 from tests.world.haproxy import BINARY
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "configmap"
-OPTIONS = PresetOptions(configmap=ConfigmapOptions(ssldir="/f/certs", ignored_fields=frozenset({"description"})))
+OPTIONS = PresetOptions(own=own_options(ConfigmapOptions(ssldir="/f/certs", ignored_fields=frozenset({"description"}))))
 SHOP = {"namespace": "demo", "selector": {"app": "shop"}, "hostnames": ["shop.example.com"], "ports": [8080]}
 WEB = {"app": "shop"}
 
@@ -242,20 +242,20 @@ class TestCertificates:
 class TestOtherNames:
     def test_there_is_no_password_that_everybody_knows(self) -> None:
         for password, told in (("", "set STATISTICS_PASSWORD"), (KNOWN_PASSWORD, "everybody knows"), ("a b", "blank")):
-            own = replace(OPTIONS.configmap, stats_password=password)
-            context = translated(options=PresetOptions(configmap=own))
+            own = replace(OPTIONS.of(ConfigmapOptions), stats_password=password)
+            context = translated(options=PresetOptions(own=own_options(own)))
             assert context.names["stats"] == {"username": "stats"}
             assert told in context.templates[0].required["stats.password"]
-        own = replace(OPTIONS.configmap, stats_password="s3cret!")
-        context = translated(options=PresetOptions(configmap=own))
+        own = replace(OPTIONS.of(ConfigmapOptions), stats_password="s3cret!")
+        context = translated(options=PresetOptions(own=own_options(own)))
         assert context.names["stats"] == {"username": "stats", "password": "s3cret!"}
         assert "stats.password" not in context.templates[0].required
         assert (context.templates[0].ref.name, context.templates[0].field) == ("config", "template")
         assert "s3cret" not in repr(own)
 
     def test_env_holds_what_the_operator_listed(self) -> None:
-        own = replace(OPTIONS.configmap, env={"VARNISH_SECRET": "x"})
-        assert translated(options=PresetOptions(configmap=own)).names["env"] == {"VARNISH_SECRET": "x"}
+        own = replace(OPTIONS.of(ConfigmapOptions), env={"VARNISH_SECRET": "x"})
+        assert translated(options=PresetOptions(own=own_options(own))).names["env"] == {"VARNISH_SECRET": "x"}
         assert translated().names["env"] == {}
         assert "configmap.env" in translated().templates[0].required["env.*"]
 
@@ -266,7 +266,7 @@ class TestOtherNames:
 
     def test_what_is_read_by_name(self) -> None:
         own = ConfigmapOptions(namespace="edge", keys="tls")
-        assert registry.named_of(("configmap",), PresetOptions(configmap=own)) == {
+        assert registry.named_of(("configmap",), PresetOptions(own=own_options(own))) == {
             Named(Resource.CONFIGMAPS, "edge", "services"),
             Named(Resource.CONFIGMAPS, "edge", "certificates"),
             Named(Resource.CONFIGMAPS, "edge", "config"),
@@ -295,7 +295,7 @@ def test_the_predecessors_way_of_writing_templates_serves(tmp_path: Path, with_c
         ),
         pod("one", "10.0.0.1", WEB),
         pod("six", "fd00::1", WEB),
-        options=PresetOptions(configmap=own),
+        options=PresetOptions(own=own_options(own)),
     )
     (template,) = context.templates
     text = cluster_templates.render(template.text, template.names, template.required, 1_000_000)

@@ -11,9 +11,9 @@ from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import Deployment, DeploymentSpec, ObjectRef, PodTemplate, Service
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Named, Resource
+from pyconfd.predecessors.hosts import CONFIG, MASTER, ROUTE53, HostsOptions
 from pyconfd.presets import registry
-from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53
-from pyconfd.presets.preset import HostsOptions, PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.presets.registry import Memo
 from pyconfd.render import cluster_templates
 from tests.presets.pods import Record, pod, read, refusals, snapshot
@@ -22,7 +22,7 @@ from tests.world.haproxy import BINARY
 GOLDEN = Path(__file__).parents[1] / "golden" / "hosts"
 BALANCER = ObjectRef("Deployment", "default", "haproxy")
 MINE = {MASTER: "haproxy.default.svc"}
-OPTIONS = PresetOptions(hosts=HostsOptions(master="haproxy.default.svc", config=BALANCER))
+OPTIONS = PresetOptions(own=own_options(HostsOptions(master="haproxy.default.svc", config=BALANCER)))
 
 
 def deployment(config: str = "x", app: str = "haproxy", **annotations: str) -> Deployment:
@@ -76,7 +76,7 @@ def test_several_masters_in_one_annotation() -> None:
 
 
 def test_a_selector_instead_of_the_annotation() -> None:
-    options = PresetOptions(hosts=HostsOptions(selector={"tier": "web"}, own_app="proxy"))
+    options = PresetOptions(own=own_options(HostsOptions(selector={"tier": "web"}, own_app="proxy")))
     context = translated(
         pod("a", "10.0.0.1", {"app": "web", "tier": "web"}),
         pod("b", "10.0.0.2", {"app": "proxy", "tier": "web"}),
@@ -113,14 +113,14 @@ def test_quotes_backslashes_and_tabs_of_the_annotation_are_intact() -> None:
         json.dumps({"metadata": {"name": "lb", "namespace": "default", "annotations": {CONFIG: config}}})
     )
     service = Service(ObjectMeta("lb", "default", annotations=given["metadata"]["annotations"]))
-    options = PresetOptions(hosts=HostsOptions(master="m", config=ObjectRef("Service", "default", "lb")))
+    options = PresetOptions(own=own_options(HostsOptions(master="m", config=ObjectRef("Service", "default", "lb"))))
     (template,) = translated(service, options=options).templates
     assert (template.name, template.text) == ("service default/lb", config)
     assert (template.ref, template.field) == (ObjectRef("Service", "default", "lb"), f"annotation {CONFIG}")
 
 
 def test_configuration_of_a_pod_and_of_nothing() -> None:
-    options = PresetOptions(hosts=HostsOptions(master="m", config=ObjectRef("Pod", "default", "lb")))
+    options = PresetOptions(own=own_options(HostsOptions(master="m", config=ObjectRef("Pod", "default", "lb"))))
     carrier = pod("lb", "10.0.0.1", {"app": "haproxy"}, namespace="default", annotations={CONFIG: "x"})
     assert translated(carrier, options=options).templates[0].name == "pod default/lb"
     assert "does not exist" in refusals(translated(options=options))["Pod lb"]
@@ -136,7 +136,7 @@ def test_names_for_dns_are_handed_on() -> None:
 
 def test_what_is_read_by_name() -> None:
     assert registry.named_of(("hosts",), OPTIONS) == {Named(Resource.DEPLOYMENTS, "default", "haproxy")}
-    of_pod = PresetOptions(hosts=HostsOptions(config=ObjectRef("Pod", "a", "b")))
+    of_pod = PresetOptions(own=own_options(HostsOptions(config=ObjectRef("Pod", "a", "b"))))
     assert registry.named_of(("hosts",), of_pod) == frozenset()
     assert registry.resources_of(("hosts",), secrets=False) == {Resource.PODS}
 

@@ -4,9 +4,9 @@ import pytest
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import EndpointPort, ServicePort
+from pyconfd.predecessors.kube2lb.names import Kube2lbOptions
 from pyconfd.presets import registry
-from pyconfd.presets.kube2lb.names import Kube2lbOptions
-from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from tests.presets.kube2lb import HTTP, SLICE_HTTP, read, refusals, render, service, services, with_pod
 from tests.presets.objects import endpoint, node, slice_
 from tests.presets.objects import service as any_service
@@ -57,7 +57,7 @@ class TestContract:
         assert len(services(service(type_=type_), with_pod())) == served
 
     def test_the_address_of_a_node_port_service_is_the_default(self) -> None:
-        options = PresetOptions(kube2lb=Kube2lbOptions(default_lb_ip="192.0.2.10", default_port_mode="tcp"))
+        options = PresetOptions(own=own_options(Kube2lbOptions(default_lb_ip="192.0.2.10", default_port_mode="tcp")))
         (found,) = services(service(address="192.0.2.99"), with_pod(), options=options).values()
 
         assert found.port.bind == "192.0.2.10:80"

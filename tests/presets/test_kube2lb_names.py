@@ -1,7 +1,7 @@
 import pytest
 
-from pyconfd.presets.kube2lb.claims import Kube2lbPort, Kube2lbService
-from pyconfd.presets.kube2lb.names import check_expression, external_domain, name_template, split_domains
+from pyconfd.predecessors.kube2lb.claims import Kube2lbPort, Kube2lbService
+from pyconfd.predecessors.kube2lb.names import check_expression, external_domain, name_template, split_domains
 
 SHOP = Kube2lbService("shop", "demo", Kube2lbPort("0.0.0.0", 80, "http", "tcp"), (), (), 30080, (), 0)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pyconfd.model.kubernetes import SERVICE_NAME_LABEL
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import RECORD_OF, HostFacts, Key, Resource, Snapshot
+from pyconfd.predecessors.kube2lb.names import check_expression, split_domains
 from pyconfd.presets import registry
-from pyconfd.presets.kube2lb.names import check_expression, split_domains
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from tests.presets.test_properties import NASTY, OBJECTS

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.presets.kube2lb.claims import Kube2lbPort, Kube2lbService
-from pyconfd.presets.kube2lb.names import name_template
+from pyconfd.predecessors.kube2lb.claims import Kube2lbPort, Kube2lbService
+from pyconfd.predecessors.kube2lb.names import name_template
 from pyconfd.settings import resolve
 
 

@@ -11,8 +11,8 @@ from pyconfd.model.kubernetes import (
     ServicePort,
 )
 from pyconfd.model.snapshot import HostFacts
+from pyconfd.predecessors.kubefigurator.preset import Certificate, KubefiguratorListener
 from pyconfd.presets import registry
-from pyconfd.presets.kubefigurator.preset import Certificate, KubefiguratorListener
 from pyconfd.presets.preset import PresetOptions
 from tests.presets.kubefigurator import backends, holding, labelled, listeners, only, read, refused, tcp, web
 from tests.presets.objects import Named, endpoint, endpoints, node, slice_, snapshot

@@ -8,10 +8,10 @@ from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import EndpointPort, Service, ServicePort
 from pyconfd.model.listener import Listener, Listeners
 from pyconfd.model.reservation import Reservation
+from pyconfd.predecessors.kube2lb.names import Kube2lbOptions
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import AddressOptions
-from pyconfd.presets.kube2lb.names import Kube2lbOptions
-from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from tests.presets import kube2lb, kubefigurator, objects
 from tests.presets.objects import Named, endpoint, slice_, snapshot
 
@@ -195,7 +195,7 @@ class TestOtherPrograms:
 
 
 def test_the_default_address_decides_too() -> None:
-    options = replace(OPERATOR, kube2lb=Kube2lbOptions(default_lb_ip="192.0.2.1"))
+    options = replace(OPERATOR, own=own_options(Kube2lbOptions(default_lb_ip="192.0.2.1")))
     assert read(("kube2lb",), *balanced("db", None, 8404), options=options).refused == ()
 
 

@@ -16,13 +16,14 @@ from pyconfd.model.listener import Listener
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import Name, Owner, Reservation, owned_by
 from pyconfd.model.snapshot import HostFacts, Key, Snapshot
+from pyconfd.predecessors.hosts import CONFIG, MASTER, ROUTE53, HostsOptions
+from pyconfd.predecessors.kube2lb.names import Kube2lbOptions
+from pyconfd.predecessors.kubefigurator.claims import KubefiguratorOptions
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import LOAD_BALANCER_CLASS, AddressOptions
 from pyconfd.presets.certificates import TlsOptions
-from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53
-from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions, Rule
-from pyconfd.presets.preset import HostsOptions, KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.presets.registry import Memo
 from tests.presets import objects
 from tests.presets.objects import endpoint, endpoints, node, service, slice_, subset
@@ -145,9 +146,11 @@ FACTS = st.sampled_from(
 RESERVATION = Reservation(Owner("Service", "shop", "a", "2026-01-01T12:00:00Z"))
 OWN = PresetOptions(
     addresses=AddressOptions(POOL),
-    kube2lb=Kube2lbOptions(server_name_templates=("{{ .Service.Name }}.example.com",)),
+    own=own_options(
+        Kube2lbOptions(server_name_templates=("{{ .Service.Name }}.example.com",)),
+        HostsOptions(master="lb", selector={"app": "b"}, config=ObjectRef("Service", "demo", "a")),
+    ),
     tls=TlsOptions("/f", ("demo",)),
-    hosts=HostsOptions(master="lb", selector={"app": "b"}, config=ObjectRef("Service", "demo", "a")),
 )
 RULES = ClaimOptions((Rule(("demo",), ("a.example.com",), ("http",)), Rule(("*",))), (), frozenset({"10.0.0.2"}))
 KEPT = {
@@ -168,10 +171,12 @@ OPTIONS = st.sampled_from(
         replace(OWN, claims=RULES, reservations={name: KEPT[name] for name in ("hosts", "kube2lb", "shared-hosts")}),
         OWN,
         OWN,
-        replace(OWN, node_ports=True, kubefigurator=KubefiguratorOptions(node_ports=False)),
+        replace(OWN, node_ports=True, own={**OWN.own, KubefiguratorOptions: KubefiguratorOptions(node_ports=False)}),
         replace(OWN, taken_listeners=TAKEN_TWO),
         replace(OWN, tls=TlsOptions("/f", ("*",), Key("demo", "tls"))),
-        replace(OWN, hosts=replace(OWN.hosts, config=ObjectRef("Pod", "demo", "a"))),
+        replace(
+            OWN, own={**OWN.own, HostsOptions: replace(OWN.of(HostsOptions), config=ObjectRef("Pod", "demo", "a"))}
+        ),
     ]
 )
 STEPS = st.lists(st.tuples(st.lists(changes(), max_size=4), FACTS, OPTIONS), min_size=1, max_size=8)
@@ -259,7 +264,7 @@ def with_new_address(snapshot: Snapshot, name: str) -> Snapshot:
     return replace(snapshot, endpointslices=slices, pods=pods)
 
 
-OPTIONS_OF_PODS = PresetOptions(kubefigurator=KubefiguratorOptions(node_ports=False), hosts=HostsOptions(master="lb"))
+OPTIONS_OF_PODS = PresetOptions(own=own_options(KubefiguratorOptions(node_ports=False), HostsOptions(master="lb")))
 
 
 def by_service(context: Context) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from pyconfd.model.kubernetes import Service
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import Name, Owner, Reservation, Reservations
 from pyconfd.model.snapshot import HostFacts
+from pyconfd.predecessors.kube2lb.names import Kube2lbOptions
 from pyconfd.presets import registry
 from pyconfd.presets.policy import ClaimOptions, Rule, network
-from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from tests.presets import kube2lb, kubefigurator
 from tests.presets.objects import Named, snapshot
 from tests.presets.test_listeners import balanced, redis
@@ -295,7 +296,7 @@ class TestRules:
         assert refused(read(("kube2lb",), *exposed("a", OLD, OWN), options=options)) == (
             [] if allowed else [("a", NOT_ALLOWED)]
         )
-        default = replace(options, kube2lb=replace(options.kube2lb, default_lb_ip=OWN))
+        default = replace(options, own=own_options(Kube2lbOptions(default_lb_ip=OWN)))
         assert refused(read(("kube2lb",), *exposed("a", OLD), *exposed("b", OLD, OWN, ""), options=default)) == []
 
     def test_a_namespace_without_a_rule_may_name_none(self) -> None:

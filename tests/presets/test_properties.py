@@ -21,10 +21,10 @@ from pyconfd.model.kubernetes import (
 )
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import RECORD_OF, Key, Resource, Snapshot
+from pyconfd.predecessors.hosts import CONFIG, MASTER, ROUTE53, HostsOptions
+from pyconfd.predecessors.kubefigurator.claims import OPTIONS, KubefiguratorOptions
 from pyconfd.presets import registry
-from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53
-from pyconfd.presets.kubefigurator.claims import OPTIONS
-from pyconfd.presets.preset import HostsOptions, KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.sources.kubernetes.decode import with_whole
 
 NASTY = st.one_of(
@@ -178,7 +178,7 @@ def test_arbitrary_objects_give_plain_words_and_no_exception(
         records = [msgspec.convert(item, RECORD_OF[resource]) for item in items]
         stores[resource.value] = {Key(r.metadata.namespace, r.metadata.name): r for r in records}
 
-    options = PresetOptions(node_ports=node_ports, kubefigurator=KubefiguratorOptions(node_ports=not node_ports))
+    options = PresetOptions(node_ports=node_ports, own=own_options(KubefiguratorOptions(node_ports=not node_ports)))
     context = registry.translate(Snapshot(**stores), tuple(PresetName), options)
 
     names = dict(context.names)
@@ -286,7 +286,7 @@ def test_hosts_gives_plain_words_and_no_exception(
     options = HostsOptions(master=master, selector={"app": "shop"}, config=ObjectRef("Service", "demo", "lb"))
     snapshot = Snapshot(pods=pods_of(pods), services={Key("demo", "lb"): service})
 
-    context = registry.translate(snapshot, ("hosts",), PresetOptions(hosts=options))
+    context = registry.translate(snapshot, ("hosts",), PresetOptions(own=own_options(options)))
 
     for text in strings(context.names["hosts"]) + list(context.dns_names or ()):
         assert HOST_WORD.fullmatch(text), text

@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from pyconfd.sandbox import worker  # noqa: E402 - found by the line above
+from pyconfd.predecessors.sandbox import worker  # noqa: E402 - found by the line above
 
 HIGHEST = 1024
 """No architecture has so many system calls."""

@@ -8,8 +8,8 @@ import pytest
 
 from pyconfd.errors import PendingRendering, Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate
-from pyconfd.sandbox.background import BackgroundTemplates
-from pyconfd.sandbox.renderer import OverLimitError
+from pyconfd.predecessors.sandbox.background import BackgroundTemplates
+from pyconfd.predecessors.sandbox.renderer import OverLimitError
 
 TEMPLATE = ClusterTemplate("configmap lb/config", "a", {})
 

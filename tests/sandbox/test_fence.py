@@ -15,9 +15,9 @@ import pytest
 
 from pyconfd.errors import RejectedInput
 from pyconfd.model.context import ClusterTemplate
+from pyconfd.predecessors.sandbox import worker as fence
+from pyconfd.predecessors.sandbox.renderer import Limits, TemplateProcess
 from pyconfd.render import cluster_templates
-from pyconfd.sandbox import worker as fence
-from pyconfd.sandbox.renderer import Limits, TemplateProcess
 from tests.sandbox import hostile
 
 TEMPLATE = ClusterTemplate("configmap lb/config", "{{ 1 + 1 }}", {})

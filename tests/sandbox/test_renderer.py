@@ -12,7 +12,7 @@ import pytest
 
 from pyconfd.errors import RejectedInput
 from pyconfd.model.context import ClusterTemplate
-from pyconfd.sandbox.renderer import Limits, TemplateProcess
+from pyconfd.predecessors.sandbox.renderer import Limits, TemplateProcess
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ while view:
 )
 def test_a_forged_answer_is_refused(monkeypatch: pytest.MonkeyPatch, start: bytes, times: int, end: bytes) -> None:
     program = _FORGER.format(start=start.hex(), times=times, end=end.hex())
-    monkeypatch.setattr("pyconfd.sandbox.renderer._PROGRAM", program)
+    monkeypatch.setattr("pyconfd.predecessors.sandbox.renderer._PROGRAM", program)
     process = TemplateProcess(Limits(timeout_s=20.0))
     try:
         assert "line" not in problem(process, "a")

@@ -5,9 +5,9 @@ from types import MappingProxyType
 from typing import Any
 
 from pyconfd.model.context import Context, EndpointTotals
+from pyconfd.predecessors.targets.target import Target
 from pyconfd.render.engine import RenderOptions
 from pyconfd.settings import TargetSettings
-from pyconfd.targets.target import Target
 
 
 def context(word: str = "one", ready: int = 1) -> Context:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import TransientError
+from pyconfd.predecessors.targets.target import notify
 from pyconfd.settings.setting import NotAcceptedError
 from pyconfd.settings.values import TargetNotifier, parse_notifier
-from pyconfd.targets.target import notify
 
 
 @pytest.fixture

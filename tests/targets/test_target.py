@@ -5,7 +5,7 @@ import pytest
 from pyconfd.errors import ApplyError, RejectedInput, TransientError
 from pyconfd.model.context import Context
 from pyconfd.model.outcome import Held
-from pyconfd.targets.target import AppliedTarget, Target
+from pyconfd.predecessors.targets.target import AppliedTarget, Target
 from tests.targets.fakes import context, target, told
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.model.status import Phase
-from pyconfd.targets.worker import Targets, TargetWorker
+from pyconfd.predecessors.targets.worker import Targets, TargetWorker
 from tests.targets.fakes import context, target, told
 from tests.world.haproxy import wait_until
 

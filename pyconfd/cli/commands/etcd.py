@@ -14,17 +14,9 @@ from pyconfd.app.service import ServiceContext, removal_rules, serve, warn, with
 from pyconfd.cli.command import CommandContext, command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_notes, print_text
-from pyconfd.daemon.consuming import Consumer, ConsumerWorld
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.pause import Pause
-from pyconfd.daemon.publishing import PublishingSource
 from pyconfd.errors import ConfigurationError, Problem, RejectedInput, TransientError
-from pyconfd.etcd.campaign import Campaign
-from pyconfd.etcd.client import EtcdClient
-from pyconfd.etcd.local import LocalFiles
-from pyconfd.etcd.producer import EtcdBalancer
-from pyconfd.etcd.publication import Keys, KnownGeneration, Producer
-from pyconfd.etcd.source import PublishedSource
 from pyconfd.haproxy.config.certificates import CertificateFiles, with_stubs
 from pyconfd.haproxy.process import unit as systemd
 from pyconfd.haproxy.process.adoption import adopted
@@ -34,6 +26,14 @@ from pyconfd.haproxy.process.layout import files_dir_of
 from pyconfd.model.hold import PLACE
 from pyconfd.model.plan import Noop, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering
+from pyconfd.predecessors.etcd.campaign import Campaign
+from pyconfd.predecessors.etcd.client import EtcdClient
+from pyconfd.predecessors.etcd.consuming import Consumer, ConsumerWorld
+from pyconfd.predecessors.etcd.local import LocalFiles
+from pyconfd.predecessors.etcd.producer import EtcdBalancer
+from pyconfd.predecessors.etcd.publication import Keys, KnownGeneration, Producer
+from pyconfd.predecessors.etcd.publishing import PublishingSource
+from pyconfd.predecessors.etcd.source import PublishedSource
 from pyconfd.settings import Enabled, Resolved, Settings, TotalLoss
 from pyconfd.sources.kubernetes.source import KubernetesSource
 from pyconfd.status.changes import ChangeLog

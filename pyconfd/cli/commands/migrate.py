@@ -10,8 +10,8 @@ from pyconfd.cli.command import command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_text
 from pyconfd.errors import ConfigurationError, Problem
-from pyconfd.migrate.migration import migrate as migrated
-from pyconfd.migrate.report import Effect, InputFile, Migration, OutputText, System
+from pyconfd.predecessors.migrate.migration import migrate as migrated
+from pyconfd.predecessors.migrate.report import Effect, InputFile, Migration, OutputText, System
 
 _SYSTEMS = [system.value for system in System]
 _COLOURS = {Effect.TRANSLATED: "green", Effect.CHANGED: "cyan", Effect.NOTED: "yellow", Effect.LEFT: "red"}
