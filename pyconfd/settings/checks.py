@@ -107,9 +107,13 @@ def _credentials(settings: Settings, read: ReadText) -> Iterator[Contradiction]:
 
 def _tables(settings: Settings) -> Iterator[Contradiction]:
     for path, key in _UNIQUE:
-        found = [getattr(table, key) for table in _value(settings, path)]
-        if double := next((value for value in found if found.count(value) > 1), None):
-            yield Contradiction((path,), f"{double} is the {key} of two tables", f"give each a {key} of its own")
+        first: dict[object, int] = {}
+        for number, table in enumerate(_value(settings, path), 1):
+            held = getattr(table, key)
+            for value in held if isinstance(held, tuple) else (held,):
+                if first.setdefault(value, number) != number:
+                    message = f"table {number} has the {key} of table {first[value]}: {value}"
+                    yield Contradiction((path,), message, f"no two may share {key}: change one")
 
 
 def _targets(settings: Settings) -> Iterator[Contradiction]:

@@ -71,7 +71,7 @@ timeout_s = "30s"
                 "PYCONFD_TARGETS": '[{"name": "a", "template": "/t", "output": "/o", "notify": "debug:"},'
                 '{"name": "a", "template": "/t", "output": "/p", "notify": "debug:"}]'
             },
-            "name of its own",
+            "table 2 has the name of table 1: a",
         ),
         (
             {

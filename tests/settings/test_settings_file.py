@@ -245,6 +245,15 @@ def test_ranges_and_contradictions(text: str, place: str, message: str) -> None:
     assert message in problem.message
 
 
+def test_each_thing_that_two_tables_share_is_named() -> None:
+    nodes = [("lb1", "192.0.2.1"), ("lb2", "2001:db8::1"), ("lb1", "2001:DB8:0::1")]
+    text = "\n".join(f"[[vip.nodes]]\nname = '{name}'\naddresses = ['{address}']" for name, address in nodes)
+    assert [(problem.place, problem.message) for problem in problems_of(text)] == [
+        (f"{PATH}: [vip] nodes", "table 3 has the name of table 1: lb1"),
+        (f"{PATH}: [vip] nodes", "table 3 has the addresses of table 2: 2001:db8::1"),
+    ]
+
+
 @pytest.mark.parametrize("listen", ["", "127.0.0.1:0", "[::1]:9101", "[fe80::1%eth0]:9101", "localhost:65535"])
 def test_addresses_to_listen_on(listen: str) -> None:
     text = f"[status]\nlisten = '{listen}'"
