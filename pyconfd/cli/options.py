@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import click
@@ -17,7 +18,9 @@ def _parameter(setting: Setting) -> str:
     return setting.path.replace(".", "__")
 
 
-def _complete(setting: Setting, incomplete: str) -> list[CompletionItem]:
+def _complete(
+    setting: Setting, _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Offer the words of a setting, or leave paths to the shell."""
     if setting.form.path:
         return [CompletionItem(incomplete, type=setting.form.path)]
@@ -25,9 +28,6 @@ def _complete(setting: Setting, incomplete: str) -> list[CompletionItem]:
 
 
 def _option(setting: Setting) -> click.Option:
-    def complete(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return _complete(setting, incomplete)
-
     default = setting.text(setting.default)
     default = default if setting.plain_text(setting.default) else setting.empty
     return click.Option(
@@ -35,7 +35,7 @@ def _option(setting: Setting) -> click.Option:
         metavar=setting.metavar,
         multiple=setting.is_repeatable,
         default=None,
-        shell_complete=complete,
+        shell_complete=partial(_complete, setting),
         help=f"{setting.about[0].upper()}{setting.about[1:]}. [{', '.join(setting.envs)}; default: {default}]",
     )
 

@@ -1,5 +1,6 @@
 """``[dns]``: names in Route 53 that follow the nodes that can serve."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Annotated, Any
@@ -81,13 +82,12 @@ class RecordSettings:
 class DnsSettings:
     """``[dns]``: which names, with what records, from when on; without names there is nothing to do."""
 
-    names: tuple[DnsName, ...] = setting((), "names that point at this node while it can serve", empty="none")
+    names: tuple[DnsName, ...] = setting((), "names that point at this node while it can serve")
     records: tuple[RecordSettings, ...] = setting(
         (),
         "names that are kept otherwise than dns.names, each a table [[dns.records]] with name and, of the settings"
         " below, maybe owner, zone_id, private, mode, ttl_s, weight, health_check_id, min_records, vip,"
         " address_source, address, address6 and interface",
-        empty="none",
     )
     annotation_suffixes: tuple[Suffix, ...] = setting(
         (),
@@ -120,21 +120,15 @@ class DnsSettings:
         " address of the node that holds dns.vip",
     )
     ttl_s: _Ttl = setting(60, "how long an answer may be kept, in seconds")
-    weight: _Weight | None = setting(
-        None, "weight of this node's records, 0 to 255; all nodes or none have one", empty="none"
-    )
-    health_check_id: _Id = setting(
-        "", "Route 53 health check that takes this node's records out when it is dead", empty="none"
-    )
+    weight: _Weight | None = setting(None, "weight of this node's records, 0 to 255; all nodes or none have one")
+    health_check_id: _Id = setting("", "Route 53 health check that takes this node's records out when it is dead")
     address_source: AddressSource = setting(AddressSource.FIXED, "where this node's own address comes from")
-    address: Address4 = setting("", "IPv4 address of this node, for address_source fixed", empty="none")
-    address6: Address6 = setting("", "IPv6 address of this node, for address_source fixed", empty="none")
-    interface: _Interface = setting("", "network interface, for address_source interface", empty="none")
-    vip: Address = setting("", "floating address; only its holder is active", empty="none")
+    address: Address4 = setting("", "IPv4 address of this node, for address_source fixed")
+    address6: Address6 = setting("", "IPv6 address of this node, for address_source fixed")
+    interface: _Interface = setting("", "network interface, for address_source interface")
+    vip: Address = setting("", "floating address; only its holder is active")
     frontends: tuple[Frontend, ...] = setting(
-        (),
-        "frontends of this node that must answer: http://127.0.0.1:80/ (any status) or tcp://127.0.0.1:443",
-        empty="none",
+        (), "frontends of this node that must answer: http://127.0.0.1:80/ (any status) or tcp://127.0.0.1:443"
     )
     min_records: _MinRecords = setting(1, "never withdraw if fewer records of other nodes would remain")
     rise: Annotated[int, Meta(ge=1, le=100)] = setting(2, "good checks in a row after which this node joins")
@@ -180,13 +174,12 @@ def name_of(dns: DnsSettings, name: str) -> NameSettings:
 def names_of(dns: DnsSettings) -> tuple[NameSettings, ...]:
     """Return all names of the settings, each with all that is kept of it."""
     own = replace(dns, annotation_zones=())
-    return (*(name_of(own, name) for name in dns.names), *(_named(own, _given(record)) for record in dns.records))
+    return (*(name_of(own, name) for name in dns.names), *(_named(own, _values(record)) for record in dns.records))
 
 
-def _named(dns: DnsSettings, own: dict[str, Any]) -> NameSettings:
-    return NameSettings(**{each.name: getattr(dns, each.name) for each in fields(DnsSettings)} | own)
+def _named(dns: DnsSettings, own: Mapping[str, Any]) -> NameSettings:
+    return NameSettings(**_values(dns) | {key: value for key, value in own.items() if value is not None})
 
 
-def _given(record: RecordSettings) -> dict[str, Any]:
-    values = {each.name: getattr(record, each.name) for each in fields(record)}
-    return {key: value for key, value in values.items() if value is not None}
+def _values(made: DnsSettings | RecordSettings) -> dict[str, Any]:
+    return {each.name: getattr(made, each.name) for each in fields(made)}

@@ -15,7 +15,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from datetime import date, time
 from enum import StrEnum
@@ -46,18 +46,18 @@ _Value = TypeVar("_Value")
 class NotAcceptedError(ValueError):
     """A value is not one of its type; ``problems`` says what is wrong, each with its place within the value."""
 
-    def __init__(self, expected: str = "", given: object = None, *, words: str = "", remedy: str = "") -> None:
+    def __init__(
+        self,
+        expected: str,
+        given: object = None,
+        *,
+        words: str = "",
+        remedy: str = "",
+        problems: Sequence[Problem] = (),
+    ) -> None:
         """``words`` describes a given value that must not be repeated, since it may hold a secret."""
-        super().__init__(f"expected {expected}, got {words or shown(given)}")
-        self.problems: tuple[Problem, ...] = (Problem("", str(self), remedy),)
-
-    @classmethod
-    def of(cls, *problems: Problem) -> "NotAcceptedError":
-        """Return the error of a value of several parts."""
-        error = cls()
-        error.args = ("; ".join(f"{each.place}: {each.message}".lstrip(", :") for each in problems),)
-        error.problems = problems
-        return error
+        self.problems = tuple(problems) or (Problem("", f"expected {expected}, got {words or shown(given)}", remedy),)
+        super().__init__("; ".join(f"{each.place}: {each.message}".lstrip(", :") for each in self.problems))
 
     def at(self, place: str) -> Iterator[Problem]:
         """Return the problems of a value that stands at a place."""
@@ -78,7 +78,7 @@ def collected(readers: Iterable[tuple[str, Callable[[], _Value]]]) -> list[_Valu
         except NotAcceptedError as error:
             problems += error.at(place)
     if problems:
-        raise NotAcceptedError.of(*problems)
+        raise NotAcceptedError("", problems=problems)
     return values
 
 
@@ -140,18 +140,16 @@ _PLAIN = TextForm("")
 
 
 @cache
-def _parts(kind: Any) -> tuple[Any, TextForm, Meta]:
-    """Return the bare type, its form and what msgspec checks; ``X | None`` counts as X."""
+def _parts(kind: Any) -> tuple[Any, TextForm, Meta, Any]:
+    """Return the bare type, its form, what msgspec checks and the type of its items; ``X | None`` counts as X."""
     base, *notes = get_args(kind) if get_origin(kind) is Annotated else (kind,)
     if get_origin(base) in {Union, UnionType} and type(None) in get_args(base):
         return _parts(next(each for each in get_args(base) if each is not type(None)))
     form = next((note for note in reversed(notes) if isinstance(note, TextForm)), _PLAIN)
     meta = next((note for note in reversed(notes) if isinstance(note, Meta)), Meta())
-    base = get_origin(base) or base
     if isinstance(base, type) and issubclass(base, StrEnum):
-        words = {each.value.lower(): each for each in base}
-        return StrEnum, TextForm("|".join(base), words=words), meta
-    return base, form, meta
+        return StrEnum, TextForm("|".join(base), words={each.value.lower(): each for each in base}), meta, None
+    return get_origin(base) or base, form, meta, get_args(base)[0] if get_origin(base) is tuple else None
 
 
 def accept(kind: Any, value: object, *, may_be_empty: bool = False) -> Any:
@@ -160,7 +158,7 @@ def accept(kind: Any, value: object, *, may_be_empty: bool = False) -> Any:
     Raises:
         NotAcceptedError: the value is none of this type.
     """
-    base, form, meta = _parts(kind)
+    base, form, meta, _ = _parts(kind)
     if base is str and not form.words:
         text = one_line(value, meta.description or "text on one line")
         return text if not text and may_be_empty and not meta.min_length else _text(kind, text)
@@ -174,7 +172,7 @@ def accept(kind: Any, value: object, *, may_be_empty: bool = False) -> Any:
 
 
 def _text(kind: Any, text: str) -> str:
-    _, form, meta = _parts(kind)
+    _, form, meta, _ = _parts(kind)
     expected = meta.description or "text on one line"
     if not text:
         raise NotAcceptedError(expected, text)
@@ -212,8 +210,7 @@ def _boolean(_kind: Any, value: object) -> bool:
 
 def _number(kind: Any, value: object) -> int:
     meta = _parts(kind)[2]
-    number: int = _checked(kind, value, value, f"a whole number from {meta.ge} to {meta.le}")
-    return number
+    return int(_checked(kind, value, value, f"a whole number from {meta.ge} to {meta.le}"))
 
 
 def _duration(kind: Any, value: object) -> float:
@@ -231,15 +228,8 @@ def _duration(kind: Any, value: object) -> float:
     return seconds
 
 
-def _item_of(kind: Any) -> Any:
-    """Return the type of the items of ``tuple[X, ...]``."""
-    if get_origin(kind) is tuple:
-        return get_args(kind)[0]
-    return _item_of(next(each for each in get_args(kind) if each is not type(None)))
-
-
 def _items(kind: Any, value: object) -> tuple[Any, ...]:
-    item, form = _item_of(kind), _parts(kind)[1]
+    _, form, _, item = _parts(kind)
     if is_dataclass(item):
         tables = enumerate(_tables(value), 1)
         return tuple(collected((f", table {number}", partial(_table, item, table)) for number, table in tables))
@@ -275,9 +265,9 @@ def _table(made: Any, table: Mapping[Any, Any]) -> Any:
     def item(name: str) -> tuple[str, Any]:
         if name not in known:
             remedy = meant(name, known) or f"its keys are {', '.join(known)}"
-            raise NotAcceptedError.of(Problem("", "is not a key of this table", remedy))
+            raise NotAcceptedError("", problems=[Problem("", "is not a key of this table", remedy)])
         if name in needed and not table.get(name):
-            raise NotAcceptedError.of(Problem("", "is needed"))
+            raise NotAcceptedError("", problems=[Problem("", "is needed")])
         return name, accept(known[name].type, table[name], may_be_empty=name not in needed)
 
     names = dict.fromkeys((*table, *needed))
@@ -383,8 +373,8 @@ class Setting:
     @property
     def is_repeatable(self) -> bool:
         """Return whether the flag may be given several times; the values then belong together."""
-        base, form, _ = _parts(self.kind)
-        return base is Mapping or (base is tuple and not form.read and not is_dataclass(_item_of(self.kind)))
+        base, form, _, item = _parts(self.kind)
+        return base is Mapping or (base is tuple and not form.read and not is_dataclass(item))
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -394,14 +384,14 @@ class Setting:
     @property
     def metavar(self) -> str:
         """Return what stands for the value in help."""
-        base, form, _ = _parts(self.kind)
-        if form.metavar:
-            return form.metavar
-        if base is tuple:
-            item = _item_of(self.kind)
-            inner = _parts(item)[1].metavar
-            return "JSON" if is_dataclass(item) else f"{inner},..." if inner else "LIST"
-        return {bool: "BOOL", int: "NUMBER", float: "SECONDS", str: "TEXT"}.get(base, "NAME=VALUE")
+        base, form, _, item = _parts(self.kind)
+        if is_dataclass(item):
+            return "JSON"
+        if item is not None and (inner := _parts(item)[1].metavar):
+            return form.metavar or f"{inner},..."
+        return form.metavar or {bool: "BOOL", int: "NUMBER", float: "SECONDS", str: "TEXT", tuple: "LIST"}.get(
+            base, "NAME=VALUE"
+        )
 
     def accept(self, value: object) -> Any:
         """Return the value for text or for what TOML gave.
@@ -434,10 +424,12 @@ def setting(
 ) -> _Value:
     """Declare a setting: its default, and what it is for.
 
-    ``empty`` says what an empty value stands for; without it a value is needed. ``name`` replaces SECTION_KEY in the
+    ``empty`` says what an empty value stands for: none, where the default is empty; where it is not, a value is needed
+    unless ``empty`` is given. ``name`` replaces SECTION_KEY in the
     flag and in ``PYCONFD_...``, for the options of python-confd; ``old_env`` is the variable that python-confd read;
     ``short`` a further flag, ``also`` those of the other predecessors.
     """
+    empty = empty or ("none" if isinstance(default, Mapping) or default in ("", (), None) else "")
     known = {"about": about, "empty": empty, "name": name, "old_env": old_env, "short": short, "also": also}
     if isinstance(default, Mapping):
         return field(default_factory=lambda: default, metadata=known)

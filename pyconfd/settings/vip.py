@@ -89,28 +89,24 @@ _Health = Annotated[
 class VipSettings:
     """``[vip]``: which addresses float between which nodes, and how soon."""
 
-    interface: Interface = setting("", "network interface that carries the floating addresses", empty="none")
+    interface: Interface = setting("", "network interface that carries the floating addresses")
     virtual_router_id: Annotated[int, Meta(ge=0, le=255)] = setting(
         0,
         "number of the virtual router, 1 to 255, unique among all VRRP routers on this network; required, there is no"
         " safe default",
         empty="none",
     )
-    addresses: tuple[FloatingAddress, ...] = setting(
-        (), "the floating addresses, with their prefixes, IPv4 and IPv6", empty="none"
-    )
+    addresses: tuple[FloatingAddress, ...] = setting((), "the floating addresses, with their prefixes, IPv4 and IPv6")
     nodes: tuple[NodeSettings, ...] = setting(
         (),
         "the load balancers in the order in which they shall hold the address, each a table [[vip.nodes]] with"
         " name and addresses (its own, at most one of each family)",
-        empty="none",
     )
     node: str = setting("", "which of the nodes this one is", empty="the host's name")
     routers: tuple[RouterSettings, ...] = setting(
         (),
         "further virtual routers, each a table [[vip.routers]] with virtual_router_id, addresses and maybe"
         " preferred, the node that has them at start",
-        empty="none",
     )
     profile: Profile = setting(
         Profile.SAFE,
