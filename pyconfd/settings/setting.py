@@ -126,6 +126,8 @@ class TextForm:
     read: Callable[[Any], Any] | None = None
     """Returns the value for what was given (for a ``str``: the text, never empty), or raises NotAcceptedError; a
     ValueError of a text means that it is not what the ``description`` of its type says."""
+    check: Callable[[str], object] | None = None
+    """Raises as ``read`` of a text does, where the text itself is the value."""
     text: Callable[[Any], str] | None = None
     """Returns a value as text that ``read`` takes."""
     words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -178,6 +180,8 @@ def _text(kind: Any, text: str) -> str:
         raise NotAcceptedError(expected, text)
     _checked(kind, text, text, expected)
     try:
+        if form.check:
+            form.check(text)
         return str(form.read(text)) if form.read else text
     except NotAcceptedError:
         raise

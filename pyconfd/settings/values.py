@@ -81,16 +81,15 @@ CaFile = Annotated[str | bool, TextForm("PATH|false", read=_ca_file, path="file"
 """A file of trusted authorities, or False for no verification at all."""
 
 
-def _listen(text: str) -> str:
+def _listen(text: str) -> None:
     match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\]|[A-Za-z0-9._-]+):([0-9]{1,5})", text)
     if not match or int(match[2]) > 65535:
         raise ValueError(text)
-    return text
 
 
 Listen = Annotated[
     str,
-    TextForm("HOST:PORT", read=_listen),
+    TextForm("HOST:PORT", check=_listen),
     Meta(description='HOST:PORT, like 127.0.0.1:9101 or [::1]:9101 ("" for none)'),
 ]
 """Where to listen; IPv6 in brackets; port 0 takes any free one."""
@@ -127,15 +126,16 @@ def _etcd_endpoint(text: str) -> str:
 EtcdEndpoint = Annotated[str, TextForm("URL", read=_etcd_endpoint), Meta(description=_ETCD)]
 
 
-def _frontend(text: str) -> str:
+def _frontend(text: str) -> None:
     parts = urlsplit(text)
     is_address = parts.scheme == "http" or (parts.scheme == "tcp" and parts.port is not None)
     if not is_address or not parts.hostname or "@" in text:
         raise ValueError(text)
-    return text
 
 
-Frontend = Annotated[str, TextForm("URL", read=_frontend), Meta(description="http://HOST:PORT/PATH or tcp://HOST:PORT")]
+Frontend = Annotated[
+    str, TextForm("URL", check=_frontend), Meta(description="http://HOST:PORT/PATH or tcp://HOST:PORT")
+]
 
 
 def _port(text: str) -> int:
@@ -199,14 +199,9 @@ def addresses_of(text: str) -> tuple[str, ...]:
     return tuple(str(first + inner + number) for number in range(count))
 
 
-def _addresses(text: str) -> str:
-    addresses_of(text)
-    return text
-
-
 Addresses = Annotated[
     str,
-    TextForm("ADDRESSES", read=_addresses),
+    TextForm("ADDRESSES", check=addresses_of),
     whole(
         r"[0-9A-Fa-f:./ -]+", "an address, a network or a range, like 192.0.2.7, 192.0.2.16/28 or 192.0.2.20-192.0.2.29"
     ),
@@ -342,9 +337,4 @@ def _signal(name: str) -> int:
     raise NotAcceptedError("the name of a signal, like SIGHUP", name)
 
 
-def _notifier(text: str) -> str:
-    parse_notifier(text)
-    return text
-
-
-Notify = Annotated[str, TextForm("NOTIFIER", read=_notifier)]
+Notify = Annotated[str, TextForm("NOTIFIER", check=parse_notifier)]

@@ -73,14 +73,9 @@ def health_place(text: str) -> tuple[str, int, str]:
     return str(ip_address(found[1] or found[2])), int(found[3]), found[4]
 
 
-def _health(text: str) -> str:
-    health_place(text)
-    return text
-
-
 _Health = Annotated[
     str,
-    TextForm("ADDRESS:PORT/PATH", read=_health),
+    TextForm("ADDRESS:PORT/PATH", check=health_place),
     Meta(description="an address, a port and a path, like 127.0.0.1:8404/health or [::1]:8404/health"),
 ]
 
