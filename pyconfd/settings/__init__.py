@@ -9,7 +9,6 @@ from pyconfd.settings.checks import SettingOrigin, Source
 from pyconfd.settings.dns import AddressSource, DnsSettings, Mode, NameSettings, name_of, names_of
 from pyconfd.settings.predecessors import (
     EtcdSettings,
-    Kube2lbSettings,
     KubefiguratorSettings,
     SingleTargetSettings,
     TargetSettings,
@@ -45,7 +44,6 @@ __all__ = [
     "EtcdSettings",
     "HaproxySettings",
     "HistorySettings",
-    "Kube2lbSettings",
     "KubefiguratorSettings",
     "KubernetesSettings",
     "Mode",

@@ -110,7 +110,7 @@ class ConfigmapSettings:
     )
     env: tuple[
         Annotated[str, TextForm("NAME"), whole(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")], ...
-    ] = setting((), "environment variables that templates see as env.NAME", empty="none")
+    ] = setting((), "environment variables that templates see as env.NAME")
     ignored_fields: tuple[Annotated[str, TextForm("NAME"), whole(r"[A-Za-z0-9._-]+", "the name of a field")], ...] = (
         setting(
             ("comment", "comments", "description", "note", "notes"),
@@ -129,11 +129,11 @@ class HostsSettings:
     """``[hosts]``: the preset of ads-infra-haproxy's pods and annotations."""
 
     master: Annotated[str, whole(r"[A-Za-z0-9._-]+", "the name of a balancer, like haproxy.default.svc")] = setting(
-        "", "targets are the pods whose annotation kontrol.unity3d.com/master names this", empty="none"
+        "", "targets are the pods whose annotation kontrol.unity3d.com/master names this"
     )
     selector: tuple[
         Annotated[str, TextForm("LABEL=VALUE"), whole(_LABEL, "a label and its value, like app=haproxy")], ...
-    ] = setting((), "targets are the pods with all these labels", empty="none")
+    ] = setting((), "targets are the pods with all these labels")
     config: Annotated[str, whole(_CONFIG_OBJECT, "KIND/NAMESPACE/NAME, like deployment/default/haproxy")] = setting(
         "",
         "object with the annotations haproxy.unity3d.com/config and route53: KIND/NAMESPACE/NAME, the kind is"
@@ -161,10 +161,10 @@ class ClusterTemplateSettings:
         " object is then trusted as much as authors of fragments",
     )
     allow: Annotated[tuple[Directive, ...], TextForm("NAME;...", separator=";")] = setting(
-        (), "directives beyond the list that such a template may use, as a refusal names them", empty="none"
+        (), "directives beyond the list that such a template may use, as a refusal names them"
     )
     directories: tuple[_AbsolutePath, ...] = setting(
-        (), "directories whose files such a template may name, beside those of pyconfd", empty="none"
+        (), "directories whose files such a template may name, beside those of pyconfd"
     )
     timeout_s: Duration = setting(5.0, "longest time that a rendering may take, and processor time it may use")
     memory_bytes: Annotated[int, Meta(ge=64 * 1024**2, le=64 * 1024**3)] = setting(
@@ -198,16 +198,13 @@ class TargetSettings:
 class SingleTargetSettings:
     """``[target]``: one balancer other than haproxy, as kube2lb's flags name it."""
 
-    template: FilePath = setting(
-        "", "template of the configuration of another load balancer", also=("--template",), empty="none"
-    )
-    output: FilePath = setting("", "file to generate from it", empty="none")
-    check: Command = setting((), "command that checks it; the file's path is appended, no shell", empty="none")
+    template: FilePath = setting("", "template of the configuration of another load balancer", also=("--template",))
+    output: FilePath = setting("", "file to generate from it")
+    check: Command = setting((), "command that checks it; the file's path is appended, no shell")
     notify: Notify = setting(
         "",
         "how its balancer is notified: command:SHELL, pid:SIGNAL:PID, pidfile:SIGNAL:PATH or debug:",
         also=("--notify",),
-        empty="none",
     )
     timeout_s: Duration = setting(
         DEFAULT_TIMEOUT_S, "longest time of its check, and of its notifier", also=("--update-timeout",)
@@ -229,12 +226,10 @@ class EtcdSettings:
     ca: FilePath = setting(
         "", "CA file that etcd's certificates are verified with", also=("--etcd-ca-file",), empty="the system's"
     )
-    cert: FilePath = setting("", "client certificate for etcd", also=("--etcd-client-cert-file",), empty="none")
-    key: FilePath = setting(
-        "", "key of the client certificate for etcd", also=("--etcd-client-key-file",), empty="none"
-    )
-    user: str = setting("", "user name in etcd", empty="none")
-    password_file: FilePath = setting("", "file with the password of that user; read at each login", empty="none")
+    cert: FilePath = setting("", "client certificate for etcd", also=("--etcd-client-cert-file",))
+    key: FilePath = setting("", "key of the client certificate for etcd", also=("--etcd-client-key-file",))
+    user: str = setting("", "user name in etcd")
+    password_file: FilePath = setting("", "file with the password of that user; read at each login")
     timeout_s: Duration = setting(5.0, "longest silence of etcd before it counts as dead")
     lease_s: Annotated[float, Meta(ge=2, le=YEAR_S)] = setting(
         15.0, "a producer that is silent for so long is replaced by the next"

@@ -103,21 +103,18 @@ class KubernetesSettings:
         empty="from the kubeconfig or the pod",
     )
     kubeconfig: FilePath = setting(
-        "", "kubeconfig with servers and credentials", short="--kubeconfig", also=("--kubecfg",), empty="none"
+        "", "kubeconfig with servers and credentials", short="--kubeconfig", also=("--kubecfg",)
     )
     context: str = setting("", "context of the kubeconfig", short="--context", empty="its current one")
     in_cluster: bool = setting(
         False, "take server, CA and token from the pod that pyconfd runs in", short="--in-cluster"
     )
-    ssl_key: FilePath = setting(
-        "", "key of the client certificate", name="ssl_key", old_env="SSL_KEY_FILE", empty="none"
-    )
+    ssl_key: FilePath = setting("", "key of the client certificate", name="ssl_key", old_env="SSL_KEY_FILE")
     ssl_cert: FilePath = setting(
         "",
         "client certificate; OpenSSL gives the old name SSL_CERT_FILE another meaning, so prefer PYCONFD_SSL_CERT",
         name="ssl_cert",
         old_env="SSL_CERT_FILE",
-        empty="none",
     )
     ssl_ca: CaFile = setting(
         "",
@@ -126,9 +123,7 @@ class KubernetesSettings:
         old_env="SSL_CA_FILE",
         empty="/etc/pyconfd/ca.pem if there, else the system's",
     )
-    token_file: FilePath = setting(
-        "", "file with a bearer token; read again when it changes", short="--token-file", empty="none"
-    )
+    token_file: FilePath = setting("", "file with a bearer token; read again when it changes", short="--token-file")
     ignore_proxy_env: bool = setting(
         True,
         "reach API servers directly, whatever http_proxy and its like say",
@@ -143,9 +138,9 @@ class KubernetesSettings:
     read_timeout_s: Duration = setting(75.0, "longest silence of an API server before it counts as dead")
     failback_s: Duration = setting(300.0, "how often a better-placed API server is tried again")
     page_size: Annotated[int, Meta(ge=1, le=100_000)] = setting(500, "objects asked for in one page of a list")
-    cluster: str = setting("", "name of the cluster, for templates and logs", empty="none")
+    cluster: str = setting("", "name of the cluster, for templates and logs")
     secret_namespaces: tuple[NamespaceOrAll, ...] = setting(
-        (), "namespaces whose TLS Secrets, and CA certificates in ConfigMaps, may be read; * is all", empty="none"
+        (), "namespaces whose TLS Secrets, and CA certificates in ConfigMaps, may be read; * is all"
     )
 
     @property
@@ -166,10 +161,7 @@ class TemplateSettings:
     )
     trim_blocks: bool = setting(True, "drop the line break behind a template tag")
     vars: Mapping[str, Any] = setting(
-        MappingProxyType({}),
-        "your own values, for templates as vars.NAME; sources are merged",
-        short="--var",
-        empty="none",
+        MappingProxyType({}), "your own values, for templates as vars.NAME; sources are merged", short="--var"
     )
 
 
@@ -229,7 +221,6 @@ class IngressSettings:
         (),
         "annotations of other controllers that restrict access (lists of addresses, authentication, limits) and are"
         " done without: by default a path behind one is not served",
-        empty="none",
     )
 
 
@@ -267,13 +258,11 @@ class ClaimSettings:
         "hosts to which every namespace may add paths: names, *.example.com for all below it, * for all; any other host"
         " belongs to one namespace with all its paths and its TLS, unless that consents by the annotation"
         " pyconfd.io/shared-with",
-        empty="none",
     )
     allow_endpoints: tuple[Network, ...] = setting(
         (),
         "networks whose addresses may be endpoints though they are loopback, link-local, multicast, a cloud's"
         " metadata, this balancer's own, an API server's, or outside of claims.endpoint_networks",
-        empty="none",
     )
     endpoint_networks: tuple[Network, ...] = setting(
         (),
@@ -284,7 +273,6 @@ class ClaimSettings:
         (),
         "addresses of load balancers beside those of this one's interfaces and those in [vip], floating or of a"
         " node: no endpoint may be there",
-        empty="none",
     )
 
 
@@ -326,13 +314,11 @@ class ProxySettings:
         (),
         "networks of proxies in front: their X-Forwarded-For says where the client is, and their other headers about it"
         " reach pods; those of all others are deleted",
-        empty="none",
     )
     protocol_networks: tuple[Network, ...] = setting(
         (),
         "networks whose connections to ports of HTTP and TLS begin with the PROXY protocol, which says where the client"
         " is; without it they are refused",
-        empty="none",
     )
 
 
@@ -358,9 +344,7 @@ class HaproxySettings:
         ReloadMethod.AUTO,
         "how haproxy is told to load; auto: the first of command, master, systemd, signal that can be used",
     )
-    reload_cmd: Command = setting(
-        (), "command that reloads haproxy; no shell", old_env="HAPROXY_RELOAD_CMD", empty="none"
-    )
+    reload_cmd: Command = setting((), "command that reloads haproxy; no shell", old_env="HAPROXY_RELOAD_CMD")
     reload_timeout_s: Duration = setting(30.0, "longest time a reload may take")
     master_socket: FilePath = setting("/run/haproxy-master.sock", "socket of haproxy's master process", empty="none")
     runtime_socket: FilePath = setting(
@@ -526,5 +510,4 @@ class Settings:
         (),
         "load balancers beside or instead of haproxy, each a table [[targets]] with name, template, output, notify"
         " and maybe check and timeout_s",
-        empty="none",
     )
