@@ -2,7 +2,7 @@
 
 mutmut makes the mutants (another comparison, an argument less, ``and`` for ``or``, ...). A seeded sample of them runs,
 one at a time, each in a copy of the repository and against the nearest tests of its module only. One JSON object a
-line: each mutant that survived with its place and its diff, then the sums of each package.
+line: what became of each mutant, with the diff of those that survived, then the sums of each package.
 """
 
 import ast
@@ -20,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import cache_from_source
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -142,14 +144,13 @@ def sample(root: Path, places: Sequence[str], size: int, seed: int) -> tuple[lis
     modules = sorted({str(path) for path in _sources(root) if any(path.is_relative_to(place) for place in places)})
     texts = {path: (root / path).read_text(encoding="utf-8") for path in modules}
     all_of_them = [(path, number) for path in modules for number in range(len(_mutations(texts[path])[1]))]
-    chosen = defaultdict[str, list[int]](list)
-    for path, number in sorted(random.Random(seed).sample(all_of_them, min(size, len(all_of_them)))):
-        chosen[path].append(number)
-    mutants = []
-    for path, numbers in chosen.items():
+    chosen = random.Random(seed).sample(all_of_them, min(size, len(all_of_them)))
+    made: dict[tuple[str, int], Mutant] = {}
+    for path, places_in_it in groupby(sorted(chosen), key=itemgetter(0)):
         module, mutations = _mutations(texts[path])
-        mutants += [_mutant(path, texts[path], module, mutations[number]) for number in numbers]
-    return mutants, len(all_of_them)
+        made |= {(path, number): _mutant(path, texts[path], module, mutations[number]) for _, number in places_in_it}
+    # In the order of the sample, so that what is printed so far is a sample, too.
+    return [made[each] for each in chosen], len(all_of_them)
 
 
 class Copy:
@@ -194,7 +195,7 @@ def _package(path: str, places: Sequence[str]) -> str:
 
 
 def run(root: Path, places: Sequence[str], *, size: int, seed: int, jobs: int = 1) -> Iterator[dict[str, object]]:
-    """Try a sample of mutants; return a row for each survivor, each package and all of them."""
+    """Try a sample of mutants; return a row for each, then for each package and all of them."""
     mutants, of = sample(root, places, size, seed)
     imports = Imports(root)
     nearest = {path: imports.nearest_tests(path) for path in {mutant.path for mutant in mutants}}
@@ -218,9 +219,10 @@ def run(root: Path, places: Sequence[str], *, size: int, seed: int, jobs: int = 
 
         for mutant, outcome in zip(mutants, pool.map(judge, mutants), strict=True):
             outcomes[_package(mutant.path, places)][outcome] += 1
-            if outcome == SURVIVED:
-                place = f"{mutant.path}:{mutant.line}"
-                yield {"survived": place, "diff": mutant.diff, "tests": nearest[mutant.path]}
+            shown: dict[str, object] = (
+                {"diff": mutant.diff, "tests": nearest[mutant.path]} if outcome == SURVIVED else {}
+            )
+            yield {outcome: f"{mutant.path}:{mutant.line}", **shown}
     for package, counts in sorted(outcomes.items()):
         yield {"package": package} | _sums(counts)
     whole = sum(outcomes.values(), Counter[str]())

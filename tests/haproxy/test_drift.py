@@ -10,7 +10,7 @@ import structlog
 
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.index import Index, SectionKey, configured_backend, index_of
-from pyconfd.haproxy.config.servers import ConfiguredBackend
+from pyconfd.haproxy.config.servers import ConfiguredBackend, ConfiguredServer
 from pyconfd.haproxy.runtime.drift import MAX_SLICE, ROUND_S, SLICE, Drift, DriftMonitor
 from pyconfd.haproxy.runtime.overrides import FILE_NAME, Override, OverrideKey, OverrideStore, with_overrides
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
@@ -177,6 +177,51 @@ def test_a_server_deleted_by_hand_is_added_with_its_override(stage: Stage) -> No
     assert stage.look().repairs == ["shop/a is missing"]
     assert stage.server("a").maint
     assert stage.look() == Drift(looked=2)
+
+
+READY, DRAIN, MAINT = ServerState.READY, ServerState.DRAIN, ServerState.MAINT
+
+
+@pytest.mark.parametrize(
+    ("words", "state", "override", "commands", "is_repair"),
+    [
+        # Without an override the configuration counts, and what takes traffic less than it should is left so.
+        ((), READY, None, [], False),
+        ((), DRAIN, None, [], False),
+        (("disabled",), READY, None, [MAINT], True),
+        # An override is kept, whatever somebody did to it on the socket.
+        ((), READY, Override("b", "s", DRAIN, 1.0), [DRAIN], True),
+        (("disabled",), MAINT, Override("b", "s", READY, 1.0), [], False),
+        # At its end the server is again as it is configured, unless it already is, or is something else.
+        ((), DRAIN, Override("b", "s", DRAIN, 1.0, 50.0), [READY], False),
+        ((), READY, Override("b", "s", DRAIN, 1.0, 50.0), [], False),
+        ((), MAINT, Override("b", "s", DRAIN, 1.0, 50.0), [], False),
+        (("disabled",), MAINT, Override("b", "s", MAINT, 1.0, 50.0), [], False),
+        (("disabled",), READY, Override("b", "s", READY, 1.0, 50.0), [MAINT], False),
+    ],
+)
+def test_the_state_that_a_server_has_to_have(
+    words: tuple[str, ...],
+    state: ServerState,
+    override: Override | None,
+    commands: list[ServerState],
+    is_repair: bool,
+) -> None:
+    there = ServerNow("b", "s", "10.0.0.1", 80, 1, maint=state is MAINT, drain=state is DRAIN)
+    found = Drift({override.key: override} if override else {}, now=50.0)
+    found.judge(ConfiguredBackend("b", {"s": ConfiguredServer("b", "s", "10.0.0.1:80", words, words)}), [there])
+    assert found.commands == [SetState("b", "s", wanted) for wanted in commands]
+    assert bool(found.repairs) is is_repair
+    assert found.overrides == ({override.key: None} if override and override.until else {})
+
+
+@pytest.mark.parametrize(("until", "kept"), [(0.0, True), (51.0, True), (50.0, False)])
+def test_a_server_that_is_missing_comes_back_in_the_state_that_an_operator_set(until: float, kept: bool) -> None:
+    override = Override("b", "s", MAINT, 1.0, until)
+    found = Drift({override.key: override}, now=50.0)
+    expected = ConfiguredServer("b", "s", "10.0.0.1:80", (), ())
+    found.judge(ConfiguredBackend("b", {"s": expected}), [])
+    assert found.commands == [expected.addition, *([override.command] if kept else [])]
 
 
 def test_a_server_added_by_hand_is_removed(stage: Stage) -> None:

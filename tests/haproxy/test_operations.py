@@ -5,7 +5,7 @@ import typing
 import pytest
 
 from pyconfd.errors import RejectedInput
-from pyconfd.haproxy.runtime.operations import described, lines_of, transcript
+from pyconfd.haproxy.runtime.operations import added, described, lines_of, revived, transcript, unfulfilled
 from pyconfd.haproxy.runtime.servers_now import ServerNow, checks_now, find_servers
 from pyconfd.model.plan import (
     AddBackend,
@@ -88,6 +88,58 @@ def test_the_transcript_has_each_line_of_the_socket_and_publishes_before_a_map_p
 
 def server(backend: str, name: str, address: str = "10.0.0.1", port: int = 80) -> ServerNow:
     return ServerNow(backend, name, address, port, 1, maint=False, drain=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "state", "weight"),
+    [
+        ((), "ready", 1),
+        (("check", "weight", "7"), "ready", 7),
+        (("disabled",), "maint", 1),
+        (("weight", "0", "disabled"), "maint", 0),
+        (("disabled", "enabled"), "ready", 1),
+    ],
+)
+def test_a_server_that_comes_back_is_in_the_state_of_its_line(words: tuple[str, ...], state: str, weight: int) -> None:
+    command = AddServer("be", "s", "192.0.2.1:80", words)
+    assert [line.text for line in revived(command)] == [
+        f"set server be/s state {state}",
+        f"set server be/s weight {weight}",
+    ]
+    assert ("set server be/s state ready" in [line.text for line in added(command)]) is (state == "ready")
+
+
+READY, FORCED_MAINT, FORCED_DRAIN = 0, 1, 8
+ADDED = AddServer("be", "s", "192.0.2.1:80", ("weight", "5"))
+DISABLED = AddServer("be", "s", "192.0.2.1:80", ("weight", "5", "disabled"))
+
+
+@pytest.mark.parametrize(
+    ("commands", "admin_state", "weight", "why"),
+    [
+        ((ADDED,), READY, 5, ""),
+        ((ADDED,), FORCED_MAINT, 5, "server be/s is in the state maint"),
+        ((ADDED,), READY, 6, "server be/s has the weight 6"),
+        ((DISABLED,), FORCED_MAINT, 5, ""),
+        ((DISABLED,), READY, 5, "server be/s is in the state ready"),
+        # What comes after the addition counts.
+        ((ADDED, SetState("be", "s", ServerState.DRAIN)), FORCED_DRAIN, 5, ""),
+        ((ADDED, SetState("be", "s", ServerState.DRAIN)), READY, 5, "server be/s is in the state ready"),
+        ((ADDED, SetWeight("be", "s", 9)), READY, 9, ""),
+        ((ADDED, SetWeight("be", "s", 9)), READY, 5, "server be/s has the weight 5"),
+        ((RemoveServer("be", "s"),), FORCED_DRAIN, 5, ""),
+        ((RemoveServer("be", "s"),), FORCED_MAINT, 5, ""),
+        ((RemoveServer("be", "s"),), READY, 5, "server be/s still takes traffic"),
+        ((RemoveBackend("be", (RemoveServer("be", "s"),)),), READY, 5, "server be/s still takes traffic"),
+        ((RemoveServer("be", "gone"),), READY, 5, ""),
+        ((SetWeight("be", "gone", 1),), READY, 5, "server be/gone is not there"),
+    ],
+)
+def test_what_a_server_is_afterwards(commands: tuple[Command, ...], admin_state: int, weight: int, why: str) -> None:
+    state = "srv_op_state srv_admin_state srv_uweight srv_time_since_last_change"
+    header = f"# be_id be_name srv_id srv_name srv_addr {state} srv_port"
+    answer = f"1\n{header}\n3 be 1 s 192.0.2.1 2 {admin_state} {weight} 7 80\n"
+    assert unfulfilled(commands, {"show servers state be": answer}) == why
 
 
 SERVERS = [

@@ -89,6 +89,45 @@ def test_conditions_that_fail_lead_to_the_next_rule_and_then_to_shorter_paths(re
     assert through_maps(table(*CONDITIONS), request_) == backend
 
 
+TWO_QUERIES = (*VERSION, ValueCondition("q", "a"))
+EVERYTHING = Request("/a/b", "GET", {"x-canary": "yes", "x-team": "a"}, {"v": "1", "q": "a"})
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (exact("/a/b"), RouteMatch(path="/a/b", method="GET", headers=CANARY)),
+        (prefix("/a/b"), RouteMatch(path="/a", method="GET", headers=CANARY)),
+        (RouteMatch(PathKind.REGEX, "/a/.*"), RouteMatch(path="/a", method="GET")),
+        (RouteMatch(path="/a", method="GET"), RouteMatch(path="/a", headers=CANARY, query=TWO_QUERIES)),
+        (RouteMatch(path="/a", headers=CANARY), RouteMatch(path="/a", query=VERSION)),
+        (RouteMatch(path="/a", headers=CANARY), RouteMatch(path="/a", query=TWO_QUERIES)),
+        (
+            RouteMatch(path="/a", headers=(*CANARY, ValueCondition("x-team", "a"))),
+            RouteMatch(path="/a", headers=CANARY, query=TWO_QUERIES),
+        ),
+        (RouteMatch(path="/a", query=TWO_QUERIES), RouteMatch(path="/a", query=VERSION)),
+        (RouteMatch(path="/a", query=VERSION), prefix("/a")),
+    ],
+)
+@pytest.mark.parametrize("older", ["first", "second"])
+def test_the_order_of_what_matches_is_that_of_the_gateway_api(
+    first: RouteMatch, second: RouteMatch, older: str
+) -> None:
+    rules = [rule(match, name, day=1 if name == older else 2) for match, name in ((first, "first"), (second, "second"))]
+    assert through_maps(table(*rules), EVERYTHING) == "first"
+
+
+def test_of_different_matches_of_one_kind_the_oldest_object_comes_first() -> None:
+    rules = [
+        rule(RouteMatch(path="/a", headers=CANARY), "young", day=2),
+        rule(RouteMatch(path="/a", headers=(ValueCondition("x-team", "a"),)), "old", day=1),
+    ]
+    assert through_maps(table(*rules), EVERYTHING) == "old"
+    first = rules[0]._replace(precedence=-1)
+    assert through_maps(table(first, rules[1]), EVERYTHING) == "young"
+
+
 @pytest.mark.parametrize(
     ("regex", "path"),
     [
