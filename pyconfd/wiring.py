@@ -1,6 +1,5 @@
 """Turn settings into the parts that the daemon and the commands are made of; part of the composition root."""
 
-import atexit
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,21 +13,20 @@ from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.limited import LimitedRenderer
 from pyconfd.daemon.protection import hold_file
 from pyconfd.errors import Problem, PyconfdError, TransientError
-from pyconfd.haproxy.config import allowed
 from pyconfd.haproxy.config.certificates import CertificateFiles
 from pyconfd.haproxy.config.text import binds
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.host import gather_addresses, has_ipv6
 from pyconfd.haproxy.process.layout import files_dir_of
 from pyconfd.haproxy.process.preflight import idle_close_note
-from pyconfd.model.context import ClusterTemplate, Context, PresetName, Refusal
+from pyconfd.model.context import Context, PresetName, Refusal
 from pyconfd.model.listener import NOBODY, Listener, Listeners
-from pyconfd.model.rendering import SECRETS_FOLDER, FileKind, FragmentSet, Rendering, order_differs
+from pyconfd.model.rendering import SECRETS_FOLDER, FragmentSet, Rendering, order_differs
 from pyconfd.model.snapshot import HostFacts, Key, Named, Resource, Snapshot
+from pyconfd.predecessors import cluster_templates
 from pyconfd.predecessors import presets as predecessors
 from pyconfd.predecessors.options import PASSWORD_VARIABLE, options_of
 from pyconfd.predecessors.sandbox.background import BackgroundTemplates
-from pyconfd.predecessors.sandbox.renderer import Limits, TemplateProcess
 from pyconfd.predecessors.targets.target import Target
 from pyconfd.predecessors.targets.worker import NoBalancer, Targets, TargetWorker
 from pyconfd.presets import registry
@@ -120,11 +118,11 @@ def fragments(settings: Settings) -> FragmentSet:
     try:
         return read_fragments(
             settings.templates.dir,
-            may_be_empty=has_cluster_template(settings),
+            may_be_empty=cluster_templates.is_allowed(settings),
             credentials=credential_files(settings),
         )
     except TransientError as error:
-        if not _is_switched_off(settings):
+        if not cluster_templates.is_switched_off(settings):
             raise
         remedy = "write fragments; or set it to true, which trusts the author of that template like theirs"
         off = Problem(registry.SWITCH, "is false, so the template of the cluster is not rendered", remedy)
@@ -143,77 +141,6 @@ def apply_settings(settings: Settings) -> ApplySettings:
     return replace(own, quiet_s=max(own.quiet_s, damper_s), cap_s=max(own.cap_s, damper_s))
 
 
-def has_cluster_template(settings: Settings) -> bool:
-    """Return whether the whole configuration may come from the cluster."""
-    return settings.cluster_templates.allow_configuration_from_cluster and _names_cluster_template(settings)
-
-
-def _is_switched_off(settings: Settings) -> bool:
-    return _names_cluster_template(settings) and not has_cluster_template(settings)
-
-
-def _names_cluster_template(settings: Settings) -> bool:
-    use = settings.presets.names
-    return PresetName.CONFIGMAP in use or (PresetName.HOSTS in use and bool(settings.hosts.config))
-
-
-_MOST_REMEMBERED = 100
-"""Notes: a rejected template and the one before it are rendered in turn."""
-
-
-class ClusterTemplates:
-    """Renders templates from the cluster in a process of their own, and accepts of their text what is allowed."""
-
-    def __init__(self, limits: Limits, boundaries: allowed.Boundaries) -> None:
-        self._process = TemplateProcess(limits)
-        self._boundaries = boundaries
-        self._logged: set[Problem] = set()
-        atexit.register(self.close)
-
-    def render(self, template: ClusterTemplate) -> str:
-        """Return the text; raises RejectedInput. What was changed in it is logged once."""
-        judged = allowed.judge(template.name, self._process.render(template), self._boundaries)
-        for note in judged.notes:
-            if note not in self._logged:
-                log.warning("cluster_template.adjusted", place=note.place, note=note.message)
-        self._logged = {*judged.notes, *(self._logged if len(self._logged) < _MOST_REMEMBERED else ())}
-        return judged.text
-
-    def interrupt(self) -> None:
-        """End the rendering that runs in another thread, if any."""
-        self._process.interrupt()
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.close()
-        atexit.unregister(self.close)
-
-
-_CLUSTER_TEMPLATES: dict[tuple[Limits, allowed.Boundaries], ClusterTemplates] = {}
-"""One for each set of limits, so that new fragments do not start a new process."""
-
-
-def cluster_templates(settings: Settings) -> ClusterTemplates:
-    """Return what renders templates from the cluster under these settings."""
-    own = settings.cluster_templates
-    files_dir = files_dir_of(settings.haproxy)
-    boundaries = allowed.Boundaries(
-        certificates=(f"{files_dir}/{FileKind.CERTIFICATE.value}",),
-        contents=(f"{files_dir}/{FileKind.MAP.value}", *own.directories),
-        allow=frozenset(own.allow),
-    )
-    key = Limits(own.timeout_s, own.memory_bytes, own.output_bytes), boundaries
-    if key not in _CLUSTER_TEMPLATES:
-        _CLUSTER_TEMPLATES[key] = ClusterTemplates(*key)
-    return _CLUSTER_TEMPLATES[key]
-
-
-def background_templates(settings: Settings) -> BackgroundTemplates:
-    """Return what renders templates from the cluster for a loop, which never waits for them."""
-    templates = cluster_templates(settings)
-    return BackgroundTemplates(templates.render, templates.interrupt)
-
-
 def renderer(
     settings: Settings,
     found: FragmentSet,
@@ -227,7 +154,7 @@ def renderer(
     Without ``templates`` a rendering waits for the templates from the cluster.
     """
     options = replace(_render_options(settings, files_dir_of(settings.haproxy)), inputs=inputs)
-    return make(found, options, (templates or cluster_templates(settings)).render)
+    return make(found, options, (templates or cluster_templates.shared(settings)).render)
 
 
 def _render_options(settings: Settings, files_dir: str) -> RenderOptions:
@@ -282,7 +209,7 @@ def option_note(settings: Settings, found: FragmentSet) -> str:
 def preset_notes(settings: Settings) -> tuple[str, ...]:
     """Return notes on the chosen presets: plain names that several of them define, templates that are switched off."""
     notes = registry.clashes({name: registry.PRESETS[name].gives for name in settings.presets.names})
-    if _is_switched_off(settings):
+    if cluster_templates.is_switched_off(settings):
         return (*notes, f"the template of the cluster is not rendered while {registry.SWITCH} is false")
     return notes
 

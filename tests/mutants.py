@@ -35,6 +35,11 @@ ROOT = Path(__file__).parent.parent
 PURE = (
     "pyconfd/derived.py",
     "pyconfd/presets",
+    "pyconfd/predecessors/kube2lb",
+    "pyconfd/predecessors/kubefigurator",
+    "pyconfd/predecessors/configmap.py",
+    "pyconfd/predecessors/hosts.py",
+    "pyconfd/predecessors/pods.py",
     "pyconfd/haproxy/config",
     "pyconfd/render",
     "pyconfd/admission",

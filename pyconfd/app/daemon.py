@@ -32,6 +32,7 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
 from pyconfd.model.status import BackendDown
+from pyconfd.predecessors import cluster_templates
 from pyconfd.predecessors.sandbox.background import BackgroundTemplates
 from pyconfd.predecessors.targets.worker import Targets
 from pyconfd.presets.addresses import GATEWAY_CONTROLLER
@@ -110,7 +111,7 @@ def cluster_loop(
     status of the objects that are served; by ``turn`` one of several balancers writes Events. ``record`` is what all
     of them remember together.
     """
-    templates = wiring.background_templates(settings)
+    templates = cluster_templates.in_background(settings)
     world = cluster_world(settings, around, source, balancer, targets, chosen=chosen, templates=templates, names=record)
     if chosen is not None:
         world = _with_pins(world, settings, around, balancer, chosen)

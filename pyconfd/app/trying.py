@@ -24,6 +24,7 @@ from pyconfd.model.changes import Change
 from pyconfd.model.context import Context
 from pyconfd.model.rendering import FRAGMENT_SUFFIXES, Rendering
 from pyconfd.model.status import Phase
+from pyconfd.predecessors import cluster_templates
 from pyconfd.predecessors.targets.worker import Targets
 from pyconfd.render.engine import Renderer
 from pyconfd.settings import Resolved, Settings, SingleTargetSettings, Source
@@ -84,7 +85,7 @@ def _here(resolved: Resolved, folder: Path, haproxy: OwnHaproxy, loopback: Loopb
     own = resolved.settings
     directory, whose = own.templates.dir, own.templates.dir
     is_default = resolved.origins["templates.dir"].source is Source.DEFAULT
-    if is_default and not wiring.has_cluster_template(own) and not _has_fragments(Path(directory)):
+    if is_default and not cluster_templates.is_allowed(own) and not _has_fragments(Path(directory)):
         directory = str(folder / "fragments")
         whose = "the shipped ones (to edit them, copy them: pyconfd fragments --copy-to DIR)"
         for name, path in fragments.of_presets(own.presets.names).items():

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -150,13 +151,15 @@ class Preset(ABC):
 
     ``gives`` are the names of its template variables; a preset that gives one equal to its own name gives just that.
     ``resources`` are all that is read from the cluster for it, beside :meth:`named_objects`; ``writes_status`` are the
-    kinds that its results have a status for.
+    kinds that its results have a status for. ``fragments`` is the folder of the fragments that are shipped for it, with
+    their tests, where they are not among those of the shared frontends.
     """
 
     name: ClassVar[PresetName]
     gives: ClassVar[frozenset[str]]
     resources: ClassVar[frozenset[Resource]]
     writes_status: ClassVar[frozenset[Resource]] = frozenset()
+    fragments: ClassVar[Path | None] = None
 
     @abstractmethod
     def read(self, cluster: "Cluster", options: PresetOptions, former: PresetResult | None = None) -> PresetResult:

@@ -3,6 +3,7 @@
 from pyconfd.fragments import directory
 from pyconfd.model.context import Context
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+from pyconfd.predecessors.kubefigurator.preset import KubefiguratorPreset
 from pyconfd.presets import registry
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.sources.file import read_snapshot
@@ -24,7 +25,7 @@ from pyconfd.trying.table import (
 
 SNAPSHOT, UNREADABLE = read_snapshot(f"{directory()}/tests/cluster.yaml")
 CONTEXT = registry.translate(SNAPSHOT, ("domains",), PresetOptions())
-NODES, _ = read_snapshot(f"{directory()}/kubefigurator/tests/services.yaml")
+NODES, _ = read_snapshot(f"{KubefiguratorPreset.fragments}/tests/services.yaml")
 
 TEXT = """\
 defaults base

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from pyconfd import fragments as shipped
+from pyconfd import wiring  # noqa: F401 - registers the presets, which know their fragments
 from pyconfd.cli.command import command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_text

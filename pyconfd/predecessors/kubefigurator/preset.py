@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from operator import is_not
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -420,6 +421,7 @@ class KubefiguratorPreset(Preset):
     name = PresetName.KUBEFIGURATOR
     gives = frozenset({"listeners", "backends"})
     resources = CLUSTER_VIEW
+    fragments = Path(__file__).parent / "fragments"
 
     def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return ``listeners``, sorted by address and port, and ``backends``, sorted by name."""
