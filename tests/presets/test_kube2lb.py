@@ -4,11 +4,13 @@ import pytest
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import EndpointPort, ServicePort
+from pyconfd.model.snapshot import Key, Resource
 from pyconfd.predecessors.kube2lb.names import Kube2lbOptions
 from pyconfd.presets import registry
+from pyconfd.presets.origins import ObjectOrigin, ObjectOrigins
 from pyconfd.presets.preset import PresetOptions, own_options
 from tests.presets.kube2lb import HTTP, SLICE_HTTP, read, refusals, render, service, services, with_pod
-from tests.presets.objects import endpoint, node, slice_
+from tests.presets.objects import endpoint, node, slice_, snapshot
 from tests.presets.objects import service as any_service
 
 
@@ -147,6 +149,12 @@ class TestNodes:
 
         assert nodes == ["good.example"]
         assert (nodes[0].name, nodes[0].address) == ("good.example", "192.0.2.1")
+
+    def test_node_in_a_template_is_traced_to_its_object(self) -> None:
+        seen = snapshot(node("good.example", "192.0.2.1"))
+        (found,) = registry.translate(seen, ("kube2lb",), PresetOptions()).names["nodes"]
+
+        assert ObjectOrigins(seen, ()).of(found) == {ObjectOrigin(Resource.NODES, Key("", "good.example"))}
 
     def test_node_ports_instead_of_pods(self) -> None:
         (found,) = services(
