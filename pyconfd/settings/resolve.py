@@ -14,7 +14,7 @@ from pyconfd import __version__
 from pyconfd.errors import ConfigurationError, Problem
 from pyconfd.settings.checks import ReadText, SettingOrigin, Source, contradictions, holds_authority, holds_key, remarks
 from pyconfd.settings.sections import VERSION_FORM, Settings
-from pyconfd.settings.setting import ENV_PREFIX, NotAcceptedError, Setting, key_shown, meant, shown
+from pyconfd.settings.setting import ENV_PREFIX, NotAcceptedError, Setting, below_home, key_shown, meant, shown
 from pyconfd.settings.table import (
     CONFIG_ENV,
     CONFIG_FLAG,
@@ -183,10 +183,8 @@ def resolve(flags: Mapping[str, object], environ: Mapping[str, str], read: ReadT
     notes = [*_differing_names(sources.candidates), *filter(None, (openssl_note,))]
     values, origins = sources.strongest(values_of(Settings()))
     home = environ.get("HOME", "").rstrip("/")
-    for setting in TABLE.values():
-        value = values[setting.path]
-        if setting.form.path and home and isinstance(value, str) and value.startswith("~/"):
-            values[setting.path] = home + value[1:]  # systemd and TOML leave it as it is
+    if home:
+        values = {path: below_home(TABLE[path].kind, value, home) for path, value in values.items()}
     settings = sources.checked(values, origins, read)
     notes += [
         f"{problem.place}: ignored, pyconfd {__version__} does not know it;"

@@ -135,7 +135,7 @@ class TextForm:
     separator: str = ""
     """What separates items in text; "" is a comma or a space."""
     path: str = ""
-    """"file" or "dir" for a path; a leading ``~/`` is expanded when settings are resolved."""
+    """"file" or "dir" for a path; see :func:`below_home`."""
 
 
 _PLAIN = TextForm("")
@@ -306,6 +306,19 @@ def _check_plain(value: object) -> None:
             _check_plain(each)
     elif not isinstance(value, str | int | float | date | time) or (type(value) is int and abs(value) >= _INT64):
         raise NotAcceptedError("texts, numbers of up to 64 bits, booleans, dates, arrays and tables", value)
+
+
+def below_home(kind: Any, value: Any, home: str) -> Any:
+    """Return a value with ``~/`` at the start of a path as ``home``: systemd and TOML leave it as it is."""
+    _, form, _, item = _parts(kind)
+    if form.path and isinstance(value, str) and value.startswith("~/"):
+        return home + value[1:]
+    if not is_dataclass(item):
+        return value
+    return tuple(
+        replace(table, **{each.name: below_home(each.type, getattr(table, each.name), home) for each in fields(item)})
+        for table in value
+    )
 
 
 _READERS: Mapping[Any, Callable[[Any, object], Any]] = MappingProxyType(

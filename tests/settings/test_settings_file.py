@@ -302,8 +302,11 @@ def test_variables_may_hold_line_breaks_and_nothing_else_unprintable() -> None:
 
 def test_home_is_expanded_in_paths_alone() -> None:
     text = "[kubernetes]\nkubeconfig = '~/.kube/config'\ncluster = '~/x'"
-    kubernetes = resolve({}, {"HOME": "/root/"}, lambda _: text).settings.kubernetes
-    assert (kubernetes.kubeconfig, kubernetes.cluster) == ("/root/.kube/config", "~/x")
+    text += "\n[[targets]]\nname = 'a'\ntemplate = '~/t.tmpl'\noutput = '/o'\nnotify = 'debug:'\ncheck = '~/check'"
+    settings = resolve({}, {"HOME": "/root/"}, lambda _: text).settings
+    assert (settings.kubernetes.kubeconfig, settings.kubernetes.cluster) == ("/root/.kube/config", "~/x")
+    [target] = settings.targets
+    assert (target.template, target.output, target.check) == ("/root/t.tmpl", "/o", ("~/check",))
 
 
 def test_what_kubernetes_puts_into_a_pod_is_no_setting() -> None:
