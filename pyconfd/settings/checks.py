@@ -120,11 +120,9 @@ def _targets(settings: Settings) -> Iterator[Contradiction]:
     """``[target]`` needs three of its settings; two targets must not write one file."""
     target = settings.target
     needed = {"target.template": target.template, "target.output": target.output, "target.notify": target.notify}
-    missing = [path for path, value in needed.items() if not value]
-    if missing and len(missing) < len(needed):
-        other = next(path for path in needed if path not in missing)
-        paths = (missing[0], *(path for path in needed if path != missing[0]))
-        yield Contradiction(paths, f"is needed where {other} is given", _set(missing[0]))
+    if given := next((path for path, value in needed.items() if value), ""):
+        for path in (path for path, value in needed.items() if not value):
+            yield Contradiction((path, *needed), f"is needed where {given} is given", _set(path))
     outputs = [("target.output", target.output)] if target.output else []
     outputs += [("targets", each.output) for each in settings.targets]
     if settings.haproxy.enabled is Enabled.YES or not target.template:

@@ -58,6 +58,15 @@ timeout_s = "30s"
     assert (second.check, second.timeout_s) == (("caddy", "validate", "--adapter", "caddyfile", "--config"), 30.0)
 
 
+def test_each_setting_that_a_target_lacks_is_named() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        resolve({"target.template": "/t", "target.timeout_s": "1"}, {}, _absent)
+    assert [(each.place, each.message) for each in caught.value.problems] == [
+        ("target.output", "is needed where target.template is given"),
+        ("target.notify", "is needed where target.template is given"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("environ", "said"),
     [
