@@ -21,7 +21,6 @@ from pyconfd.presets.policy import ANYTHING, API_SERVICE, AllowedAddresses, Clai
 from pyconfd.presets.views import ClusterView, NodeView, PortView, ServiceView
 
 if TYPE_CHECKING:
-    from pyconfd.presets.domains import ParsedDomains
     from pyconfd.presets.graph import PresetGraph
 
 EXCLUDE_NODE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -56,7 +55,7 @@ class Cluster:
     ``ready`` counts the endpoints that traffic may be sent to, one for each port. ``places`` says where endpoints may
     be. ``slices``, ``nodes`` and ``secrets`` are what the next reading builds on. ``addresses`` says which addresses of
     the pool objects have, ``hosts`` which namespace has which host of the shared frontends. ``graph`` has the
-    collections of presets, and ``domains`` what annotations ask for, where presets in use read them.
+    collections of presets, where presets in use read them.
     """
 
     snapshot: Snapshot
@@ -71,7 +70,6 @@ class Cluster:
     addresses: AddressBook = field(default=NO_ADDRESSES, repr=False, compare=False)
     hosts: HostOwnership = field(default=NO_HOSTS, repr=False, compare=False)
     graph: "PresetGraph | None" = field(default=None, repr=False, compare=False)
-    domains: "ParsedDomains | None" = field(default=None, repr=False, compare=False)
 
     def service(self, key: Key) -> ServiceView | None:
         """Return the view of one service, None where there is none."""

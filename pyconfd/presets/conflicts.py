@@ -13,7 +13,6 @@ from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
 from pyconfd.model.reservation import (
     NO_OWNERS,
     NO_RESERVATIONS,
-    HostClaim,
     Name,
     NameRegister,
     Owner,
@@ -100,11 +99,10 @@ _C = TypeVar("_C", bound=_RankedClaim)
 
 @dataclass(frozen=True, slots=True)
 class ParsedClaims(Generic[_C]):
-    """What the objects of one key ask for, and what of it cannot be; ``hosts`` are those of the shared frontends."""
+    """What the objects of one key ask for, and what of it cannot be."""
 
     claims: tuple[_C, ...] = ()
     refused: tuple[Refusal, ...] = ()
-    hosts: tuple[HostClaim, ...] = ()
 
 
 _NOTHING: ParsedClaims[Any] = ParsedClaims()

@@ -4,8 +4,7 @@
 leaves out the redirect of plain HTTP; ``pyconfd.io/hsts`` is for how many seconds browsers shall come by HTTPS only.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -13,11 +12,9 @@ import msgspec
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.rendering import OutputFile
-from pyconfd.model.snapshot import Key
-from pyconfd.model.versioned import VersionedDict
 from pyconfd.presets import values
 from pyconfd.presets.certificates import (
+    Secrets,
     ServedCertificate,
     TlsOptions,
     certificate_for,
@@ -25,7 +22,6 @@ from pyconfd.presets.certificates import (
     notes_on,
     presented,
 )
-from pyconfd.presets.cluster import Cluster
 
 SECRET, REDIRECT, HSTS = "tls-secret", "ssl-redirect", "hsts"
 TLS_ANNOTATIONS = (SECRET, REDIRECT, HSTS)
@@ -91,65 +87,23 @@ def tls_claim(annotations: Mapping[str, str], domain: str, proto: str) -> Domain
     return DomainTlsClaim(given[SECRET], redirect, hsts)
 
 
-class WantedTls(NamedTuple):
-    """What one object asks for one domain."""
+class DomainCertificate(NamedTuple):
+    """The certificate of a domain, how it is served with it, and what of that cannot be, or should be known."""
 
-    ref: ObjectRef
-    tls: DomainTlsClaim
-
-    @property
-    def key(self) -> Key:
-        """The Secret that it names."""
-        return Key(self.ref.namespace, self.tls.secret)
+    served: ServedCertificate
+    view: DomainTls
+    presented: PresentedCertificate | None
+    refused: tuple[Refusal, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DomainCertificates:
-    """The certificates of all domains with TLS, and what follows from them; replaced, never changed."""
-
-    wanted: Mapping[str, WantedTls] = field(default_factory=lambda: VersionedDict({}))
-    served: Mapping[str, ServedCertificate] = field(default_factory=lambda: VersionedDict({}))
-    views: Mapping[str, DomainTls] = field(default_factory=lambda: VersionedDict({}))
-    files: tuple[OutputFile, ...] = ()
-    refused: tuple[Refusal, ...] = ()
-    presented: Mapping[str, PresentedCertificate] = field(default_factory=lambda: VersionedDict({}))
-
-    def updated(
-        self,
-        changed: Mapping[str, WantedTls | None],
-        secrets: Collection[Key] | None,
-        cluster: Cluster,
-        options: TlsOptions,
-    ) -> "DomainCertificates":
-        """Return the same after some domains ``changed`` (None: no TLS), and some ``secrets`` (None: all of them).
-
-        It is the very same object where nothing did; so is each view that stays as it was.
-        """
-        if secrets is None or secrets:
-            named = {domain: want for domain, want in self.wanted.items() if secrets is None or want.key in secrets}
-            changed = {**named, **changed}
-        if not changed:
-            return self
-        wanted, served, views = dict(self.wanted), dict(self.served), dict(self.views)
-        for domain, want in changed.items():
-            before = views.pop(domain, None)
-            wanted.pop(domain, None)
-            served.pop(domain, None)
-            if want is None:
-                continue
-            found = certificate_for(cluster, options, *want.key, (domain,))
-            redirect = want.tls.redirect and is_usable(found, domain, cluster, options)
-            made = DomainTls(found.path, found.names if found.path else "", redirect, want.tls.hsts)
-            wanted[domain], served[domain] = want, found
-            views[domain] = before if before is not None and before == made else made
-        files = {each.path: each.file for each in served.values() if each.file is not None}
-        in_order = tuple(files[path] for path in sorted(files))
-        refused = tuple(_unresolved(wanted[domain], each.fault) for domain, each in served.items() if each.fault)
-        fields = f"annotation {SECRET}", "annotation domain"
-        notes = (each for domain, got in served.items() for each in notes_on(got, wanted[domain].ref, fields, domain))
-        shown = {domain: each for domain, got in served.items() if (each := presented(got, domain)) is not None}
-        return DomainCertificates(wanted, served, views, in_order, (*refused, *notes), shown)
-
-
-def _unresolved(want: WantedTls, fault: str) -> Refusal:
-    return Refusal(want.ref, f"annotation {SECRET}", want.tls.secret, RefusalReason.NO_CERTIFICATE, fault)
+def certificate_of(
+    ref: ObjectRef, tls: DomainTlsClaim, domain: str, secrets: Secrets, options: TlsOptions
+) -> DomainCertificate:
+    """Return what the object ``ref`` gets for its domain."""
+    served = certificate_for(secrets, options, ref.namespace, tls.secret, (domain,))
+    redirect = tls.redirect and is_usable(served, domain, secrets, options)
+    view = DomainTls(served.path, served.names if served.path else "", redirect, tls.hsts)
+    refused = [*notes_on(served, ref, (f"annotation {SECRET}", "annotation domain"), domain)]
+    if served.fault:
+        refused.append(Refusal(ref, f"annotation {SECRET}", tls.secret, RefusalReason.NO_CERTIFICATE, served.fault))
+    return DomainCertificate(served, view, presented(served, domain), tuple(refused))

@@ -4,45 +4,53 @@ Read from Endpoints objects (python-confd's way) and from Services, there also a
 ``pyconfd.io/proto``, ``pyconfd.io/port`` (which port of the service, by name or number) and ``pyconfd.io/listen-port``
 (which port to bind for a protocol that is not routed by name); those of :mod:`pyconfd.presets.domain_tls` ask for TLS.
 
-Read in this order: ``_parse`` parses what the objects of one name claim; which namespace has a host is decided for all
-presets at once (:mod:`pyconfd.presets.host_ownership`); ``_decide`` gives each name to the oldest claim of that
-namespace, ``_certificates`` finds those, ``_entries`` makes what templates see.
+Read in this order: :class:`DomainClaims` has what one object asks for; which namespace has a host is decided for all
+presets at once (:mod:`pyconfd.presets.host_ownership`); :class:`ServedDomains` gives each name, and each port, to the
+oldest claim of that namespace, finds certificates, and makes what templates see.
 """
 
 import difflib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from itertools import chain
+from operator import is_
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import msgspec
+
+from pyconfd.derived import Derived, Grouped, Joined, Published, Read, Source, Tally, Value
+from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, Endpoints, ObjectRef, Service
 from pyconfd.model.listener import Listener
 from pyconfd.model.records import ObjectMeta
-from pyconfd.model.reservation import NEVER, NO_OWNERS, HostClaim, Name, Owner, Owners
+from pyconfd.model.reservation import NEVER, HostClaim, Name, Owner, Reservation, Reservations
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.model.versioned import GivenDict, GivenList, VersionedDict, differing, replaced, with_values
+from pyconfd.model.versioned import GivenDict, GivenList, VersionedDict, differing
 from pyconfd.presets import host_ownership, values
 from pyconfd.presets.annotations import read_foreign
 from pyconfd.presets.certificates import described_secret
-from pyconfd.presets.cluster import Cluster, ReadService, nothing_read
-from pyconfd.presets.conflicts import NO_REFUSALS, Claims, ParsedClaims, ReservedNames, SortedRefusals
+from pyconfd.presets.cluster import Cluster
+from pyconfd.presets.conflicts import reserved_for
 from pyconfd.presets.domain_tls import (
     TLS_ANNOTATIONS,
     AnnotationError,
-    DomainCertificates,
+    DomainCertificate,
     DomainTls,
     DomainTlsClaim,
-    WantedTls,
+    certificate_of,
     tls_claim,
 )
 from pyconfd.presets.endpoints import EXTERNAL_NAME, NO_TCP, targets_of_port
-from pyconfd.presets.host_ownership import HostOwnership
+from pyconfd.presets.host_ownership import Hosts
+from pyconfd.presets.objects import NO_SERVICE, Objects
 from pyconfd.presets.policy import ClaimOptions, in_ranges
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
 from pyconfd.presets.views import EndpointView, PortView, ServiceView
+
+if TYPE_CHECKING:
+    from pyconfd.model.rendering import OutputFile
 
 _T = TypeVar("_T")
 
@@ -55,41 +63,37 @@ ROUTED_BY_NAME = frozenset({"http", "https"})
 """Protocols whose connections name the domain they want, so that many domains share one port."""
 
 
-@dataclass(frozen=True, slots=True)
-class DomainClaim:
-    """One object that asks for one domain; ``claimed_name`` and ``owner`` are both for those who come after it.
+Claimant = tuple[Key, str]
+"""The object that may ask for a domain: its key and its kind, Service or Endpoints."""
 
+
+class DomainClaim(msgspec.Struct, frozen=True, gc=False):
+    """One object that asks for one domain.
+
+    ``port`` is without its endpoints, so that these may change, and ``position`` its place among those of the service.
     ``first_port`` is the number of its port in the first subset of Endpoints, 0 where that is not known.
     """
 
     ref: ObjectRef
-    created: str
-    claimed_name: Name
     owner: Owner
     domain: str
     proto: str
     port: PortView
+    position: int
     listen_port: int | None
-    service: Service | None
-    view: ServiceView
     first_port: int = 0
     tls: DomainTlsClaim | None = None
 
     @property
     def rank(self) -> tuple[str, str, str, str]:
         """The older object wins; the name decides between twins."""
-        return self.created, self.ref.namespace, self.ref.name, self.ref.kind
+        owner = self.owner
+        return owner.since, owner.namespace, owner.name, owner.kind
 
     @property
     def bound(self) -> int | None:
         """The port to bind, None for a protocol that is routed by name."""
         return None if self.proto in ROUTED_BY_NAME else self.listen_port or self.port.port
-
-    @property
-    def decisive(self) -> tuple[Any, ...]:
-        """All that decides which claim gets a name; the endpoints behind it do not."""
-        port = self.port
-        return self.rank, self.domain, self.proto, self.listen_port, port.name, port.port, port.node_port
 
 
 class _RefusedClaim(Exception):  # noqa: N818 - it carries a Refusal out of a parser
@@ -103,115 +107,96 @@ def port_name(port: int) -> Name:
     return Name(f"port {port}", "")
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedDomains:
-    """What all objects claim, and what it was parsed of; ``hosts`` are those that they ask for."""
+class Asking(NamedTuple):
+    """An object with annotations, the Service of its name, and the ports of that, without endpoints."""
 
-    cluster: str
-    rules: ClaimOptions
-    services: Mapping[Key, Service] = field(default_factory=dict)
-    endpoints: Mapping[Key, Endpoints] = field(default_factory=dict)
-    read: Mapping[Key, ReadService] = field(default_factory=dict)
-    claims: Claims[DomainClaim] = field(default_factory=lambda: Claims({}))
-
-    hosts: Mapping[Key, tuple[HostClaim, ...]] = field(default_factory=lambda: VersionedDict({}))
+    record: Service | Endpoints
+    service: Service | None
+    ports: tuple[PortView, ...]
 
 
-def parse(cluster: Cluster, options: PresetOptions, former: ParsedDomains | None) -> ParsedDomains:
-    """Return what the annotations ask for; ``former`` is an earlier result."""
-    name, rules = cluster.view.name, options.claims
-    if former is None or (former.cluster, former.rules) != (name, rules):
-        former = ParsedDomains(name, rules)
-    known, snapshot = former, cluster.snapshot
-    changed = {
-        *differing(known.read, cluster.services),
-        *differing(known.services, snapshot.services),
-        *differing(known.endpoints, snapshot.endpoints),
-    }
-    claims = known.claims.updated(changed, lambda key: _parse(key, cluster, rules, known))
-    asked = {key: claims.by_key[key].hosts if key in claims.by_key else None for key in changed}
-    hosts = replaced(known.hosts, {key: found or None for key, found in asked.items()})
-    return ParsedDomains(name, rules, snapshot.services, snapshot.endpoints, cluster.services, claims, hosts)
+class ParsedObject(NamedTuple):
+    """What one object asks for, which host of the shared frontends it names, and what of it cannot be."""
+
+    claim: DomainClaim | None = None
+    host: HostClaim | None = None
+    refused: tuple[Refusal, ...] = ()
 
 
-def _parse(key: Key, cluster: Cluster, rules: ClaimOptions, former: ParsedDomains) -> ParsedClaims[DomainClaim] | None:
-    """Return the claims of the objects of one name; None for nothing."""
-    view, snapshot = cluster.service(key), cluster.snapshot
-    if view is None:
-        return None
-    service, endpoints = snapshot.services.get(key), snapshot.endpoints.get(key)
-    if former.services.get(key) is service and former.endpoints.get(key) is endpoints:
-        before = former.read.get(key)
-        again = _with_view(former.claims.by_key.get(key), before.view if before is not None else None, view)
-        if again is not None:
-            return again
-    claims: list[DomainClaim] = []
-    refused: list[Refusal] = []
-    hosts: list[HostClaim] = []
-    sources: list[tuple[str, ObjectMeta, Mapping[str, str], Endpoints | None]] = []
-    if service is not None:
-        if note := read_foreign(service.metadata.annotations, "Service").note("Service"):
-            ref = ObjectRef("Service", key.namespace, key.name, snapshot.cluster)
-            refused.append(Refusal(ref, "metadata.annotations", "", RefusalReason.IGNORED_ANNOTATION, note))
-        sources.append(("Service", service.metadata, annotations_of(service.metadata, "Service"), None))
-    if endpoints is not None:
-        sources.append(("Endpoints", endpoints.metadata, annotations_of(endpoints.metadata, "Endpoints"), endpoints))
-    for kind, meta, annotations, subsets in sources:
-        if not (annotations["domain"] or annotations["proto"]):
-            continue
-        ref = ObjectRef(kind, key.namespace, key.name, snapshot.cluster)
-        asked = list(_host_claims(ref, annotations, meta.creation_timestamp or NEVER, rules, refused))
-        try:
-            claim = _claim(ref, annotations, meta.creation_timestamp, service=service, endpoints=subsets, view=view)
-            claims.append(_allowed(claim, rules))
-            asked = [each._replace(domain_proto=claim.proto) for each in asked]
-        except _RefusedClaim as error:
-            refused.append(error.refusal)
-        hosts += asked
-    return ParsedClaims(tuple(claims), tuple(refused), tuple(hosts)) if claims or refused else None
+class DomainClaims:
+    """What Services and Endpoints ask for by annotations; their endpoints change none of it."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects, graph = objects, objects.graph
+        self._annotated = Source[Claimant, Service | Endpoints](graph, "annotated objects")
+        self._seen: dict[str, Mapping[Key, Any]] = {"Service": {}, "Endpoints": {}}
+        asking = Derived(self._annotated, self._asking, "objects that may ask for domains")
+        self.claims = Derived(asking, self._parsed, "claims of domains")
+        self.hosts = Derived(self.claims, lambda _, __, parsed: parsed.host, "hosts of domains")
+
+    def see(self, services: Mapping[Key, Service], endpoints: Mapping[Key, Endpoints]) -> None:
+        """Give the source what differs from the last time."""
+        for kind, now in (("Service", services), ("Endpoints", endpoints)):
+            changed = differing(self._seen[kind], now)
+            self._annotated.replace({(key, kind): _annotated(now.get(key)) for key in changed})
+            self._seen[kind] = now
+
+    def _asking(self, read: Read, claimant: Claimant, record: Service | Endpoints) -> Asking | None:
+        seen = read(self._objects.services, claimant[0]) or NO_SERVICE
+        if seen.view is None:
+            return None
+        ports = (PortView(p.name, p.port, p.protocol, p.node_port, p.target_port, ()) for p in seen.view.ports)
+        return Asking(record, seen.object, tuple(ports))
+
+    def _parsed(self, read: Read, claimant: Claimant, asking: Asking) -> ParsedObject | None:
+        ref = ObjectRef(claimant[1], *claimant[0], self._objects.cluster)
+        return _parse(ref, asking, read.value(self._objects.policy))
 
 
-def _host_claims(
-    ref: ObjectRef, annotations: Mapping[str, str], created: str, rules: ClaimOptions, refused: list[Refusal]
-) -> Iterator[HostClaim]:
+def _annotated(record: Service | Endpoints | None) -> Service | Endpoints | None:
+    """Return an object of which annotations may mean something; controllers annotate Endpoints for themselves."""
+    given = record.metadata.annotations if record is not None else None
+    if given and (isinstance(record, Service) or "domain" in given or "proto" in given):
+        return record
+    return None
+
+
+def _parse(ref: ObjectRef, asking: Asking, rules: ClaimOptions) -> ParsedObject | None:
+    """Return what the annotations of one object ask for; None for nothing."""
+    record, refused = asking.record, list[Refusal]()
+    if isinstance(record, Service) and (note := read_foreign(record.metadata.annotations, "Service").note("Service")):
+        refused.append(Refusal(ref, "metadata.annotations", "", RefusalReason.IGNORED_ANNOTATION, note))
+    annotations = annotations_of(record.metadata, ref.kind)
+    if not (annotations["domain"] or annotations["proto"]):
+        return ParsedObject(refused=tuple(refused)) if refused else None
+    owner = Owner(ref.kind, ref.namespace, ref.name, record.metadata.creation_timestamp or NEVER)
+    host, claim = _host_claim(ref, annotations, owner, rules, refused), None
+    try:
+        claim = _allowed(_claim(ref, annotations, owner, asking), rules)
+    except _RefusedClaim as error:
+        refused.append(error.refusal)
+    if host is not None and claim is not None:
+        host = host._replace(domain_proto=claim.proto)
+    return ParsedObject(claim, host, tuple(refused))
+
+
+def _host_claim(
+    ref: ObjectRef, annotations: Mapping[str, str], owner: Owner, rules: ClaimOptions, refused: list[Refusal]
+) -> HostClaim | None:
     """Return the host that an object asks for, also where nothing of it can be served."""
     try:
         domain, proto = values.host_name(annotations["domain"]), values.protocol(annotations["proto"])
     except ValueError:
-        return
+        return None
     if rules.domain(ref.namespace, domain) or rules.protocol(ref.namespace, proto):
-        return
+        return None
     shared: frozenset[str] = frozenset()
     try:
         shared = host_ownership.shared_with(annotations.get(_SHARED_WITH, ""))
     except ValueError as error:
         value, reason = annotations[_SHARED_WITH], RefusalReason.INVALID_VALUE
         refused.append(refusal(ref, f"annotation {_SHARED_WITH}", value, reason, f"{error}; it has no effect"))
-    yield HostClaim(domain, Owner(ref.kind, ref.namespace, ref.name, created), shared)
-
-
-def _with_view(
-    parsed: ParsedClaims[DomainClaim] | None, former: ServiceView | None, view: ServiceView
-) -> ParsedClaims[DomainClaim] | None:
-    """Return what the same objects ask for with other endpoints behind them; None where the ports are others too."""
-    if parsed is None or former is None or list(map(_numbers, former.ports)) != list(map(_numbers, view.ports)):
-        return None
-    return ParsedClaims(
-        tuple(
-            DomainClaim(
-                claim.ref, claim.created, claim.claimed_name, claim.owner, claim.domain, claim.proto,
-                view.ports[former.ports.index(claim.port)], claim.listen_port, claim.service, view,
-                claim.first_port, claim.tls,
-            )
-            for claim in parsed.claims
-        ),
-        parsed.refused,
-        parsed.hosts,
-    )  # fmt: skip
-
-
-def _numbers(port: PortView) -> tuple[str, int, str, int, int]:
-    return port.name, port.port, port.protocol, port.node_port, port.target_port
+    return HostClaim(domain, owner, shared)
 
 
 def annotations_of(meta: ObjectMeta, kind: str) -> Mapping[str, str]:
@@ -227,36 +212,26 @@ def annotations_of(meta: ObjectMeta, kind: str) -> Mapping[str, str]:
     }
 
 
-def _claim(
-    ref: ObjectRef,
-    annotations: Mapping[str, str],
-    created: str | None,
-    *,
-    service: Service | None,
-    endpoints: Endpoints | None,
-    view: ServiceView,
-) -> DomainClaim:
+def _claim(ref: ObjectRef, annotations: Mapping[str, str], owner: Owner, asking: Asking) -> DomainClaim:
     domain, proto = annotations.get("domain", ""), annotations.get("proto", "")
     if not domain or not proto:
         missing = "proto" if domain else "domain"
         detail = f"annotation {missing} is missing: an object is served when it has both domain and proto"
         raise _RefusedClaim(refusal(ref, f"annotation {missing}", "", RefusalReason.INCOMPLETE, detail))
+    service, endpoints = asking.service, asking.record if isinstance(asking.record, Endpoints) else None
     if service is not None and service.spec.type == "ExternalName" and endpoints is None:
         raise _RefusedClaim(refusal(ref, "spec.type", "ExternalName", RefusalReason.INVALID_VALUE, EXTERNAL_NAME))
     listen, wanted = annotations.get("listen-port", ""), _parsed(ref, "domain", domain, values.host_name)
-    port = _chosen_port(ref, annotations.get("port", ""), view, endpoints)
+    port = _chosen_port(ref, annotations.get("port", ""), asking.ports, endpoints)
     parsed_proto = _parsed(ref, "proto", proto, values.protocol)
     return DomainClaim(
         ref=ref,
-        created=created or NEVER,
-        claimed_name=Name("", wanted),
-        owner=Owner(ref.kind, ref.namespace, ref.name, created or NEVER),
+        owner=owner,
         domain=wanted,
         proto=parsed_proto,
         port=port,
+        position=asking.ports.index(port),
         listen_port=_parsed(ref, "listen-port", listen, values.port_number) if listen else None,
-        service=service,
-        view=view,
         first_port=_first_number(port, endpoints),
         tls=_asked_tls(ref, annotations, wanted, parsed_proto),
     )
@@ -299,9 +274,9 @@ def _parsed(ref: ObjectRef, name: str, value: str, parse: Callable[[str], _T]) -
         ) from None
 
 
-def _chosen_port(ref: ObjectRef, wanted: str, view: ServiceView, endpoints: Endpoints | None) -> PortView:
+def _chosen_port(ref: ObjectRef, wanted: str, ports: Sequence[PortView], endpoints: Endpoints | None) -> PortView:
     """Return the port that is asked for; else, as python-confd did, the first of the first subset; else the first."""
-    candidates = [port for port in view.ports if port.protocol == "TCP"]
+    candidates = [port for port in ports if port.protocol == "TCP"]
     if wanted:
         for port in candidates:
             if wanted in {port.name, str(port.port), str(port.target_port)}:
@@ -314,8 +289,8 @@ def _chosen_port(ref: ObjectRef, wanted: str, view: ServiceView, endpoints: Endp
             found = next((port for port in candidates if port.name == (item.name or "")), None)
             if found:
                 return found
-    if not candidates and view.ports:
-        protocols = ", ".join(sorted({port.protocol for port in view.ports}))
+    if not candidates and ports:
+        protocols = ", ".join(sorted({port.protocol for port in ports}))
         raise _RefusedClaim(refusal(ref, "spec.ports", protocols, RefusalReason.INVALID_VALUE, NO_TCP))
     if not candidates:
         detail = "there is no port to send traffic to: it has no addresses yet"
@@ -328,182 +303,209 @@ def refusal(ref: ObjectRef, field: str, value: str, reason: RefusalReason, detai
     return Refusal(ref, field, values.shown(value), reason, detail)
 
 
-class _Served(NamedTuple):
-    """Who has a domain; ``below_foreign``: the next wildcard above it belongs to another namespace."""
+class DecidedDomain(NamedTuple):
+    """The claim that has a domain, and what is refused of the others.
 
-    claim: DomainClaim
-    listen_port: int | None
-    below_foreign: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _DecidedDomains:
-    """Who has which domain, with the port to bind for it; ``listeners`` were given away, ``owners`` says to whom.
-
-    ``ports`` are those of ``owners`` that stand for ports.
+    ``below_foreign``: the next wildcard above it belongs to another namespace.
     """
 
-    served: Mapping[str, "_Served"]
+    claim: DomainClaim | None
+    below_foreign: bool
     refused: tuple[Refusal, ...]
-    listeners: Mapping[Listener, Owner]
-    owners: Owners = field(default_factory=lambda: NO_OWNERS)
-    ports: Owners = field(default_factory=lambda: NO_OWNERS)
-
-
-@dataclass(frozen=True, slots=True)
-class _Former:
-    """What a result was made of, and its parts."""
-
-    cluster: Cluster
-    options: PresetOptions
-    claims: Claims[DomainClaim]
-    decided: _DecidedDomains
-    entries: Mapping[str, dict[str, Any]]
-    certificates: DomainCertificates = field(default_factory=DomainCertificates)
-    refused: SortedRefusals = NO_REFUSALS
-    claimed: int = 0
 
     @property
-    def kind_of_targets(self) -> tuple[bool, tuple[str, ...]]:
-        """The options that decide where traffic goes."""
-        return self.options.node_ports, self.options.node_address_types
+    def owner(self) -> Owner | None:
+        """The object that has it."""
+        return self.claim.owner if self.claim is not None else None
 
-    def decides_alike(self, cluster: Cluster, options: PresetOptions) -> bool:
-        """Return whether the same claims still get the same."""
-        before = self.options
-        reserved = options.reservations_of("domains"), before.reservations_of("domains")
-        if reserved[0] is not reserved[1] and reserved[0] != reserved[1]:
+
+class DecidedPort(NamedTuple):
+    """Which domain is reached at a port, and the object of it; what is refused of the others."""
+
+    listener: Listener
+    domain: str | None
+    owner: Owner | None
+    refused: tuple[Refusal, ...]
+
+
+class ServedDomains:
+    """Who has which domain and which port, and the ``entries`` that templates see, all by what they are of."""
+
+    def __init__(self, objects: Objects, claimed: DomainClaims, hosts: Hosts) -> None:
+        self._objects, self._hosts, graph = objects, hosts, objects.graph
+        self.claims = claimed.claims
+        self._taken_names = Source[str, str](graph, "domains that another preset has")
+        self._taken_listeners = Source[Listener, str](graph, "listeners that are taken")
+        self._reserved_ports = Source[Name, Reservation](graph, "reserved ports")
+        self._listening = Value[PresetOptions](graph, "where domains may listen")
+        self._names: Mapping[Name, str] = {}
+        self._listeners: Mapping[Listener, str] = {}
+        self._reserved: Reservations = VersionedDict({})
+        by_domain = Grouped(self.claims, _domain_of, "claims by domain", rank=_rank)
+        self.decided = Derived(by_domain, self._decide, "owners of domains")
+        self._asking_for_port = Grouped(self.claims, _port_of, "claims by port", rank=_rank)
+        by_port = Grouped(self.decided, _port_of, "domains by port", rank=_rank)
+        self.ports = Derived(by_port, self._decide_port, "owners of ports")
+        self.listeners = Grouped(self.ports, _listener_of, "listeners of domains")
+        self.owners = Joined[Any, Any](self.decided, self.ports, name="owners of names")
+        self.certificates = Derived(self.decided, self._certificate, "certificates of domains")
+        self.entries = Derived(self.decided, self._entry, "entries of domains")
+        self.ready = Tally(self.entries, _ready, "ready endpoints of domains")
+
+    def see(self, options: PresetOptions) -> None:
+        """Give the sources what differs from the last time."""
+        self._listening.set(
+            PresetOptions(
+                listen_ports=options.listen_ports,
+                listen_address=options.listen_address,
+                reserved=options.reserved,
+                status_page=options.status_page,
+                addresses=options.addresses,
+            )
+        )
+        reserved = options.reservations_of(PresetName.DOMAINS)
+        self._reserved_ports.replace({name: reserved.get(name) for name in differing(self._reserved, reserved)})
+        self._reserved = reserved
+        self.take(options)
+
+    def take(self, options: PresetOptions) -> bool:
+        """Do without the names and listeners that others have; return whether these are others than before."""
+        names, listeners = options.taken_names, options.taken_listeners
+        if (names, listeners) == (self._names, self._listeners):
             return False
-        if options is not before and options.without_reservations() != before.without_reservations():
-            return False
-        old, new = self.cluster.hosts, cluster.hosts
-        moved = differing(old.decisions, new.decisions)
-        return not any(claim.owner.kind in _KINDS for host in moved for each in (old, new) for claim in each.of(host))
+        taken = {name.name: names.get(name) for name in {*self._names, *names} if not name.place}
+        self._taken_names.replace(taken)
+        self._taken_listeners.replace({each: listeners.get(each) for each in {*self._listeners, *listeners}})
+        self._names, self._listeners = names, listeners
+        return True
+
+    def _decide(self, read: Read, domain: str, asking: Sequence[tuple[Claimant, ParsedObject]]) -> DecidedDomain:
+        """Give a domain to the first claim of its namespace; a domain is the whole host: no consent is enough."""
+        hosts, served, refused = self._hosts.rights(read), None, list[Refusal]()
+        for claim in _claims(asking):
+            if not hosts.is_owner(domain, claim.ref.namespace):
+                reason = RefusalReason.NAME_RESERVED if hosts.is_kept(domain) else RefusalReason.NAME_TAKEN
+                refused.append(refusal(claim.ref, "annotation domain", domain, reason, hosts.why_not(domain)))
+            elif served is not None:
+                if served.ref[1:] != claim.ref[1:]:
+                    refused.append(_taken(claim, served))
+            elif taken := read(self._taken_names, domain):
+                refused.append(refusal(claim.ref, "annotation domain", domain, RefusalReason.NAME_TAKEN, taken))
+            else:
+                served = claim
+                if read.value(self._objects.targets).node_ports and not claim.port.node_port:
+                    reason = RefusalReason.NO_NODE_PORT
+                    refused.append(refusal(claim.ref, "spec.ports", claim.port.name, reason, _NO_NODE_PORT))
+        return DecidedDomain(served, served is not None and hosts.is_below_foreign(domain), tuple(refused))
+
+    def _decide_port(self, read: Read, port: int, asking: Sequence[tuple[str, DecidedDomain]]) -> DecidedPort:
+        """Give a port to the first claim that may have it."""
+        listener = Listener.at(read.value(self._listening).listen_address, port)
+        holder, refused = None, list[Refusal]()
+        for claim in _claims(asking):
+            wrong = self._wrong_port(read, claim, listener, holder)
+            if wrong is not None:
+                refused.append(refusal(claim.ref, "annotation listen-port", str(port), *wrong))
+            else:
+                holder = claim
+        domain, owner = (holder.domain, holder.owner) if holder is not None else (None, None)
+        return DecidedPort(listener, domain, owner, tuple(refused))
+
+    def _wrong_port(
+        self, read: Read, claim: DomainClaim, listener: Listener, older: DomainClaim | None
+    ) -> tuple[RefusalReason, str] | None:
+        """Return why a claim may not have its port, which the ``older`` one has; None where it may."""
+        port, namespace, options = listener.port, claim.ref.namespace, read.value(self._listening)
+        if not in_ranges(port, options.listen_ports):
+            return RefusalReason.NOT_ALLOWED, "this port is not in the setting presets.listen_ports"
+        if wrong := read.value(self._objects.policy).port(namespace, port):
+            return RefusalReason.NOT_ALLOWED, wrong
+        if taken := options.holder(listener) or read(self._taken_listeners, listener):
+            return RefusalReason.PORT_TAKEN, f"{taken}; {_CHOOSE}"
+        if older is not None:
+            return RefusalReason.PORT_TAKEN, f"{older.ref} ({older.domain}) listens there; {_CHOOSE}"
+        reservation = read(self._reserved_ports, port_name(port))
+        if reservation is not None and reservation.namespace != namespace:
+            asking = read(self._asking_for_port, port) or ()
+            mine = next((each.ref for each in _claims(asking) if each.ref.namespace == reservation.namespace), None)
+            return RefusalReason.NAME_RESERVED, reserved_for(reservation, mine)
+        return None
+
+    def _certificate(self, read: Read, domain: str, decided: DecidedDomain) -> DomainCertificate | None:
+        claim, objects = decided.claim, self._objects
+        if claim is None or claim.tls is None:
+            return None
+        return certificate_of(claim.ref, claim.tls, domain, objects.secrets_for(read), read.value(objects.tls))
+
+    def _entry(self, read: Read, domain: str, decided: DecidedDomain) -> dict[str, Any] | None:
+        """Return what templates see of a domain."""
+        claim, objects = decided.claim, self._objects
+        if claim is None:
+            return None
+        seen = read(objects.services, Key(claim.ref.namespace, claim.ref.name)) or NO_SERVICE
+        if seen.view is None:  # no claim is parsed without one
+            return None
+        targets = read.value(objects.targets)
+        nodes = read.value(objects.nodes) if targets.node_ports else ()
+        endpoints = targets_of_port(seen.view.ports[claim.position], seen.object, nodes, targets)
+        certificate = read(self.certificates, domain) if claim.tls is not None else None
+        tls, listen_port = certificate.view if certificate is not None else None, claim.bound
+        if listen_port is not None:
+            given = read(self.ports, listen_port)
+            listen_port = listen_port if given is not None and given.domain == domain else None
+        return _entry(
+            claim, seen.view, endpoints, listen_port=listen_port, below_foreign=decided.below_foreign, tls=tls
+        )
+
+
+_NO_NODE_PORT = "traffic goes to node ports (presets.backend_target) but this port has none: use type NodePort"
+_CHOOSE = "choose another with pyconfd.io/listen-port"
+
+
+def _claims(asking: Iterable[tuple[object, ParsedObject | DecidedDomain]]) -> Iterator[DomainClaim]:
+    return (each.claim for _, each in asking if each.claim is not None)
+
+
+def _rank(_: object, each: ParsedObject | DecidedDomain) -> tuple[str, ...]:
+    return each.claim.rank if each.claim is not None else ()
+
+
+def _domain_of(_: Claimant, parsed: ParsedObject) -> Sequence[str]:
+    return (parsed.claim.domain,) if parsed.claim is not None else ()
+
+
+def _port_of(_: object, each: ParsedObject | DecidedDomain) -> Sequence[int]:
+    port = each.claim.bound if each.claim is not None else None
+    return (port,) if port is not None else ()
+
+
+def _listener_of(_: int, port: DecidedPort) -> Sequence[Listener]:
+    return (port.listener,) if port.owner is not None else ()
+
+
+def _ready(_: str, entry: Mapping[str, Any]) -> Iterator[tuple[tuple[()], int]]:
+    yield (), len(_addresses_of(entry))
 
 
 def _addresses_of(entry: Mapping[str, Any]) -> list[str]:
     return [endpoint.address for endpoint in entry["endpoints"] if endpoint.state == "ready"]
 
 
-_KINDS = frozenset({"Service", "Endpoints"})
-
-
-def _with_claims(decided: _DecidedDomains, replaced: Iterable[tuple[DomainClaim, DomainClaim]]) -> _DecidedDomains:
-    """Return what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
-    replacing: dict[str, _Served] = {}
-    for old, new in replaced:
-        # A name that is reserved for a namespace whose object is gone has no owner.
-        served = decided.served.get(old.domain)
-        if served is not None and served.claim is old:
-            replacing[new.domain] = _Served(new, served.listen_port, served.below_foreign)
-    if not replacing:
-        return decided
-    # Not dataclasses.replace(): each change of an endpoint comes through here.
-    return _DecidedDomains(
-        with_values(decided.served, replacing), decided.refused, decided.listeners, decided.owners, decided.ports
-    )
-
-
-def _decide(claims: Sequence[DomainClaim], hosts: HostOwnership, options: PresetOptions) -> _DecidedDomains:
-    """Assign each domain to the first of its namespace's claims, which come by rank."""
-    refused: list[Refusal] = []
-    ports: dict[int, DomainClaim] = {}
-    served: dict[str, _Served] = {}
-    reserved_names = ReservedNames(
-        options.reservations_of("domains"),
-        lambda: ((port_name(c.bound), c.ref.namespace, c.ref) for c in claims if c.bound is not None),
-    )
-    for claim in claims:
-        if not hosts.is_owner(claim.domain, claim.ref.namespace):
-            # A domain is the whole host, so no consent to paths is enough.
-            reason = RefusalReason.NAME_RESERVED if hosts.is_kept(claim.domain) else RefusalReason.NAME_TAKEN
-            detail = hosts.why_not(claim.domain)
-            refused.append(refusal(claim.ref, "annotation domain", claim.domain, reason, detail))
-            continue
-        if claim.domain in served:
-            owner = served[claim.domain].claim
-            if (owner.ref.namespace, owner.ref.name) != (claim.ref.namespace, claim.ref.name):
-                refused.append(_taken(claim, owner))
-            continue
-        if claim.claimed_name in options.taken_names:
-            taken = options.taken_names[claim.claimed_name]
-            refused.append(refusal(claim.ref, "annotation domain", claim.domain, RefusalReason.NAME_TAKEN, taken))
-            continue
-        if options.node_ports and not claim.port.node_port:
-            detail = "traffic goes to node ports (presets.backend_target) but this port has none: use type NodePort"
-            refused.append(refusal(claim.ref, "spec.ports", claim.port.name, RefusalReason.NO_NODE_PORT, detail))
-        listen_port = _listen_port(claim, ports, reserved_names, options, refused)
-        served[claim.domain] = _Served(claim, listen_port, hosts.is_below_foreign(claim.domain))
-    owned_ports = {port_name(port): claim.owner for port, claim in ports.items()}
-    return _DecidedDomains(
-        VersionedDict(dict(sorted(served.items(), key=itemgetter(0)))),
-        tuple(refused),
-        {Listener.at(options.listen_address, port): claim.owner for port, claim in ports.items()},
-        {claim.claimed_name: claim.owner for claim, *_ in served.values()} | owned_ports,
-        owned_ports,
-    )
-
-
-def _certificates(
-    decided: _DecidedDomains, memo: _Former, cluster: Cluster, options: PresetOptions
-) -> DomainCertificates:
-    served, former = decided.served, memo.certificates.wanted
-    changed = {
-        domain: want
-        for domain in differing(memo.decided.served, served)
-        if (want := _wanted_tls(served.get(domain))) != former.get(domain)
-    }
-    same = options.tls == memo.options.tls and cluster.snapshot.denied == memo.cluster.snapshot.denied
-    secrets = differing(memo.cluster.secrets, cluster.secrets) if same else None
-    if secrets is not None and options.tls.default in secrets:
-        secrets = None
-    return memo.certificates.updated(changed, secrets, cluster, options.tls)
-
-
-def _wanted_tls(served: _Served | None) -> WantedTls | None:
-    if served is None or served.claim.tls is None:
-        return None
-    return WantedTls(served.claim.ref, served.claim.tls)
-
-
-def _entries(
-    decided: _DecidedDomains, memo: _Former, cluster: Cluster, options: PresetOptions, tls: Mapping[str, DomainTls]
-) -> Mapping[str, dict[str, Any]]:
-    """Return the entry of each domain, the former one where nothing about it changed."""
-    nodes = cluster.view.nodes
-    kind = (options.node_ports, options.node_address_types)
-    same_nodes = nodes is memo.cluster.view.nodes or not options.node_ports
-    former = memo.decided.served if same_nodes and kind == memo.kind_of_targets else {}
-    made: dict[str, dict[str, Any]] = {}
-    gone = False
-    changed_tls = differing(memo.certificates.views, tls)
-    for domain in dict.fromkeys((*differing(former, decided.served), *changed_tls)):
-        if domain not in decided.served:
-            gone = True
-            continue
-        served = decided.served[domain]
-        before, own = former.get(domain), tls.get(domain)
-        same_tls = own is memo.certificates.views.get(domain)
-        if not same_tls or before is None or before.claim is not served.claim or before[1:] != served[1:]:
-            targets = targets_of_port(served.claim.port, served.claim.service, nodes, options)
-            made[domain] = _entry(served, targets, own)
-    if former is not memo.decided.served:
-        return VersionedDict(made)
-    if not made and not gone:
-        return memo.entries
-    if gone or not former.keys() >= made.keys():
-        return VersionedDict({domain: made.get(domain) or memo.entries[domain] for domain in decided.served})
-    return with_values(memo.entries, made)
-
-
-def _entry(served: _Served, endpoints: tuple[EndpointView, ...], tls: DomainTls | None) -> dict[str, Any]:
-    claim = served.claim
+def _entry(
+    claim: DomainClaim,
+    view: ServiceView,
+    endpoints: tuple[EndpointView, ...],
+    *,
+    listen_port: int | None,
+    below_foreign: bool,
+    tls: DomainTls | None,
+) -> dict[str, Any]:
     ready = [endpoint for endpoint in endpoints if endpoint.state == "ready"]
     # One port for all of ``ips``, as python-confd had it: that of the first subset, where a pod of it is ready.
     port = claim.first_port or claim.port.target_port
     if all(endpoint.port != port for endpoint in ready):
         port = (ready or endpoints)[0].port if endpoints else port
-    ports = [{"name": p.name, "port": p.target_port, "protocol": p.protocol} for p in claim.view.ports]
+    ports = [{"name": p.name, "port": p.target_port, "protocol": p.protocol} for p in view.ports]
     return GivenDict(
         ips=GivenList(endpoint.address for endpoint in ready if endpoint.port == port),
         proto=claim.proto,
@@ -514,46 +516,72 @@ def _entry(served: _Served, endpoints: tuple[EndpointView, ...], tls: DomainTls 
         name=claim.ref.name,
         cluster=claim.ref.cluster,
         endpoints=GivenList(endpoints),
-        listen_port=served.listen_port,
-        below_foreign=served.below_foreign,
+        listen_port=listen_port,
+        below_foreign=below_foreign,
         ports=GivenList(map(GivenDict, ports)),
-        service=claim.view,
+        service=view,
         tls=tls,
     )
-
-
-def _listen_port(
-    claim: DomainClaim,
-    taken: dict[int, DomainClaim],
-    reserved_names: ReservedNames,
-    options: PresetOptions,
-    refused: list[Refusal],
-) -> int | None:
-    """Return the port to bind for a protocol that is not routed by name, or None where it must not be bound."""
-    port = claim.bound
-    if port is None:
-        return None
-    reason, detail = RefusalReason.PORT_TAKEN, ""
-    if not in_ranges(port, options.listen_ports):
-        reason, detail = RefusalReason.NOT_ALLOWED, "this port is not in the setting presets.listen_ports"
-    elif wrong := options.claims.port(claim.ref.namespace, port):
-        reason, detail = RefusalReason.NOT_ALLOWED, wrong
-    elif holder := options.holder(Listener.at(options.listen_address, port)):
-        detail = f"{holder}; choose another with pyconfd.io/listen-port"
-    elif port in taken:
-        detail = f"{taken[port].ref} ({taken[port].domain}) listens there; choose another with pyconfd.io/listen-port"
-    elif kept := reserved_names.reserved_for_another(port_name(port), claim.ref.namespace):
-        reason, detail = RefusalReason.NAME_RESERVED, kept
-    if detail:
-        refused.append(refusal(claim.ref, "annotation listen-port", str(port), reason, detail))
-        return None
-    taken[port] = claim
-    return port
 
 
 def _taken(claim: DomainClaim, owner: DomainClaim) -> Refusal:
     detail = f"{owner.ref} has this name already (the older object keeps it); remove the annotation from one of them"
     return refusal(claim.ref, "annotation domain", claim.domain, RefusalReason.NAME_TAKEN, detail)
+
+
+class DomainsResult:
+    """The result of the preset, whose parts are the former objects where nothing changed."""
+
+    def __init__(self, served: ServedDomains) -> None:
+        self._served = served
+        self._entries = Published[str, dict[str, Any]](served.entries)
+        self._owners = Published[Name, Owner](served.owners, key=_name_of, rank=None, value=_owner_of)
+        self._ports = Published[Name, Owner](served.ports, key=port_name, rank=None, value=_owner_of)
+        self._listeners = Published[Listener, Owner](
+            served.listeners, rank=None, value=lambda ports: _owner_of(ports[0][1])
+        )
+        self._by_domain = Published[str, DomainCertificate](served.certificates, rank=None)
+        self._presented = Published[str, PresentedCertificate](
+            served.certificates, rank=None, value=lambda each: each.presented
+        )
+        self._refused_by = [
+            Published[Any, tuple[Refusal, ...]](each, rank=None, value=lambda item: item.refused or None)
+            for each in (served.claims, served.decided, served.ports, served.certificates)
+        ]
+        self._refused: tuple[Sequence[Mapping[Any, tuple[Refusal, ...]]], tuple[Refusal, ...]] = ((), ())
+        self._files: tuple[Mapping[str, DomainCertificate], tuple[OutputFile, ...]] = ({}, ())
+
+    def result(self) -> PresetResult:
+        """Return it as of the last round."""
+        refused_by, certificates = [each.mapping() for each in self._refused_by], self._by_domain.mapping()
+        if len(self._refused[0]) != len(refused_by) or not all(map(is_, refused_by, self._refused[0])):
+            found = (each.values() for each in refused_by)
+            self._refused = refused_by, tuple(chain.from_iterable(chain.from_iterable(found)))
+        if certificates is not self._files[0]:
+            files = {each.served.path: each.served.file for each in certificates.values()}
+            self._files = certificates, tuple(file for file in files.values() if file is not None)
+        entries = self._entries.mapping()
+        return PresetResult(
+            {"domains": entries},
+            self._refused[1],
+            self._served.ready.items.get((), 0),
+            self._listeners.mapping(),
+            files=self._files[1],
+            serves=entries,
+            addresses_of=_addresses_of,
+            owners=self._owners.mapping(),
+            reserves=self._ports.mapping(),
+            ends_tls=bool(certificates),
+            certificates=self._presented.mapping(),
+        )
+
+
+def _name_of(what: str | int) -> Name:
+    return Name("", what) if isinstance(what, str) else port_name(what)
+
+
+def _owner_of(item: DecidedDomain | DecidedPort) -> Owner | None:
+    return item.owner
 
 
 class DomainsPreset(Preset):
@@ -565,38 +593,10 @@ class DomainsPreset(Preset):
 
     def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return ``domains``: a dict from domain to its entry, sorted by domain."""
-        parsed = cluster.domains or parse(cluster, options, None)
-        claims = parsed.claims
-        memo = former.memo if former else None
-        if not isinstance(memo, _Former) or memo.cluster.view.name != cluster.view.name:
-            nothing, empty = _DecidedDomains({}, (), {}), nothing_read(cluster.view.name)
-            memo = _Former(empty, PresetOptions(), Claims({}), nothing, VersionedDict({}))
-        if claims.places is memo.claims.places and memo.decides_alike(cluster, options):
-            replaced = claims.replaced(memo.claims, differing(memo.claims.by_key, claims.by_key))
-            decided = _with_claims(memo.decided, replaced)
-        else:
-            decided = _decide(list(claims.in_order()), cluster.hosts, options)
-        certificates = _certificates(decided, memo, cluster, options)
-        refused = memo.refused.of(claims.refused, decided.refused, certificates.refused)
-        entries = _entries(decided, memo, cluster, options, certificates.views)
-        claimed = memo.claimed
-        for domain in differing(memo.entries, entries):
-            claimed += len(_addresses_of(entries[domain])) if domain in entries else 0
-            claimed -= len(_addresses_of(memo.entries[domain])) if domain in memo.entries else 0
-        return PresetResult(
-            {"domains": entries},
-            refused.refused,
-            claimed,
-            decided.listeners,
-            files=certificates.files,
-            serves=entries,
-            addresses_of=_addresses_of,
-            owners=decided.owners,
-            reserves=decided.ports,
-            ends_tls=bool(certificates.wanted),
-            certificates=certificates.presented,
-            memo=_Former(cluster, options, claims, decided, entries, certificates, refused, claimed),
-        )
+        del former
+        if cluster.graph is None:
+            raise ValueError("domains are read from the collections of presets")
+        return cluster.graph.domains(options)
 
     def claims(self, translation: Translation) -> Iterator[Claim]:
         """Return a claim for each object with one of the annotations."""

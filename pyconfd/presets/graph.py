@@ -3,18 +3,19 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyconfd.derived import Joined, Published, Source, Spread
+from pyconfd.derived import Joined, Published
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.context import Refusal
 from pyconfd.model.object_status import ObjectStatus, StatusOf
-from pyconfd.model.reservation import NO_OWNERS, HostClaim, Name, Owner, Reservations
+from pyconfd.model.reservation import NO_OWNERS, Name, Owner, Reservations
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.model.versioned import GivenDict, VersionedDict, differing
 from pyconfd.presets import host_ownership
 from pyconfd.presets.certificates import ServedCertificate
 from pyconfd.presets.cluster import Cluster
+from pyconfd.presets.domains import DomainClaims, DomainsResult, ServedDomains
 from pyconfd.presets.host_ownership import HostOwnership, Hosts
 from pyconfd.presets.ingress.claims import name_of
 from pyconfd.presets.ingress.serving import CertificateLine, IngressClaims, ServedIngresses, addresses_of
@@ -26,11 +27,6 @@ from pyconfd.presets.shared_sites import named_sites
 if TYPE_CHECKING:
     from pyconfd.model.rendering import OutputFile
 
-HostClaims = Mapping[Key, tuple[HostClaim, ...]]
-"""The hosts that the objects of each key ask for."""
-
-NO_HOST_CLAIMS: HostClaims = VersionedDict({})
-
 
 class PresetGraph:
     """All collections of presets, for one cluster. It belongs to one thread.
@@ -41,35 +37,32 @@ class PresetGraph:
     def __init__(self, cluster: str) -> None:
         self.objects = objects = Objects(cluster)
         self.graph = objects.graph
-        self._domains = Source[Key, tuple[HostClaim, ...]](self.graph, "hosts of domains")
+        self._domain_claims = DomainClaims(objects)
         claimed = IngressClaims(objects)
-        of_domains = Spread(
-            self._domains,
-            lambda _, claims: (((each.owner.kind, number), each) for number, each in enumerate(claims)),
-            "claims of domains",
-        )
-        self.hosts = Hosts(Joined(of_domains, claimed.hosts, name="claims of hosts"))
+        self.hosts = Hosts(Joined[Any, Any](self._domain_claims.hosts, claimed.hosts, name="claims of hosts"))
+        self._domains = ServedDomains(objects, self._domain_claims, self.hosts)
         self.ingresses = ServedIngresses(objects, claimed, self.hosts)
         named = named_sites(self.hosts, self.ingresses.sites)
         self._named = Published[str, Site](named)
         self._ingress_result = _IngressResult(self.ingresses)
-        self._domains_seen = NO_HOST_CLAIMS
+        self._domains_result = DomainsResult(self._domains)
         self._reserved: Reservations = VersionedDict({})
         self._taken: Mapping[Name, str] = {}
 
-    def see(self, cluster: Cluster, options: PresetOptions, domains: HostClaims, *, ingresses: bool) -> HostOwnership:
+    def see(self, cluster: Cluster, options: PresetOptions, *, domains: bool, ingresses: bool) -> HostOwnership:
         """Bring all up to a cluster and options, and return who has which host.
 
-        ``domains`` are the hosts that annotations ask for; ``ingresses``: the preset is in use.
+        ``domains``, ``ingresses``: the preset is in use.
         """
         self.objects.see(cluster, options, ingresses=ingresses)
-        changed = differing(self._domains_seen, domains)
-        self._domains.replace({key: domains.get(key) for key in changed})
+        snapshot = cluster.snapshot
+        self._domain_claims.see(snapshot.services if domains else {}, snapshot.endpoints if domains else {})
+        self._domains.see(options)
         reserved = options.reservations_of(host_ownership.SCOPE)
         moved = differing(self._reserved, reserved)
         self.hosts.reservations.replace({name.name: reserved.get(name) for name in moved})
         self.hosts.shared.set(options.claims.shared_hosts)
-        self._domains_seen, self._reserved = domains, reserved
+        self._reserved = reserved
         self._take(options.taken_names)
         self.graph.settle()
         return self.hosts.ownership()
@@ -77,6 +70,12 @@ class PresetGraph:
     def named_sites(self) -> Mapping[str, Site]:
         """Return the sites of hosts of the shared frontends that are named and not served."""
         return self._named.mapping()
+
+    def domains(self, options: PresetOptions) -> PresetResult:
+        """Return what the preset ``domains`` makes of the cluster without what others have by these options."""
+        if self._domains.take(options):
+            self.graph.settle()
+        return self._domains_result.result()
 
     def ingress(self, taken: Mapping[Name, str]) -> PresetResult:
         """Return what the preset ``ingress`` makes of the cluster without the names that another preset has."""

@@ -6,7 +6,7 @@ to it with consent only: the operator's (the setting ``claims.shared_hosts``), o
 :data:`SHARED_WITH`. What concerns the host as a whole (certificate, redirect, HSTS, passthrough) is its owner's alone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -110,22 +110,14 @@ class HostRights:
 
 @dataclass(frozen=True, slots=True)
 class HostOwnership(HostRights):
-    """Who has each host that is asked for, as of one round.
+    """Who has each host that is asked for, as of one round; ``owners`` has the names to remember."""
 
-    ``claims`` are those of each host, oldest first. ``owners`` has the names to remember.
-    """
-
-    claims: Mapping[str, tuple[tuple[object, HostClaim], ...]] = field(default_factory=lambda: VersionedDict({}))
     decisions: Mapping[str, HostDecision] = field(default_factory=lambda: VersionedDict({}))
     owners: Owners = field(default_factory=lambda: VersionedDict({}))
 
     def decision(self, host: str) -> HostDecision | None:
         """Return who has a host; None where nobody asks for it."""
         return self.decisions.get(host)
-
-    def of(self, host: str) -> Iterator[HostClaim]:
-        """Return who asks for a host, the oldest first."""
-        return (claim for _, claim in self.claims.get(host, ()))
 
 
 NO_HOSTS = HostOwnership()
@@ -146,13 +138,12 @@ class Hosts:
         named = Joined[str, Any](self.asked, self.reservations, name="hosts")
         self._decided = Derived(named, self._decide, "owners of hosts")
         self.decisions = Derived(self._decided, self._below, "decisions on hosts")
-        self._claims = Published[str, tuple[tuple[object, HostClaim], ...]](self.asked, rank=None)
         self._decisions = Published[str, HostDecision](self.decisions, rank=None)
         self._owners = Published[Name, Owner](self.decisions, key=_name, rank=None, value=lambda each: each.owner)
 
     def ownership(self) -> HostOwnership:
         """Return what is decided, as of the last round."""
-        return HostOwnership(self._claims.mapping(), self._decisions.mapping(), self._owners.mapping())
+        return HostOwnership(self._decisions.mapping(), self._owners.mapping())
 
     def rights(self, read: Read) -> HostRights:
         """Return who has each host, for a function of a later collection."""

@@ -30,9 +30,9 @@ from pyconfd.presets import addresses, cluster, host_ownership, values
 from pyconfd.presets.certificates import certificate_for, notes_on, presented
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.conflicts import NO_REFUSALS
-from pyconfd.presets.domains import DomainsPreset, ParsedDomains, parse
+from pyconfd.presets.domains import DomainsPreset
 from pyconfd.presets.gateway.preset import GatewayPreset
-from pyconfd.presets.graph import NO_HOST_CLAIMS, PresetGraph
+from pyconfd.presets.graph import PresetGraph
 from pyconfd.presets.host_ownership import HostOwnership
 from pyconfd.presets.ingress.preset import IngressPreset
 from pyconfd.presets.loadbalancer import LoadbalancerPreset
@@ -90,7 +90,6 @@ class Memo:
         self._refused = NO_REFUSALS
         self._cluster: Cluster | None = None
         self._graph: PresetGraph | None = None
-        self._domains: ParsedDomains | None = None
         self.lost: _Recent[list[dict[Listener, str]]] = _Recent()
         self.lost_names: _Recent[list[dict[Name, str]]] = _Recent()
         self.listeners: _Recent[frozenset[Listener]] = _Recent()
@@ -112,13 +111,12 @@ class Memo:
         )
         self._cluster = cluster.read(snapshot, self._cluster, options.claims, book)
         read = self._cluster
-        self._domains = parse(read, options, self._domains) if PresetName.DOMAINS in names else None
-        hosts = self._domains.hosts if self._domains is not None else NO_HOST_CLAIMS
         graph = self._graph
         if graph is None or graph.objects.cluster != snapshot.cluster or graph.graph.is_broken:
             graph = self._graph = PresetGraph(snapshot.cluster)
-        found = graph.see(read, options, hosts, ingresses=PresetName.INGRESS in names)
-        return replace(read, hosts=found, graph=graph, domains=self._domains)
+        domains, ingresses = PresetName.DOMAINS in names, PresetName.INGRESS in names
+        found = graph.see(read, options, domains=domains, ingresses=ingresses)
+        return replace(read, hosts=found, graph=graph)
 
     def read_preset(self, name: str, read: Cluster, options: PresetOptions) -> PresetResult:
         """Return what a preset makes of the Snapshot.

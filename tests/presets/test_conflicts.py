@@ -350,7 +350,6 @@ def test_claims_are_in_order_of_rank_and_kept_while_what_decides_is_the_same() -
     assert (claims.of(A), claims.of(C)) == (asked[A].claims, ())
     assert claims.refused == (refusal("b"),)
     assert claims.updated((), asked.get) is claims
-    assert ParsedClaims().hosts == ()
 
     beside: dict[Key, ParsedClaims[Claim]] = {A: ParsedClaims((Claim(3, beside="x"), Claim(1)))}
     after = claims.updated([A], beside.get)

@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import pytest
 
 from pyconfd.errors import RejectedInput
@@ -5,6 +7,8 @@ from pyconfd.model.context import RefusalReason
 from pyconfd.model.kubernetes import EndpointPort, EndpointSubset, ServicePort
 from pyconfd.model.listener import Listener, Listeners
 from pyconfd.model.rendering import Fragment, FragmentSet
+from pyconfd.model.reservation import Owner, Reservation
+from pyconfd.presets.domains import port_name
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import EndpointView
 from pyconfd.render.engine import Renderer, RenderOptions
@@ -32,6 +36,11 @@ def states(entry: dict[str, object]) -> dict[str, str]:
     return {item.address: item.state for item in found}
 
 
+def asks_for_port(name: str, *, namespace: str, day: int) -> Named:
+    notes = {"domain": f"{name}.example.com", "proto": "redis", "pyconfd.io/listen-port": "6379"}
+    return service(name, notes, namespace=namespace, created=f"2026-01-{day:02}T00:00:00Z")
+
+
 class TestPredecessorsContract:
     def test_annotated_endpoints_give_exactly_its_keys_and_values(self) -> None:
         found = domains(endpoints("web", WEB, subset("10.244.5.164", "10.244.0.77", port=8443)))
@@ -46,6 +55,12 @@ class TestPredecessorsContract:
 
         assert context.names["domains"] == {}
         assert context.refused == ()
+
+    @pytest.mark.parametrize("given", [{"domain": "a.example.com"}, {"proto": "http"}])
+    def test_half_of_the_annotations_is_refused(self, given: dict[str, str]) -> None:
+        [refusal] = refused(endpoints("web", given, subset("10.0.0.1")))
+
+        assert (refusal.ref.kind, refusal.reason) == ("Endpoints", RefusalReason.INCOMPLETE)
 
     def test_only_not_ready_addresses_give_an_entry_with_an_empty_list(self) -> None:
         entry = domains(endpoints("web", WEB, subset(not_ready=["10.0.0.1"])))["shop.example.com"]
@@ -270,6 +285,37 @@ class TestConflicts:
             "b.example.com": None,
         }
         assert [r.reason for r in context.refused] == [RefusalReason.PORT_TAKEN]
+
+    def test_the_older_object_keeps_a_port_whatever_its_domain_is_called(self) -> None:
+        context = read(asks_for_port("z", namespace="z", day=1), asks_for_port("a", namespace="a", day=2))
+
+        assert {d: e["listen_port"] for d, e in context.names["domains"].items()} == {
+            "a.example.com": None,
+            "z.example.com": 6379,
+        }
+        assert [each.detail for each in context.refused] == [
+            "Service z/z (z.example.com) listens there; choose another with pyconfd.io/listen-port"
+        ]
+
+    @pytest.mark.parametrize(
+        ("heirs", "served", "why"),
+        [
+            ((), None, "namespace kept has this"),
+            (("kept",), "heir.example.com", "Service kept/heir has this already"),
+            (("third",), None, "namespace kept has this"),
+        ],
+    )
+    def test_a_reserved_port_stays_with_its_namespace(self, heirs: Sequence[str], served: str | None, why: str) -> None:
+        reserved = {"domains": {port_name(6379): Reservation(Owner("Service", "kept", "gone", "2025"), 99.0)}}
+        asking = (asks_for_port("heir", namespace=namespace, day=2) for namespace in heirs)
+        context = read(
+            asks_for_port("old", namespace="other", day=1), *asking, options=PresetOptions(reservations=reserved)
+        )
+
+        listening = [name for name, entry in context.names["domains"].items() if entry["listen_port"]]
+        assert listening == ([served] if served else [])
+        assert {each.reason for each in context.refused} == {RefusalReason.NAME_RESERVED}
+        assert all(each.detail.startswith(why) for each in context.refused)
 
     @pytest.mark.parametrize(
         ("port", "reason"), [("80", RefusalReason.NOT_ALLOWED), ("8404", RefusalReason.PORT_TAKEN)]

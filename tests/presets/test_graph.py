@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import Name, Owner, Reservation
-from pyconfd.model.snapshot import Snapshot
-from pyconfd.presets import cluster, domains
+from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.presets import cluster
 from pyconfd.presets.certificates import TlsOptions
+from pyconfd.presets.domains import port_name
 from pyconfd.presets.graph import PresetGraph
 from pyconfd.presets.host_ownership import SCOPE
 from pyconfd.presets.policy import ClaimOptions, Rule
@@ -45,23 +47,67 @@ INGRESS = st.builds(
     ),
     annotations=st.sampled_from([{}, {}, {"pyconfd.io/shared-with": "*"}, {"pyconfd.io/ssl-redirect": "false"}]),
 )
+NAMED = st.sampled_from(["a.example.com", "b.example.com", "*.example.com"])
+WEB = st.fixed_dictionaries(
+    {"domain": NAMED, "proto": st.sampled_from(["http", "http", "https"])},
+    optional={
+        "pyconfd.io/port": st.sampled_from(["admin", "8080", "none"]),
+        "pyconfd.io/tls-secret": st.sampled_from(["s1", "s2", "none"]),
+        "pyconfd.io/shared-with": st.sampled_from(["*", "no good"]),
+    },
+)
+BOUND = st.fixed_dictionaries(
+    {"domain": NAMED, "proto": st.just("redis"), "listen-port": st.just("6379")},
+    optional={"pyconfd.io/listen-port": st.sampled_from(["6379", "6379", "6379", "6380", "none"])},
+)
+WRONG = st.sampled_from([{"domain": "a.example.com"}, {"pyconfd.io/x": "y"}, {"domain": "-", "proto": "http"}])
+ANNOTATIONS = st.one_of(st.just(dict[str, str]()), WEB, BOUND, BOUND, WRONG)
 SERVICES = st.builds(
-    lambda name, pods, namespace, domain, proto: service(
-        name, *[f"10.0.0.{pod}" for pod in sorted(pods)], namespace=namespace, day=2,
-        annotations={"domain": domain, "proto": proto} if domain else {},
+    lambda name, pods, namespace, day, annotations, kind: service(
+        name, *[f"10.0.0.{pod}" for pod in sorted(pods)], namespace=namespace, day=day, annotations=annotations,
+        type=kind,
     ),
     st.sampled_from(["web", "new"]),
     st.sets(st.integers(1, 3), max_size=2),
     st.sampled_from(NAMESPACES),
-    st.sampled_from(["", "", "a.example.com", "*.example.com"]),
-    st.sampled_from(["http", "https"]),
+    st.integers(1, 2),
+    ANNOTATIONS,
+    st.sampled_from(["ClusterIP", "ClusterIP", "ExternalName"]),
 )  # fmt: skip
+
+
+def _endpoints(name: str, namespace: str, pod: int, port: int, annotations: dict[str, str]) -> list[Obj]:
+    metadata = {"name": name, "namespace": namespace, "annotations": annotations}
+    metadata["creationTimestamp"] = "2026-01-02T00:00:00Z"
+    subset = {"addresses": [{"ip": f"10.0.1.{pod}"}], "ports": [{"name": "http", "port": port}]}
+    return [{"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": [subset]}]
+
+
+ENDPOINTS = st.builds(
+    _endpoints,
+    st.sampled_from(["web", "new", "bare"]),
+    st.sampled_from(NAMESPACES),
+    st.integers(1, 2),
+    st.sampled_from([8080, 9090]),
+    ANNOTATIONS,
+)
 RESERVED = st.dictionaries(
     st.sampled_from([Name("", host) for host in HOSTS[:3]]),
     st.builds(lambda namespace: Reservation(Owner("Ingress", namespace, "gone", "2026-01-01T00:00:00Z"), 9.0),
               st.sampled_from([*NAMESPACES, "gone"])),
     max_size=2,
 )  # fmt: skip
+RESERVED_PORTS = st.dictionaries(
+    st.sampled_from([port_name(6379)]),
+    st.builds(lambda namespace: Reservation(Owner("Service", namespace, "gone", "2026-01-01T00:00:00Z"), 9.0),
+              st.sampled_from([*NAMESPACES, "gone"])),
+    max_size=2,
+)  # fmt: skip
+TAKEN_LISTENERS = st.dictionaries(
+    st.builds(Listener.at, st.sampled_from(["", "*"]), st.sampled_from([6379, 6380, 80])),
+    st.just("an older one has it"),
+    max_size=2,
+)
 TAKEN = st.dictionaries(
     st.sampled_from([Name("", "a.example.com"), Name("", "b.example.com"), Name("", "b.example.com/x")]),
     st.just("an older one has it"),
@@ -74,10 +120,12 @@ OPTIONS = st.builds(
         [
             ClaimOptions(),
             ClaimOptions(shared_hosts=frozenset({"a.example.com"})),
-            ClaimOptions((Rule(("demo",)), Rule(("team",), domains=("example.com",)))),
+            ClaimOptions((Rule(("demo",)), Rule(("team",), domains=("a.example.com",), ports=((6380, 6380),)))),
         ]
     ),
-    tls=st.just(TlsOptions("/tls", ("*",))),
+    tls=st.sampled_from([TlsOptions("/tls", ("*",)), TlsOptions("/tls", ("*",), Key("demo", "s2"))]),
+    listen_ports=st.sampled_from([((1024, 32767),), ((1, 6379),)]),
+    listen_address=st.sampled_from(["", "*"]),
 )
 
 
@@ -91,18 +139,20 @@ def _at(each: Obj) -> tuple[str, str, str]:
     return each["kind"], each["metadata"]["namespace"], each["metadata"]["name"]
 
 
-OBJECTS = st.one_of(INGRESS.map(lambda made: [made]), SERVICES)
-CHANGES = st.lists(st.tuples(OBJECTS, st.sampled_from([False, False, False, True])), max_size=2)
+OBJECTS = st.one_of(INGRESS.map(lambda made: [made]), SERVICES, ENDPOINTS)
+CHANGES = st.lists(st.tuples(OBJECTS, st.sampled_from([False, False, False, True])), max_size=3)
 STEPS = st.tuples(
     CHANGES,
     st.sampled_from([None, None, None, frozenset[str](), frozenset({"s1"}), frozenset({"s1", "s2"})]),
     st.sampled_from([None, None, None, True, False]),
     st.none() | st.none() | OPTIONS,
     st.none() | RESERVED,
-    st.none() | TAKEN,
+    st.none() | st.none() | TAKEN,
+    st.none() | st.none() | RESERVED_PORTS,
+    st.none() | st.none() | st.none() | TAKEN_LISTENERS,
 )
 """A few objects that come, change or go; which Secrets there are; whether the class is the default; other settings;
-hosts that are reserved; names that another preset has."""
+hosts that are reserved; names that another preset has; ports that are reserved; listeners that are taken."""
 
 
 class World:
@@ -124,8 +174,12 @@ class World:
         former, options = self.options, step[3] or self.options
         self.options = replace(
             options,
-            reservations=former.reservations if step[4] is None else {SCOPE: step[4]},
+            reservations={
+                SCOPE: former.reservations_of(SCOPE) if step[4] is None else step[4],
+                "domains": former.reservations_of("domains") if step[6] is None else step[6],
+            },
             taken_names=former.taken_names if step[5] is None else step[5],
+            taken_listeners=former.taken_listeners if step[7] is None else step[7],
         )
         secrets = (
             secret(name, self._pairs[name], namespace=namespace)
@@ -138,7 +192,7 @@ class World:
 def seen_by(graph: PresetGraph, seen: Snapshot, options: PresetOptions) -> PresetGraph:
     """Show a graph a cluster that is read from nothing."""
     read = cluster.read(seen, None, options.claims)
-    graph.see(read, options, domains.parse(read, options, None).hosts, ingresses=True)
+    graph.see(read, options, domains=True, ingresses=True)
     return graph
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyconfd.model.context import AUTOMATIC_PRESETS, Context, PresetName, RefusalReason
+from pyconfd.model.context import AUTOMATIC_PRESETS, Context, PresetName
 from pyconfd.model.kubernetes import EndpointPort, Endpoints, ObjectRef, Secret, Service, ServicePort, ServiceSpec
 from pyconfd.model.listener import Listener
 from pyconfd.model.records import ObjectMeta
@@ -227,15 +227,6 @@ def test_a_name_that_new_rules_forbid_is_gone_at_once() -> None:
     memo, seen_ = Memo(), objects.snapshot(service("a", {"domain": "b.example.com", "proto": "http"}))
     assert list(registry.translate(seen_, ("domains",), OWN, memo).names["domains"]) == ["b.example.com"]
     assert registry.translate(seen_, ("domains",), replace(OWN, claims=RULES), memo).names["domains"] == {}
-
-
-def test_another_endpoint_of_who_waits_for_a_kept_name_changes_nothing() -> None:
-    memo, kept = Memo(), replace(OWN, reservations=KEPT)
-    waiting = service("a", {"domain": "a.example.com", "proto": "http"})
-    for address in ("10.0.0.1", "10.0.0.2"):
-        found = registry.translate(objects.snapshot(waiting, slice_("a", endpoint(address))), ("domains",), kept, memo)
-        assert found.names["domains"] == {}
-        assert [each.reason for each in found.refused] == [RefusalReason.NAME_RESERVED]
 
 
 def world(count: int) -> Snapshot:
