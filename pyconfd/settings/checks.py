@@ -113,7 +113,7 @@ def _tables(settings: Settings) -> Iterator[Contradiction]:
             for value in held if isinstance(held, tuple) else (held,):
                 if first.setdefault(value, number) != number:
                     message = f"table {number} has the {key} of table {first[value]}: {value}"
-                    yield Contradiction((path,), message, f"no two may share {key}: change one")
+                    yield Contradiction((path,), message, "change one of the two")
 
 
 def _targets(settings: Settings) -> Iterator[Contradiction]:
@@ -168,22 +168,23 @@ def _dns(settings: Settings) -> Iterator[Contradiction]:
             found[_in_dns("dns.records", f"{own.name}: {each.message}", each.remedy) if in_table else each] = None
     yield from found
     if (names or of_annotation) and dns.reaper and dns.reap_after_s < _LOOKS_AT_LEAST * dns.interval_s:
-        message = f"a node that lives needs longer than {dns.reap_after_s:g} s to say so: it reads each"
-        remedy = "give three times dns.interval_s at least"
-        yield _in_dns("dns.reap_after_s", f"{message} {dns.interval_s:g} s", remedy)
+        message = f"{dns.reap_after_s:g} s are too short: a live node is only seen each {dns.interval_s:g} s"
+        yield _in_dns("dns.reap_after_s", message, f"set {_LOOKS_AT_LEAST * dns.interval_s:g} or more")
 
 
 def _dns_name(dns: DnsSettings, name: NameSettings) -> Iterator[Contradiction]:
     if name.address_source is AddressSource.FIXED and not (name.address or name.address6):
-        yield _in_dns("dns.address_source", "the source is fixed, and there is none", _set("dns.address"))
+        yield _in_dns("dns.address_source", "address_source is fixed, and no address is set", _set("dns.address"))
     if name.address_source is AddressSource.INTERFACE and not name.interface:
-        yield _in_dns("dns.address_source", "the source is interface, and there is none", _set("dns.interface"))
+        yield _in_dns(
+            "dns.address_source", "address_source is interface, and no interface is set", _set("dns.interface")
+        )
     if name.mode == "vip" and not name.vip:
-        yield _in_dns("dns.mode", "mode vip, and no floating address", _set("dns.vip"))
+        yield _in_dns("dns.mode", "mode is vip, and no floating address is set", _set("dns.vip"))
     for key in ("weight", "health_check_id"):
         if name.mode != "multivalue" and getattr(name, key) not in {"", None}:
-            message = f"one record for all nodes (mode {name.mode}) has none"
-            yield _in_dns(f"dns.{key}", message, "leave it out, or multivalue")
+            message = f"mode is {name.mode}, and its one record for all nodes has no {key}"
+            yield _in_dns(f"dns.{key}", message, "leave it out, or set dns.mode to multivalue")
     checked = name.mode == "multivalue" and name.health_check_id
     if name.mode != "vip" and not (checked or dns.reaper or dns.accept_dead_nodes):
         message = f"mode {name.mode} without a health check and without the reaper would answer a crashed node for ever"

@@ -58,37 +58,13 @@ timeout_s = "30s"
     assert (second.check, second.timeout_s) == (("caddy", "validate", "--adapter", "caddyfile", "--config"), 30.0)
 
 
-def test_each_setting_that_a_target_lacks_is_named() -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        resolve({"target.template": "/t", "target.timeout_s": "1"}, {}, _absent)
-    assert [(each.place, each.message) for each in caught.value.problems] == [
-        ("target.output", "is needed where target.template is given"),
-        ("target.notify", "is needed where target.template is given"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("environ", "said"),
     [
-        ({"PYCONFD_TARGET_TEMPLATE": "/t"}, "is needed where target.template is given"),
         ({"PYCONFD_TARGET_NOTIFY": "http://x"}, "command:SHELL"),
         ({"PYCONFD_TARGETS": "[{}]"}, "environment PYCONFD_TARGETS, table 1, name: is needed"),
         ({"PYCONFD_TARGETS": '[{"name": "a", "x": 1}]'}, "table 1, x: is not a key of this table"),
         ({"PYCONFD_TARGETS": "x"}, "a JSON array"),
-        (
-            {
-                "PYCONFD_TARGETS": '[{"name": "a", "template": "/t", "output": "/o", "notify": "debug:"},'
-                '{"name": "a", "template": "/t", "output": "/p", "notify": "debug:"}]'
-            },
-            "table 2 has the name of table 1: a",
-        ),
-        (
-            {
-                "PYCONFD_TARGETS": '[{"name": "a", "template": "/t", "output": "/o", "notify": "debug:"}]',
-                "PYCONFD_HAPROXY_CONF": "/o",
-            },
-            "written by haproxy.conf already",
-        ),
         ({"PYCONFD_KUBE2LB_SERVER_NAME_TEMPLATES": "{{ .Service.Secret }}"}, "not known here"),
         ({"PYCONFD_KUBE2LB_DEFAULT_LB_IP": "a"}, "an IP address"),
         ({"PYCONFD_KUBE2LB_DEFAULT_PORT_MODE": "udp"}, "http, tcp"),
