@@ -25,7 +25,7 @@ The idea is that of Istio's krt (istio/istio, ``pkg/kube/krt/README.md``).
 import gc
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from pyconfd.model.versioned import VersionedDict
 
@@ -33,6 +33,8 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 S = TypeVar("S", bound=Hashable)
 G = TypeVar("G", bound=Hashable)
+S_contra = TypeVar("S_contra", contravariant=True)
+V_co = TypeVar("V_co", covariant=True)
 I = TypeVar("I")  # noqa: E741 - an item of the collection that another one is made of
 
 ALL: Final = object()
@@ -215,6 +217,25 @@ class Value(Source[tuple[()], V]):
         self.replace({(): value})
 
 
+class Lookup(Protocol[S_contra, V_co]):
+    """Where items are looked up by key: a mapping, or a collection as a function reads it."""
+
+    def get(self, key: S_contra, /) -> V_co | None:
+        """Return an item, None where there is none."""
+        ...
+
+
+class View(Generic[S, V]):
+    """A collection as the calls of another one read it."""
+
+    def __init__(self, read: "Read", collection: Collection[S, V]) -> None:
+        self._read, self._collection = read, collection
+
+    def get(self, key: S, /) -> V | None:
+        """Return an item, None where there is none."""
+        return self._read(self._collection, key)
+
+
 class Read:
     """Reads items of other collections for the calls of one collection, and records that."""
 
@@ -228,6 +249,10 @@ class Read:
         """Return an item, None where there is none."""
         self.reads += (collection, key)
         return collection.items.get(key)
+
+    def view(self, collection: Collection[S, I]) -> View[S, I]:
+        """Return a collection for functions that look up items by key; what they look up is recorded."""
+        return View(self, collection)
 
     def value(self, collection: Collection[tuple[()], I]) -> I:
         """Return the value of a :class:`Value`, or what was made of it; when it changes, all calls are made again."""

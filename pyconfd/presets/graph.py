@@ -1,14 +1,17 @@
 """The presets' collections in one graph, and what the presets that are not part of it yet read of them."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from operator import is_
+from typing import Any, Generic, TypeVar
 
 from pyconfd.derived import Joined, Published
 from pyconfd.model.certificate import PresentedCertificate
-from pyconfd.model.context import Refusal
+from pyconfd.model.context import PresetName, Refusal
+from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import ObjectStatus, StatusOf
+from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import NO_OWNERS, Name, Owner, Reservations
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.model.versioned import GivenDict, VersionedDict, differing
@@ -16,6 +19,14 @@ from pyconfd.presets import host_ownership
 from pyconfd.presets.certificates import ServedCertificate
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.domains import DomainClaims, DomainsResult, ServedDomains
+from pyconfd.presets.gateway.frontends import GatewayFrontend
+from pyconfd.presets.gateway.http_rules import RuleBackend
+from pyconfd.presets.gateway.mirror import script_file
+from pyconfd.presets.gateway.policies import PolicyDecision
+from pyconfd.presets.gateway.ports import Port, files_of, listeners_of
+from pyconfd.presets.gateway.routes import frontend_name
+from pyconfd.presets.gateway.serving import Section, ServedGateways
+from pyconfd.presets.gateway.serving import addresses_of as addresses_of_rule
 from pyconfd.presets.host_ownership import HostOwnership, Hosts
 from pyconfd.presets.ingress.claims import name_of
 from pyconfd.presets.ingress.serving import CertificateLine, IngressClaims, ServedIngresses, addresses_of
@@ -24,8 +35,7 @@ from pyconfd.presets.preset import PresetOptions, PresetResult
 from pyconfd.presets.routing.types import RouteBackend, Site
 from pyconfd.presets.shared_sites import named_sites
 
-if TYPE_CHECKING:
-    from pyconfd.model.rendering import OutputFile
+_V = TypeVar("_V")
 
 
 class PresetGraph:
@@ -45,17 +55,16 @@ class PresetGraph:
         named = named_sites(self.hosts, self.ingresses.sites)
         self._named = Published[str, Site](named)
         self._ingress_result = _IngressResult(self.ingresses)
+        self.gateways = ServedGateways(objects)
+        self._gateway_result = _GatewayResult(self.gateways)
         self._domains_result = DomainsResult(self._domains)
         self._reserved: Reservations = VersionedDict({})
         self._taken: Mapping[Name, str] = {}
 
-    def see(self, cluster: Cluster, options: PresetOptions, *, domains: bool, ingresses: bool) -> HostOwnership:
-        """Bring all up to a cluster and options, and return who has which host.
-
-        ``domains``, ``ingresses``: the preset is in use.
-        """
-        self.objects.see(cluster, options, ingresses=ingresses)
-        snapshot = cluster.snapshot
+    def see(self, cluster: Cluster, options: PresetOptions, names: Collection[str]) -> HostOwnership:
+        """Bring all up to a cluster and options, and return who has which host; ``names`` are the presets in use."""
+        self.objects.see(cluster, options, names)
+        snapshot, domains = cluster.snapshot, PresetName.DOMAINS in names
         self._domain_claims.see(snapshot.services if domains else {}, snapshot.endpoints if domains else {})
         self._domains.see(options)
         reserved = options.reservations_of(host_ownership.SCOPE)
@@ -84,6 +93,13 @@ class PresetGraph:
             self.graph.settle()
         return self._ingress_result.result()
 
+    def gateway(self, options: PresetOptions) -> PresetResult:
+        """Return what the preset ``gateway`` makes of the cluster; ``options`` say which listeners are taken."""
+        self.objects.listen(options)
+        if self.objects.listening.waits:
+            self.graph.settle()
+        return self._gateway_result.result(options.tls.directory)
+
     def _take(self, taken: Mapping[Name, str]) -> None:
         if taken == self._taken:
             return
@@ -111,23 +127,19 @@ class _IngressResult:
         )
         self._presented = Published[str, PresentedCertificate](ingresses.presented, rank=None)
         self._by_object = Published[Key, tuple[Refusal, ...]](ingresses.refused)
-        self._refused: tuple[Mapping[Key, tuple[Refusal, ...]], tuple[Refusal, ...]] = ({}, ())
+        self._refused = _SameParts[tuple[Refusal, ...]]()
         self._by_secret = Published[Key, ServedCertificate](ingresses.served, rank=None)
-        self._files: tuple[Mapping[Key, ServedCertificate], tuple[OutputFile, ...]] = ({}, ())
+        self._files = _SameParts[tuple[OutputFile, ...]]()
 
     def result(self) -> PresetResult:
         ingresses, by_object = self._ingresses, self._by_object.mapping()
-        if by_object is not self._refused[0]:
-            self._refused = by_object, tuple(chain.from_iterable(by_object.values()))
         served = self._by_secret.mapping()
-        if served is not self._files[0]:
-            self._files = served, tuple(each.file for each in served.values() if each.file is not None)
         backends, lines, sites = self._backends.mapping(), self._lines.mapping(), self._sites.mapping()
         return PresetResult(
             {"ingress": GivenDict(sites=sites, backends=backends, certificates=lines)},
-            self._refused[1],
+            self._refused.made((by_object,), lambda: tuple(chain.from_iterable(by_object.values()))),
             ingresses.ready.items.get((), 0),
-            files=self._files[1],
+            files=self._files.made((served,), lambda: tuple(each.file for each in served.values() if each.file)),
             serves=backends,
             addresses_of=addresses_of,
             ends_tls=bool(ingresses.asking.items),
@@ -136,3 +148,66 @@ class _IngressResult:
             statuses=self._statuses.mapping(),
             certificates=self._presented.mapping(),
         )
+
+
+class _GatewayResult:
+    """The result of the preset, whose parts are the former objects where nothing changed."""
+
+    def __init__(self, gateways: ServedGateways) -> None:
+        self._gateways = gateways
+        self._ports = Published[str, Port](gateways.ports, key=_port_name)
+        self._frontends = Published[str, GatewayFrontend](gateways.frontends, key=_port_name)
+        self._backends = Published[str, RuleBackend](gateways.backends, key=lambda at: at[1])
+        self._owners = Published[Name, Owner](
+            Joined[Any, Any](gateways.sections, gateways.ports, name="owners of sections"),
+            key=lambda at: Name(at[1] if isinstance(at[1], str) else _port_name(at), ""),
+            rank=None,
+            value=lambda each: each.owner if isinstance(each, Section) else each.gateway.owner,
+        )
+        self._statuses = Published[StatusOf, ObjectStatus](gateways.statuses, rank=None)
+        self._policies = Published[StatusOf, PolicyDecision](gateways.policies)
+        self._presented = Published[str, PresentedCertificate](gateways.presented, key=lambda at: at[1], rank=None)
+        self._by_object = Published[StatusOf, tuple[Refusal, ...]](gateways.refused)
+        self._refused = _SameParts[tuple[Refusal, ...]]()
+        self._files = _SameParts[tuple[OutputFile, ...]]()
+        self._listeners = _SameParts[Mapping[Listener, Owner]]()
+
+    def result(self, directory: str) -> PresetResult:
+        """Return the result of this round; ``directory`` is where files with certificates are."""
+        by_object, counts = self._by_object.mapping(), self._gateways.counts.items
+        ports, policies, backends = self._ports.mapping(), self._policies.mapping(), self._backends.mapping()
+        files = self._files.made((ports, policies), lambda: files_of(ports.values(), policies.values()))
+        script = script_file(directory) if counts.get("mirrored") else None
+        given = GivenDict(
+            frontends=self._frontends.mapping(), backends=backends, mirror_script=script.path if script else ""
+        )
+        return PresetResult(
+            {"gateway": given},
+            self._refused.made((by_object,), lambda: tuple(chain.from_iterable(by_object.values()))),
+            counts.get("ready", 0),
+            self._listeners.made((ports,), lambda: listeners_of(ports.values())),
+            files=(*files, script) if script else files,
+            serves=backends,
+            addresses_of=addresses_of_rule,
+            owners=self._owners.mapping(),
+            reserves=NO_OWNERS,
+            statuses=self._statuses.mapping(),
+            certificates=self._presented.mapping(),
+        )
+
+
+def _port_name(at: tuple[StatusOf, int]) -> str:
+    return frontend_name(at[0].key, at[1])
+
+
+class _SameParts(Generic[_V]):
+    """What was made of the very same objects the last time."""
+
+    def __init__(self) -> None:
+        self._known: tuple[tuple[object, ...], _V] | None = None
+
+    def made(self, parts: tuple[object, ...], make: Callable[[], _V]) -> _V:
+        """Return what ``make`` returns, or returned for the same ``parts``."""
+        if self._known is None or not all(map(is_, self._known[0], parts)):
+            self._known = parts, make()
+        return self._known[1]

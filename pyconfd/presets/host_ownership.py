@@ -97,7 +97,7 @@ class HostRights:
 
     def _answers_instead(self, host: str) -> str:
         """Return the namespace that answers for a host that the frontends do not know, "" for none."""
-        for above in (*_wildcards_above(host), ANY_HOST):
+        for above in (*wildcards_above(host), ANY_HOST):
             found = self.decision(above) if above != host else None
             owner = found.owner if found is not None else None
             # A wildcard of an Ingress is for one label.
@@ -157,14 +157,14 @@ class Hosts:
         if not mine:
             return HostDecision(None, reserved)
         shared = read.value(self.shared)
-        by_operator = any(each in shared for each in (host, EVERYBODY, *_wildcards_above(host)))
+        by_operator = any(each in shared for each in (host, EVERYBODY, *wildcards_above(host)))
         consents = (frozenset({EVERYBODY}) if by_operator else frozenset(), *(each.shared_with for each in mine))
         protos = frozenset(each.domain_proto for each in mine if each.domain_proto)
         return HostDecision(mine[0].owner, None, frozenset().union(*consents), protos)
 
     def _below(self, read: Read, host: str, decision: HostDecision) -> HostDecision:
         """Return the decision with whether the next wildcard above the host belongs to another namespace."""
-        found = (read(self._decided, each) for each in _wildcards_above(host))
+        found = (read(self._decided, each) for each in wildcards_above(host))
         above = next((each for each in found if each is not None and each.owner is not None), None)
         is_below = above is not None and above.namespace != decision.namespace
         return decision._replace(below_foreign=True) if is_below else decision
@@ -182,7 +182,8 @@ def _name(host: str) -> Name:
     return Name("", host)
 
 
-def _wildcards_above(host: str) -> Iterable[str]:
+def wildcards_above(host: str) -> Iterable[str]:
+    """Return the wildcards that a host, or another wildcard, is below, the next one first."""
     labels = host.removeprefix("*.").split(".")
     first = 0 if host.startswith("*.") else 1
     return (each for number in range(first, len(labels)) if (each := f"*.{'.'.join(labels[number:])}") != host)

@@ -1,13 +1,28 @@
 """The sources of the presets' collections: the objects of the cluster, what was read of them, and the settings."""
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple, TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 from pyconfd.derived import Graph, Read, Source, Value
+from pyconfd.model.context import PresetName
+from pyconfd.model.gateway_api import (
+    BackendTLSPolicy,
+    Gateway,
+    GatewayClass,
+    GRPCRoute,
+    HTTPRoute,
+    ReferenceGrant,
+    TCPRoute,
+    TLSRoute,
+)
 from pyconfd.model.ingress import Ingress, IngressClass
-from pyconfd.model.kubernetes import Service
-from pyconfd.model.snapshot import Key, Named, denies_secrets
+from pyconfd.model.kubernetes import ConfigMap, Namespace, Service
+from pyconfd.model.object_status import StatusOf
+from pyconfd.model.reservation import Name, Reservations
+from pyconfd.model.snapshot import HostFacts, Key, Named, Resource, Snapshot, denies_secrets
 from pyconfd.model.versioned import differing
+from pyconfd.presets.addresses import Assigned
 from pyconfd.presets.certificates import ReadSecret, TlsOptions
 from pyconfd.presets.cluster import Cluster, nothing_read
 from pyconfd.presets.policy import ClaimOptions
@@ -15,7 +30,14 @@ from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import NodeView, ServiceView
 
 _V = TypeVar("_V")
-_NONE: Mapping[Key, Ingress] = {}
+_NONE: Mapping[Key, Any] = {}
+_NO_RESERVED: Mapping[str, Reservations] = {}
+_NO_NAMES: Mapping[Name, str] = {}
+
+Route = HTTPRoute | GRPCRoute | TLSRoute | TCPRoute
+
+ROUTES = (Resource.TLSROUTES, Resource.TCPROUTES, Resource.HTTPROUTES, Resource.GRPCROUTES)
+"""The resources of routes."""
 
 
 class SeenService(NamedTuple):
@@ -29,7 +51,7 @@ NO_SERVICE = SeenService(None, None)
 
 
 class Objects:
-    """The sources. ``domain_hosts`` are the hosts that Services and Endpoints ask for by annotations."""
+    """The sources. What is read for one preset only has items while that preset is in use."""
 
     def __init__(self, cluster: str) -> None:
         self.cluster, self.graph = cluster, Graph()
@@ -39,31 +61,83 @@ class Objects:
         self.tls = Value[TlsOptions](graph, "tls")
         self.targets = Value[PresetOptions](graph, "presets.backend_target")
         self.shared_addresses = Value[tuple[str, ...]](graph, "addresses.shared")
+        self.listening = Value[PresetOptions](graph, "who listens where")
+        """The options by which :meth:`PresetOptions.holder` judges."""
         self.denied = Value[tuple[Named, ...]](graph, "what may not be read")
-        self.ingress_classes = Value[Mapping[Key, IngressClass]](graph, "IngressClasses")
+        self.host = Value[HostFacts](graph, "addresses of this machine")
         self.nodes = Value[tuple[NodeView, ...]](graph, "Nodes")
-        self.ingresses = Source[Key, Ingress](graph, "Ingresses")
+        self.ingress_classes = Value[Mapping[Key, IngressClass]](graph, "IngressClasses")
         self.services = Source[Key, SeenService](graph, "Services")
         self.secrets = Source[Key, ReadSecret](graph, "Secrets")
+        self.ingresses = Source[Key, Ingress](graph, "Ingresses")
+        self.gateway_classes = Source[StatusOf, GatewayClass](graph, "GatewayClasses")
+        self.gateways = Source[StatusOf, Gateway](graph, "Gateways")
+        self.assigned = Source[StatusOf, Assigned](graph, "addresses of Gateways")
+        self.routes = Source[StatusOf, Route](graph, "routes")
+        self.grants = Source[Key, ReferenceGrant](graph, "ReferenceGrants")
+        self.tls_policies = Source[StatusOf, BackendTLSPolicy](graph, "BackendTLSPolicies")
+        self.labels = Source[str, Mapping[str, str]](graph, "labels of namespaces")
+        self.config_maps = Source[Key, ConfigMap](graph, "ConfigMaps")
         self._seen = nothing_read(cluster)
-        self._ingresses = _NONE
+        self._listening: PresetOptions | None = None
+        self._given: dict[Source[Any, Any], list[Mapping[Key, Any]]] = {}
 
-    def see(self, cluster: Cluster, options: PresetOptions, *, ingresses: bool) -> None:
-        """Give the sources what differs from the last time; ``ingresses``: a preset reads them."""
+    def see(self, cluster: Cluster, options: PresetOptions, names: Collection[str]) -> None:
+        """Give the sources what differs from the last time; ``names`` are the presets in use."""
         former, snapshot = self._seen, cluster.snapshot
         self.policy.set(options.claims)
         self.ignored_annotations.set(options.ignored_annotations)
         self.tls.set(options.tls)
         self.targets.set(PresetOptions(node_ports=options.node_ports, node_address_types=options.node_address_types))
         self.shared_addresses.set(options.addresses.shared)
+        self.listen(options)
         self.denied.set(snapshot.denied)
-        self.ingress_classes.set(snapshot.ingressclasses)
+        if not self.host.items or self.host.items[()].addressing != snapshot.host.addressing:
+            self.host.set(snapshot.host)
         self.nodes.set(cluster.view.nodes)
-        wanted = snapshot.ingresses if ingresses else _NONE
-        self.ingresses.replace(_changes(wanted, differing(self._ingresses, wanted)))
+        self.ingress_classes.set(snapshot.ingressclasses)
         self.secrets.replace(_changes(cluster.secrets, differing(former.secrets, cluster.secrets)))
         self.services.replace({key: _seen(key, cluster) for key in cluster.changed_since(former)})
-        self._seen, self._ingresses = cluster, wanted
+        self._seen = cluster
+        self._give(self.ingresses, snapshot.ingresses if PresetName.INGRESS in names else _NONE)
+        self._see_gateways(cluster, snapshot if PresetName.GATEWAY in names else Snapshot(snapshot.cluster))
+
+    def listen(self, options: PresetOptions) -> None:
+        """Give the options by which ports are judged; what is taken may be others than :meth:`see` was given."""
+        before = self._listening
+        if options is not before:
+            self._listening = options
+            self.listening.set(replace(options, reservations=_NO_RESERVED, taken_names=_NO_NAMES))
+
+    def _see_gateways(self, cluster: Cluster, snapshot: Snapshot) -> None:
+        for source, resource in (
+            (self.gateway_classes, Resource.GATEWAYCLASSES),
+            (self.gateways, Resource.GATEWAYS),
+            (self.tls_policies, Resource.BACKENDTLSPOLICIES),
+        ):
+            self._give_by_status(source, resource, getattr(snapshot, resource.field))
+        self._give_by_status(self.assigned, Resource.GATEWAYS, cluster.addresses.of_all(Resource.GATEWAYS))
+        for number, resource in enumerate(ROUTES):
+            self._give_by_status(self.routes, resource, getattr(snapshot, resource.field), number)
+        self._give(self.grants, snapshot.referencegrants)
+        self._give(self.config_maps, snapshot.config_maps)
+        changed = self._changed(self.labels, snapshot.namespaces)
+        self.labels.replace({key.name: _labels(snapshot.namespaces.get(key)) for key in changed})
+
+    def _changed(self, source: Source[Any, Any], items: Mapping[Key, _V], number: int = 0) -> Collection[Key]:
+        given = self._given.setdefault(source, [_NONE] * (number + 1))
+        given += [_NONE] * (number + 1 - len(given))
+        former, given[number] = given[number], items
+        return differing(former, items)
+
+    def _give(self, source: Source[Key, _V], items: Mapping[Key, _V]) -> None:
+        source.replace(_changes(items, self._changed(source, items)))
+
+    def _give_by_status(
+        self, source: Source[StatusOf, _V], resource: Resource, items: Mapping[Key, _V], number: int = 0
+    ) -> None:
+        changed = self._changed(source, items, number)
+        source.replace({StatusOf(resource, key): items.get(key) for key in changed})
 
     def secrets_for(self, read: Read) -> "Secrets":
         """Return the Secrets, for a function of a collection."""
@@ -72,6 +146,10 @@ class Objects:
 
 def _changes(now: Mapping[Key, _V], keys: Collection[Key]) -> dict[Key, _V | None]:
     return {key: now.get(key) for key in keys}
+
+
+def _labels(namespace: Namespace | None) -> Mapping[str, str] | None:
+    return namespace.metadata.labels or {} if namespace is not None else None
 
 
 def _seen(key: Key, cluster: Cluster) -> SeenService | None:

@@ -16,7 +16,6 @@ from pyconfd.model.context import (
     ClusterTemplate,
     Context,
     EndpointTotals,
-    PresetName,
     Refusal,
     RefusalReason,
 )
@@ -114,9 +113,7 @@ class Memo:
         graph = self._graph
         if graph is None or graph.objects.cluster != snapshot.cluster or graph.graph.is_broken:
             graph = self._graph = PresetGraph(snapshot.cluster)
-        domains, ingresses = PresetName.DOMAINS in names, PresetName.INGRESS in names
-        found = graph.see(read, options, domains=domains, ingresses=ingresses)
-        return replace(read, hosts=found, graph=graph)
+        return replace(read, hosts=graph.see(read, options, names), graph=graph)
 
     def read_preset(self, name: str, read: Cluster, options: PresetOptions) -> PresetResult:
         """Return what a preset makes of the Snapshot.

@@ -21,6 +21,7 @@ from tests.derived.checking import CheckedCalls, items_of, see_that_changes_are_
 from tests.presets.ingress.objects import ADDRESSES, Obj, ingress, ingress_class, path, secret, service, snapshot
 from tests.world.pki import CertificateAuthority, KeyPair
 
+NAMES = ("domains", "ingress", "gateway")
 HOSTS = ("a.example.com", "*.example.com", "b.example.com", "")
 NAMESPACES = ("demo", "team")
 CHOSEN = st.builds(
@@ -192,7 +193,7 @@ class World:
 def seen_by(graph: PresetGraph, seen: Snapshot, options: PresetOptions) -> PresetGraph:
     """Show a graph a cluster that is read from nothing."""
     read = cluster.read(seen, None, options.claims)
-    graph.see(read, options, domains=True, ingresses=True)
+    graph.see(read, options, NAMES)
     return graph
 
 

@@ -116,15 +116,15 @@ def names_gateway(parent: ParentReference) -> bool:
 
 def attach(
     route: RouteHead,
-    gateways: Mapping[Key, Sequence[ListenerDecision]],
+    listeners_of: Callable[[Key], Sequence[ListenerDecision] | None],
     labels_of: Callable[[str], Labels],
 ) -> tuple[ParentDecision, ...]:
-    """Return what becomes of the parentRefs that name one of ``gateways``; the others are for other controllers."""
+    """Return what becomes of the parentRefs that name Gateways; those without listeners are for other controllers."""
     found = []
     for parent in route.parents:
         key = parent_key(Key(route.namespace, ""), parent)
-        if names_gateway(parent) and key in gateways:
-            found.append(_attach_to(route, parent, key, gateways[key], labels_of))
+        if names_gateway(parent) and (listeners := listeners_of(key)) is not None:
+            found.append(_attach_to(route, parent, key, listeners, labels_of))
     return tuple(found)
 
 

@@ -1,6 +1,5 @@
 """CA certificates in ConfigMaps."""
 
-from collections.abc import Mapping
 from functools import lru_cache
 
 from cryptography import x509
@@ -16,9 +15,8 @@ CA_KEY = "ca.crt"
 _MOST_BYTES = 1 << 20
 
 
-def ca_bundle(config_maps: Mapping[Key, ConfigMap], key: Key) -> Found:
-    """Return the CA certificates of a ConfigMap, or why there are none."""
-    config_map = config_maps.get(key)
+def ca_bundle(config_map: ConfigMap | None, key: Key) -> Found:
+    """Return the CA certificates of the ConfigMap with this key, or why there are none."""
     if config_map is None:
         return Found(fault=f"there is no ConfigMap {key.namespace}/{key.name}")
     text = (config_map.data or {}).get(CA_KEY, "")

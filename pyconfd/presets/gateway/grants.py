@@ -1,12 +1,10 @@
 """ReferenceGrants: which objects may refer to which in another namespace."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pyconfd.derived import Lookup
 from pyconfd.model.gateway_api import GROUP, ReferenceGrant
-from pyconfd.model.snapshot import Key
 
 
 class Referrer(NamedTuple):
@@ -27,23 +25,15 @@ class ReferenceTarget(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """All ReferenceGrants by their namespace, which is that of what is referred to."""
+    """All ReferenceGrants by their namespace, which is that of what is referred to; each with its key."""
 
-    by_namespace: Mapping[str, tuple[ReferenceGrant, ...]] = field(default_factory=dict)
+    by_namespace: Lookup[str, tuple[tuple[object, ReferenceGrant], ...]] = field(default_factory=dict)
 
     def permits(self, referrer: Referrer, target: ReferenceTarget) -> bool:
         """Return whether a reference is allowed; within one namespace every one is."""
         if referrer.namespace == target.namespace:
             return True
-        return any(_permits(grant, referrer, target) for grant in self.by_namespace.get(target.namespace, ()))
-
-
-def grants_of(objects: Mapping[Key, ReferenceGrant]) -> Grants:
-    """Return the grants of a Snapshot."""
-    found: defaultdict[str, list[ReferenceGrant]] = defaultdict(list)
-    for key in sorted(objects):
-        found[key.namespace].append(objects[key])
-    return Grants({namespace: tuple(grants) for namespace, grants in found.items()})
+        return any(_permits(grant, referrer, target) for _, grant in self.by_namespace.get(target.namespace) or ())
 
 
 def _permits(grant: ReferenceGrant, referrer: Referrer, target: ReferenceTarget) -> bool:
@@ -54,5 +44,7 @@ def _permits(grant: ReferenceGrant, referrer: Referrer, target: ReferenceTarget)
 
 
 def _any_from(grant: ReferenceGrant, referrer: Referrer) -> bool:
-    sources: Iterable[tuple[str, str, str]] = ((each.group, each.kind, each.namespace) for each in grant.spec.sources)
-    return (GROUP, referrer.kind, referrer.namespace) in sources
+    return any(
+        (each.group, each.kind, each.namespace) == (GROUP, referrer.kind, referrer.namespace)
+        for each in grant.spec.sources
+    )

@@ -1,17 +1,18 @@
 """BackendTLSPolicies: TLS from the balancer to the pods of Services."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from pyconfd.derived import Lookup
 from pyconfd.model.gateway_api import BackendTLSPolicy
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.certificates import pem_path
-from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.gateway.listeners import Found
 from pyconfd.presets.gateway.servers import BackendTls, san_fault
 from pyconfd.presets.gateway.status import Fault, StatusCondition, name_fault, of_faults
+from pyconfd.presets.objects import SeenService
 
 SYSTEM_CAS = "@system-ca"
 """How HAProxy names the CA certificates of the machine it runs on."""
@@ -43,68 +44,91 @@ class PolicyDecision:
     """Path and content of the file with its CA certificates, "" for none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policies:
-    """All policies by what they are for; the older one has a target."""
+class Target(NamedTuple):
+    """What a policy is for; ``at`` is None where that is no Service. ``field`` and ``value`` are as written."""
 
-    by_target: Mapping[PolicyPort, TargetPolicy] = field(default_factory=dict)
-    decisions: Mapping[Key, PolicyDecision] = field(default_factory=dict)
-
-    def of(self, service: Key, port: str) -> TargetPolicy | None:
-        """Return the policy for a port, that which names it before that for all ports of the Service."""
-        if not self.by_target:
-            return None
-        return self.by_target.get(PolicyPort(service, port)) or self.by_target.get(PolicyPort(service, ""))
+    at: PolicyPort | None
+    field: str
+    value: str
 
 
-def decide_policies(
-    policies: Mapping[Key, BackendTLSPolicy],
-    cluster: Cluster,
-    ca_bundle: Callable[[Key], Found],
-    directory: str,
-) -> Policies:
-    """Return what each policy asks for; ``directory`` is where files with CA certificates are."""
-    by_target: dict[PolicyPort, TargetPolicy] = {}
-    decisions = {}
-    for key, policy in sorted(policies.items(), key=lambda item: (item[1].metadata.creation_timestamp or "", item[0])):
-        invalid, unresolved, tls, bundle = _validation(key, policy, ca_bundle, directory)
-        services: dict[Key, None] = {}
-        conflicts = []
-        targets = 0
-        for place, target in enumerate(policy.spec.target_refs):
-            field_ = f"spec.targetRefs[{place}]"
-            if (target.group, target.kind) not in {("", "Service"), ("core", "Service")}:
-                detail = "policies are for Services: name a Service"
-                conflicts.append(Fault("TargetNotFound", field_, f"{target.kind} {target.name}", detail))
-                continue
+class ValidatedPolicy(NamedTuple):
+    """One policy by itself: what it asks for, and of what. ``tls`` None: nothing can be verified."""
+
+    meta: ObjectMeta
+    targets: tuple[Target, ...]
+    invalid: tuple[Fault, ...]
+    unresolved: tuple[Fault, ...]
+    tls: BackendTls | None
+    bundle: tuple[str, str]
+
+    @property
+    def rank(self) -> str:
+        """The older one has a target."""
+        return self.meta.creation_timestamp or ""
+
+
+def policy_of(targets: Lookup[PolicyPort, TargetPolicy], service: Key, port: str) -> TargetPolicy | None:
+    """Return the policy for a port, that which names it before that for all ports of the Service."""
+    return targets.get(PolicyPort(service, port)) or targets.get(PolicyPort(service, ""))
+
+
+def validate(key: Key, policy: BackendTLSPolicy, bundle_of: Callable[[Key], Found], directory: str) -> ValidatedPolicy:
+    """Return what a policy asks for; ``directory`` is where files with CA certificates are."""
+    invalid, unresolved, tls, bundle = _validation(key, policy, bundle_of, directory)
+    return ValidatedPolicy(
+        policy.metadata, tuple(_targets(key, policy)), tuple(invalid), tuple(unresolved), tls, bundle
+    )  # fmt: skip
+
+
+def _targets(key: Key, policy: BackendTLSPolicy) -> Iterator[Target]:
+    for place, target in enumerate(policy.spec.target_refs):
+        field = f"spec.targetRefs[{place}]"
+        if (target.group, target.kind) in {("", "Service"), ("core", "Service")}:
             at = PolicyPort(Key(key.namespace, target.name), target.section_name or "")
-            services[at.service] = None
-            holder = by_target.get(at)
-            if wrong := _missing(at, cluster):
-                conflicts.append(Fault("TargetNotFound", field_, target.name, wrong))
-            elif holder is not None and holder.key != key:
-                detail = f"BackendTLSPolicy {holder.key.namespace}/{holder.key.name} has it already (the older one)"
-                conflicts.append(Fault("Conflicted", field_, target.name, detail))
-            else:
-                targets += 1
-                by_target[at] = TargetPolicy(key, tls if not invalid else None)
-        # A policy that is for something is accepted, though others have its other targets.
-        not_accepted = invalid or (conflicts if not targets else [])
-        decisions[key] = PolicyDecision(
-            policy.metadata,
-            tuple(services),
-            (of_faults("Accepted", not_accepted), of_faults("ResolvedRefs", unresolved)),
-            (*invalid, *conflicts, *unresolved),
-            bundle,
-        )
-    return Policies(by_target, decisions)
+            yield Target(at, field, target.name)
+        else:
+            yield Target(None, field, f"{target.kind} {target.name}")
 
 
-def _missing(at: PolicyPort, cluster: Cluster) -> str:
-    view = cluster.service(at.service)
-    if at.service not in cluster.snapshot.services or view is None:
+def decide_policy(
+    key: Key,
+    policy: ValidatedPolicy,
+    services: Lookup[Key, SeenService],
+    targets: Lookup[PolicyPort, TargetPolicy],
+) -> PolicyDecision:
+    """Return what becomes of a policy; ``targets`` has which policy has what."""
+    conflicts = []
+    number = 0
+    for target in policy.targets:
+        if target.at is None:
+            detail = "policies are for Services: name a Service"
+            conflicts.append(Fault("TargetNotFound", target.field, target.value, detail))
+            continue
+        holder = targets.get(target.at)
+        if wrong := missing(target.at, services.get(target.at.service)):
+            conflicts.append(Fault("TargetNotFound", target.field, target.value, wrong))
+        elif holder is not None and holder.key != key:
+            detail = f"BackendTLSPolicy {holder.key.namespace}/{holder.key.name} has it already (the older one)"
+            conflicts.append(Fault("Conflicted", target.field, target.value, detail))
+        else:
+            number += 1
+    # A policy that is for something is accepted, though others have its other targets.
+    not_accepted = policy.invalid or (conflicts if not number else ())
+    return PolicyDecision(
+        policy.meta,
+        tuple(dict.fromkeys(each.at.service for each in policy.targets if each.at is not None)),
+        (of_faults("Accepted", not_accepted), of_faults("ResolvedRefs", policy.unresolved)),
+        (*policy.invalid, *conflicts, *policy.unresolved),
+        policy.bundle,
+    )
+
+
+def missing(at: PolicyPort, service: SeenService | None) -> str:
+    """Return why there is no such port of a Service, or Service; "" where there is."""
+    if service is None or service.object is None or service.view is None:
         return "there is no such Service"
-    if at.name and all(port.name != at.name for port in view.ports):
+    if at.name and all(port.name != at.name for port in service.view.ports):
         return f"the Service has no port with the name {at.name}"
     return ""
 

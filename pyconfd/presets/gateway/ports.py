@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import FileKind, OutputFile
-from pyconfd.model.snapshot import Resource
+from pyconfd.model.reservation import Owner
 from pyconfd.presets.certificates import pem_path
 from pyconfd.presets.gateway.attachment import isolated
 from pyconfd.presets.gateway.conditions import choices_of
@@ -19,11 +20,10 @@ from pyconfd.presets.gateway.frontends import (
 )
 from pyconfd.presets.gateway.gateways import GatewayDecision
 from pyconfd.presets.gateway.listeners import ListenerDecision, Protocol, TlsMode
-from pyconfd.presets.gateway.routes import RouteDecision, SiteAt, frontend_name, site_id
-from pyconfd.presets.routing.table import RoutingTable
+from pyconfd.presets.gateway.policies import PolicyDecision
+from pyconfd.presets.gateway.routes import SiteAt, frontend_name, site_id
 from pyconfd.presets.routing.types import HostKind, RouteGroup, Site
 
-_OF_REQUESTS = frozenset({Resource.HTTPROUTES, Resource.GRPCROUTES})
 _KINDS: Mapping[str, FrontendKind] = MappingProxyType(
     {Protocol.HTTP: FrontendKind.HTTP, Protocol.TCP: FrontendKind.TCP}
 )
@@ -70,55 +70,74 @@ def ports_of(gateway: GatewayDecision, directory: str) -> Iterator[Port]:
             yield Port(gateway, number, together, directory)
 
 
+class StreamAt(NamedTuple):
+    """A route of connections at one site of a port, and the section that serves it."""
+
+    at: SiteAt
+    rank: tuple[str, ...]
+    section: str
+
+
 def frontend(
-    port: Port, routes: Sequence[RouteDecision], table: RoutingTable, former: GatewayFrontend | None
+    port: Port, sites: Sequence[Site], splits: Iterable[Choice], streams: Iterable[StreamAt]
 ) -> GatewayFrontend:
-    """Return the frontend of a port for the routes that are served there; it is ``former`` where that is equal."""
+    """Return the frontend of a port: ``sites`` are its hosts, ``splits`` divide requests among several backends."""
     gateway, kind = port.gateway, port.kind
-    requests = [each for each in routes if each.id.resource in _OF_REQUESTS]
-    streams = _first_of_each_host(port.name, (each for each in routes if each.id.resource not in _OF_REQUESTS))
-    sites = _sites(port, requests, table, former) if kind is not FrontendKind.TCP else ()
-    names, ended_names = _names(port.listeners, streams) if kind is FrontendKind.TLS else ((), ())
-    made = GatewayFrontend(
+    first = _first_of_each_host(streams)
+    names, ended_names = _names(port.listeners, first) if kind is FrontendKind.TLS else ((), ())
+    return GatewayFrontend(
         port.name,
         f"Gateway {gateway.key.namespace}/{gateway.key.name}",
         kind,
         gateway.addresses,
         port.number,
-        sites=sites,
+        sites=tuple(sites),
         listener_of=_listener_of(port, sites) if kind is FrontendKind.TLS else MappingProxyType({}),
-        choices=(*(choice for site in sites for choice in choices_of(site.groups)), *_splits(requests)),
+        choices=(*(choice for site in sites for choice in choices_of(site.groups)), *splits),
         listeners=tuple(map(_ending, filter(_ends_tls, port.listeners))),
         names=names,
         ended_names=ended_names,
         verification=_verification(port),
-        backend=next((route.section_at(at) for at, route in streams.values()), "") if kind is FrontendKind.TCP else "",
+        backend=next((each.section for each in first.values()), "") if kind is FrontendKind.TCP else "",
     )
-    return former if former is not None and former == made else made
+
+
+def hosts_of_listeners(port: Port) -> frozenset[str]:
+    """Return the hosts of requests that listeners have, also without a route."""
+    return frozenset(each.hostname for each in _listeners_of_requests(port))
+
+
+def listeners_of(ports: Iterable[Port]) -> Mapping[Listener, Owner]:
+    """Return what ports listen on, and whose each is."""
+    return {
+        Listener.at(address, port.number): port.gateway.owner for port in ports for address in port.gateway.addresses
+    }
+
+
+def files_of(ports: Iterable[Port], policies: Iterable[PolicyDecision]) -> tuple[OutputFile, ...]:
+    """Return the certificates of listeners, and what clients and servers are verified with."""
+    found: set[OutputFile] = set()
+    for port in ports:
+        listeners = [each for each in port.listeners if each.is_programmed]
+        pairs = {(each.path, each.pem) for listener in listeners for each in listener.certificates}
+        found.update(OutputFile(FileKind.CERTIFICATE, path, pem) for path, pem in pairs)
+        if port.ca_file is not None:
+            found.add(port.ca_file)
+        if (shown := port.gateway.client_certificate) is not None:
+            found.add(OutputFile(FileKind.CERTIFICATE, shown.path, shown.pem))
+    bundles = (each.bundle for each in policies if each.bundle[0])
+    found.update(OutputFile(FileKind.CERTIFICATE, path, pem) for path, pem in bundles)
+    return tuple(sorted(found))
 
 
 def _listeners_of_requests(port: Port) -> list[ListenerDecision]:
     return [each for each in port.listeners if each.protocol in {Protocol.HTTP, Protocol.HTTPS}]
 
 
-def _sites(
-    port: Port, routes: Iterable[RouteDecision], table: RoutingTable, former: GatewayFrontend | None
-) -> tuple[Site, ...]:
-    hosts = {each.hostname for each in _listeners_of_requests(port)}
-    hosts.update(at.host for route in routes for at in route.sites if at.frontend == port.name)
-    known = {site.id: site for site in former.sites} if former is not None else {}
-    found = []
-    for host in sorted(hosts):
-        id_ = site_id(port.name, host)
-        groups = tuple(table.groups.get(id_, {}).values())
-        site = known.get(id_)
-        found.append(site if site is not None and site.groups == groups else _site(id_, port.name, host, groups))
-    return tuple(found)
-
-
-def _site(id_: str, name: str, host: str, groups: tuple[RouteGroup, ...]) -> Site:
+def site_of(frontend_: str, host: str, groups: tuple[RouteGroup, ...]) -> Site:
+    """Return the site of a host at a port."""
     kind = HostKind.ANY if not host else HostKind.ANY_DEPTH if host.startswith("*.") else HostKind.EXACT
-    return Site(id_, name, host, kind, groups)
+    return Site(site_id(frontend_, host), frontend_, host, kind, groups)
 
 
 def _listener_of(port: Port, sites: Iterable[Site]) -> Mapping[str, str]:
@@ -126,21 +145,12 @@ def _listener_of(port: Port, sites: Iterable[Site]) -> Mapping[str, str]:
     return {site.id: isolated(listeners, site.host) for site in sites}
 
 
-def _splits(routes: Iterable[RouteDecision]) -> Iterator[Choice]:
-    for route in routes:
-        for made in route.served:
-            yield from made.choices
-
-
-def _first_of_each_host(
-    name: str, routes: Iterable[RouteDecision]
-) -> dict[tuple[str, str], tuple[SiteAt, RouteDecision]]:
+def _first_of_each_host(streams: Iterable[StreamAt]) -> dict[tuple[str, str], StreamAt]:
     """Return the routes of connections by listener and host: that which names more of the host, then the older one."""
-    found: dict[tuple[str, str], tuple[SiteAt, RouteDecision]] = {}
-    asking = [(at, route) for route in routes for at in route.sites if at.frontend == name]
-    for at, route in sorted(asking, key=lambda each: (each[0].precedence, each[1].rank)):
-        if route.section_at(at):
-            found.setdefault((at.listener, at.host), (at, route))
+    found: dict[tuple[str, str], StreamAt] = {}
+    for each in sorted(streams, key=lambda each: (each.at.precedence, each.rank)):
+        if each.section:
+            found.setdefault((each.at.listener, each.at.host), each)
     return found
 
 
@@ -154,7 +164,7 @@ def _ending(listener: ListenerDecision) -> EndingListener:
 
 
 def _names(
-    listeners: Sequence[ListenerDecision], streams: Mapping[tuple[str, str], tuple[SiteAt, RouteDecision]]
+    listeners: Sequence[ListenerDecision], streams: Mapping[tuple[str, str], StreamAt]
 ) -> tuple[tuple[NameRoute, ...], tuple[NameRoute, ...]]:
     """Return where names in a hello lead, and where they lead once TLS is ended that holds no requests."""
     names = {}
@@ -164,11 +174,11 @@ def _names(
         names[each.hostname] = NameRoute(each.hostname, listener=each.name if _ends_tls(each) else "")
         if _ends_tls(each) and each.protocol == Protocol.TLS:
             ended[each.hostname] = NameRoute(each.hostname)
-    for (listener, host), (at, route) in streams.items():
+    for (listener, host), stream in streams.items():
         if by_name[listener].mode is TlsMode.TERMINATE:
-            ended[host] = NameRoute(host, backend=route.section_at(at))
+            ended[host] = NameRoute(host, backend=stream.section)
         else:
-            names[host] = NameRoute(host, backend=route.section_at(at))
+            names[host] = NameRoute(host, backend=stream.section)
     return tuple(names[host] for host in sorted(names)), tuple(ended[host] for host in sorted(ended))
 
 

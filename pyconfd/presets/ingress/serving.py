@@ -1,8 +1,9 @@
 """From what Ingresses ask for to sites, backends, certificates, conditions and statuses, as collections.
 
 Read in this order: :mod:`pyconfd.presets.ingress.claims` parses one Ingress;
-:class:`pyconfd.presets.routing.routes.PlainRoutes` gives each path to the oldest; :class:`ServedIngresses` joins what
-is behind it. Which namespace has a host is decided before, for all presets (:mod:`pyconfd.presets.host_ownership`).
+:class:`pyconfd.presets.routing.table.PlainRoutingTable` gives each path to the oldest; :class:`ServedIngresses` joins
+what is behind it. Which namespace has a host is decided before, for all presets
+(:mod:`pyconfd.presets.host_ownership`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,8 +34,7 @@ from pyconfd.presets.routing.references import (
     app_protocol,
     resolve,
 )
-from pyconfd.presets.routing.routes import PlainRoutes, key_of
-from pyconfd.presets.routing.table import Lost, conflict_key, entry_of, path_of
+from pyconfd.presets.routing.table import Lost, PlainRoutingTable, conflict_key, entry_of, key_of, path_of
 from pyconfd.presets.routing.types import PathEntry, RouteBackend, RouteRule, Site
 from pyconfd.presets.shared_sites import shared_site
 from pyconfd.presets.views import PortView
@@ -130,7 +130,8 @@ class ServedIngresses:
         self._objects, self._hosts, claims = objects, hosts, claimed.claims
         self.taken_names = Source[str, Mapping[Name, str]](objects.graph, "names that another preset has")
         """Those of paths, by host, and whose they are."""
-        self._routes = routes = PlainRoutes(claims, lambda claim: claim.rules, self._blocked)
+        rules = Spread(claims, lambda _, claim: enumerate(claim.rules), "rules of Ingresses")
+        self._routes = routes = PlainRoutingTable("Ingresses", rules, self._blocked)
         self.paths = routes.decided
         self.sites = Derived(routes.sites, self._site, "sites of Ingresses")
 

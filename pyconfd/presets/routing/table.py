@@ -5,20 +5,17 @@ matches is that of the Gateway API: exact paths, then the longest prefix, then r
 headers, then of query parameters, then the rank of the rule. A regular expression belongs to the prefix of its literal
 elements, and is tried first there.
 
-A table is never changed: :meth:`RoutingTable.updated` returns another one, and looks only at paths whose rules changed.
+The tables are collections (:mod:`pyconfd.derived`): after a change only the paths are decided again that it concerns.
 """
 
 import hashlib
 import re
-from bisect import bisect_left, insort
-from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from pyconfd.model.versioned import VersionedDict
+from pyconfd.derived import Collection, Derived, Grouped, Read, Tally
+from pyconfd.model.snapshot import Key
 from pyconfd.presets.routing.types import (
     EXACT_PATHS,
     GROUP_PREFIX,
@@ -56,21 +53,26 @@ class Lost(NamedTuple):
     why: str = ""
 
 
-class _Rules(NamedTuple):
-    """Those that ask for one place, in order of rank; and those that got their match, in order of precedence."""
+class DecidedPath(NamedTuple):
+    """The rules of one path that got their match, in order of precedence, and those that did not."""
 
-    claimants: tuple[RouteRule, ...]
     winners: tuple[RouteRule, ...]
     lost: tuple[Lost, ...]
 
 
-_NO_RULES = _Rules((), (), ())
+class Lead(NamedTuple):
+    """Where the map entry of a path leads: to a backend, or to a group."""
 
-Blocked = Callable[[RouteRule, Sequence[RouteRule]], str]
-"""Returns why a rule may not have its match, or ""; with all rules that ask for its place, in order of rank."""
+    backend: str = ""
+    group: RouteGroup | None = None
 
 
-def _never(_: RouteRule, __: Sequence[RouteRule]) -> str:
+Blocked = Callable[[Read, RouteRule, Sequence[RouteRule]], str]
+"""Returns why a rule may not have its match, or ""; with all rules that ask for its path, in order of rank."""
+
+
+def never_blocked(_: Read, __: RouteRule, ___: Sequence[RouteRule]) -> str:
+    """Return that a rule may have its match."""
     return ""
 
 
@@ -110,218 +112,123 @@ def _precedence(rule: RouteRule) -> tuple[int, bool, bool, int, int, tuple[int, 
     )  # fmt: skip
 
 
-def _decide(claimants: tuple[RouteRule, ...], blocked: Blocked) -> _Rules:
-    given: dict[object, RouteRule] = {}
-    lost: list[Lost] = []
-    for rule in claimants:
-        what = conflict_key(rule.match)
-        if what in given:
-            lost.append(Lost(rule, given[what]))
-        elif why := blocked(rule, claimants):
-            lost.append(Lost(rule, None, why))
-        else:
-            given[what] = rule
-    winners = tuple(sorted(given.values(), key=_precedence)) if len(given) > 1 else tuple(given.values())
-    return _Rules(claimants, winners, tuple(lost))
-
-
-@dataclass(frozen=True, slots=True)
 class RoutingTable:
-    """``rules`` has all that is asked for, by any key that names the object; the rest follows from it.
+    """Who has which path, of the ``rules`` of all objects by any key: ``decided``. ``name`` tells tables apart."""
 
-    ``sites`` has the rules of each path. ``entries`` are, by backend, what leads to it without conditions; ``groups``
-    are those of each site. ``lost`` has the rules without their match. ``mixed`` are the sites whose rules differ in
-    ``precedence``: there a shorter path may come before a longer one.
+    def __init__(self, name: str, rules: Collection[Any, RouteRule], blocked: Blocked = never_blocked) -> None:
+        self.name, self._blocked = name, blocked
+        claimants = Grouped(
+            rules, lambda _, rule: (path_of(rule),), f"{name}: claims of paths", rank=lambda _, rule: rule.rank
+        )
+        self.decided = Derived(claimants, self._decide, f"{name}: decisions on paths")
+
+    def _decide(self, read: Read, _: SitePath, asking: Sequence[tuple[object, RouteRule]]) -> DecidedPath:
+        claimants = [rule for _, rule in asking]
+        given: dict[object, RouteRule] = {}
+        lost: list[Lost] = []
+        for rule in claimants:
+            what = conflict_key(rule.match)
+            if what in given:
+                lost.append(Lost(rule, given[what]))
+            elif why := self._blocked(read, rule, claimants):
+                lost.append(Lost(rule, None, why))
+            else:
+                given[what] = rule
+        winners = tuple(sorted(given.values(), key=_precedence)) if len(given) > 1 else tuple(given.values())
+        return DecidedPath(winners, tuple(lost))
+
+
+class PlainRoutingTable(RoutingTable):
+    """For rules whose matches are paths, and nothing else: one rule wins each of them.
+
+    ``won`` and ``lost`` have the decisions by object, ``leading`` by backend, and ``sites`` has those that are served
+    by site.
     """
 
-    rules: Mapping[Any, tuple[RouteRule, ...]] = field(default_factory=dict)
-    sites: Mapping[str, Mapping[Place, _Rules]] = field(default_factory=dict)
-    entries: Mapping[str, tuple[PathEntry, ...]] = field(default_factory=lambda: VersionedDict({}))
-    groups: Mapping[str, Mapping[Place, RouteGroup]] = field(default_factory=dict)
-    lost: Mapping[SitePath, tuple[Lost, ...]] = field(default_factory=dict)
-    mixed: frozenset[str] = frozenset()
-
-    def updated(
-        self,
-        changed: Mapping[Any, tuple[RouteRule, ...]],
-        blocked: Blocked = _never,
-        again: Collection[SitePath] = (),
-    ) -> "RoutingTable":
-        """Return the table with other rules of some objects, () for none.
-
-        ``again`` are paths for which ``blocked`` may return something else than before.
-        """
-        gone, come = self._differences(changed)
-        touched: defaultdict[str, set[Place]] = defaultdict(set)
-        for path in (*gone, *come, *again):
-            touched[path.site].add(path.place)
-        if not touched:
-            return self
-        kept = {owner: rules for owner, rules in changed.items() if rules}
-        rules = {**self.rules, **kept}
-        for owner in changed.keys() - kept.keys():
-            rules.pop(owner, None)
-        draft = _TableDraft(self)
-        for site, places in touched.items():
-            claimants = {}
-            for place in places:
-                path = SitePath(site, place)
-                claimants[place] = self._claimants(path, gone.get(path, ()), come.get(path, ()))
-            draft.update_site(site, claimants, blocked)
-        return RoutingTable(rules, draft.sites, draft.entries(), draft.groups, draft.lost, frozenset(draft.mixed))
-
-    def has_won(self, rule: RouteRule) -> bool:
-        """Return whether a rule has its match."""
-        return rule in self._at(path_of(rule)).winners
-
-    def winners(self, path: SitePath) -> tuple[RouteRule, ...]:
-        """Return the rules that have their matches at one path, in order of precedence."""
-        return self._at(path).winners
-
-    def claimants(self, path: SitePath) -> tuple[RouteRule, ...]:
-        """Return all rules that ask for one path, in order of rank."""
-        return self._at(path).claimants
-
-    def _at(self, path: SitePath) -> _Rules:
-        return self.sites.get(path.site, {}).get(path.place, _NO_RULES)
-
-    def _differences(
-        self, changed: Mapping[Any, tuple[RouteRule, ...]]
-    ) -> tuple[dict[SitePath, list[RouteRule]], dict[SitePath, list[RouteRule]]]:
-        """Return the rules that are not asked for any more, and the new ones, by path."""
-        gone: dict[SitePath, list[RouteRule]] = {}
-        come: dict[SitePath, list[RouteRule]] = {}
-        for owner, now in changed.items():
-            before = self.rules.get(owner, ())
-            if now == before:
-                continue
-            old, new = frozenset(before), frozenset(now)
-            for found, rules, others in ((gone, before, new), (come, now, old)):
-                for rule in dict.fromkeys(rules):
-                    if rule not in others:
-                        found.setdefault(path_of(rule), []).append(rule)
-        return gone, come
-
-    def _claimants(
-        self, path: SitePath, gone: Collection[RouteRule], come: Collection[RouteRule]
-    ) -> tuple[RouteRule, ...]:
-        before = self.claimants(path)
-        kept = [rule for rule in before if rule not in gone] if gone else before
-        return tuple(sorted((*kept, *come), key=lambda rule: rule.rank)) if come else tuple(kept)
+    def __init__(self, name: str, rules: Collection[Any, RouteRule], blocked: Blocked = never_blocked) -> None:
+        super().__init__(name, rules, blocked)
+        self.won = Grouped(self.decided, _objects_that_won, f"{name}: paths by object")
+        self.lost = Grouped(self.decided, _objects_that_lost, f"{name}: lost paths by object")
+        self.leading = Grouped(
+            self.decided, _backends, f"{name}: paths by backend", rank=lambda path, _: entry_of(*path)
+        )
+        self.sites = Grouped(self.decided, _served_sites, f"{name}: paths by site")
 
 
-_V = TypeVar("_V", bound=Sized)
+def key_of(rule: RouteRule) -> Key:
+    """Return the key of the object that a rule is of."""
+    return Key(rule.owner.namespace, rule.owner.name)
 
 
-def _put(mapping: dict[Any, _V], key: Hashable, value: _V) -> None:
-    """Set what is not empty."""
-    if value:
-        mapping[key] = value
-    else:
-        mapping.pop(key, None)
+def _objects_that_won(_: SitePath, path: DecidedPath) -> Iterator[Key]:
+    return (key_of(rule) for rule in path.winners)
 
 
-class _TableDraft:
-    """The parts of a table while they are updated."""
-
-    def __init__(self, former: RoutingTable) -> None:
-        self.sites = dict(former.sites)
-        self._former = former.entries
-        self._moved: dict[str, tuple[PathEntry, ...]] = {}
-        self.groups = dict(former.groups)
-        self.lost = dict(former.lost)
-        self.mixed = set(former.mixed)
-
-    def update_site(self, site: str, claimants: Mapping[Place, tuple[RouteRule, ...]], blocked: Blocked) -> None:
-        """Decide which rules own some places of one site."""
-        before = self.sites.get(site, {})
-        paths = dict(before)
-        for place, asking in claimants.items():
-            if asking:
-                paths[place] = _decide(asking, blocked)
-            else:
-                paths.pop(place, None)
-            _put(self.lost, SitePath(site, place), paths.get(place, _NO_RULES).lost)
-        was_mixed, is_mixed = site in self.mixed, self._is_mixed(site, paths, claimants)
-        touched = {*before, *paths} if was_mixed or is_mixed else claimants.keys()
-        for place in touched:
-            old = _only_backend(_tried_at(place, before, mixed=was_mixed))
-            new = _only_backend(_tried_at(place, paths, mixed=is_mixed))
-            if old != new:
-                self._move_entry(entry_of(site, place), old, new)
-        _put(self.sites, site, paths)
-        (self.mixed.add if is_mixed else self.mixed.discard)(site)
-        self._update_groups(site, paths, touched)
-
-    def _is_mixed(self, site: str, paths: Mapping[Place, _Rules], changed: Collection[Place]) -> bool:
-        """Return whether rules of a site differ in precedence."""
-        # Where they did not, one path that did not change stands for the others.
-        looked_at = paths if site in self.mixed else {*changed, *islice(paths, len(changed) + 1)} & paths.keys()
-        return len({rule.precedence for place in looked_at for rule in paths[place].claimants}) > 1
-
-    def entries(self) -> Mapping[str, tuple[PathEntry, ...]]:
-        """Return what leads to each backend now."""
-        former = self._former if isinstance(self._former, VersionedDict) else VersionedDict(self._former)
-        gone = [name for name, entries in self._moved.items() if not entries]
-        return former.with_changes({name: entries for name, entries in self._moved.items() if entries}, gone)
-
-    def _entries_of(self, backend: str) -> list[PathEntry]:
-        return list(self._moved.get(backend, self._former.get(backend, ())))
-
-    def _move_entry(self, entry: PathEntry, old: str, new: str) -> None:
-        if old:
-            left = self._entries_of(old)
-            del left[bisect_left(left, entry)]
-            self._moved[old] = tuple(left)
-        if new:
-            now = self._entries_of(new)
-            insort(now, entry)
-            self._moved[new] = tuple(now)
-
-    def _update_groups(self, site: str, paths: Mapping[Place, _Rules], touched: Collection[Place]) -> None:
-        before = self.groups.get(site, {})
-        tried = {place: _tried_at(place, paths, mixed=site in self.mixed) for place in touched}
-        stale = [place for place in touched if place in before or _is_group(tried[place])]
-        for place in before:
-            if place not in touched and _falls_to(place, before[place], touched):
-                stale.append(place)
-                tried[place] = _tried_at(place, paths, mixed=False)
-        if not stale:
-            return
-        groups = dict(before)
-        for place in stale:
-            if _is_group(tried[place]):
-                made = _made_group(site, place, tried[place])
-                groups[place] = before[place] if before.get(place) == made else made
-            else:
-                groups.pop(place, None)
-        _put(self.groups, site, {place: groups[place] for place in sorted(groups)})
+def _objects_that_lost(_: SitePath, path: DecidedPath) -> Iterator[Key]:
+    return (key_of(each.rule) for each in path.lost)
 
 
-def _tried_at(place: Place, paths: Mapping[Place, _Rules], *, mixed: bool) -> list[RouteRule]:
-    """Return the rules to try for requests that a map leads to ``place``, up to one without conditions."""
-    if not paths.get(place, _NO_RULES).winners:
-        return []
-    rules: list[RouteRule] = []
-    for each in (place, *_less_specific(place)):
-        for rule in paths.get(each, _NO_RULES).winners:
+def _backends(_: SitePath, path: DecidedPath) -> Iterator[str]:
+    return (rule.backend for rule in path.winners)
+
+
+def _served_sites(at: SitePath, path: DecidedPath) -> Sequence[str]:
+    return (at.site,) if path.winners else ()
+
+
+class ConditionalRoutingTable(RoutingTable):
+    """For rules with conditions on the request: ``leading`` are the paths whose entry leads to a backend, by that.
+
+    ``groups`` are those whose entry leads to a group, by site. Where the rules of a site differ in ``precedence`` a
+    shorter path may come before a longer one.
+    """
+
+    def __init__(self, name: str, rules: Collection[Any, RouteRule], blocked: Blocked = never_blocked) -> None:
+        super().__init__(name, rules, blocked)
+        precedences = Tally(rules, lambda _, rule: (((rule.site, rule.precedence), 1),), f"{name}: precedences")
+        by_site = Grouped(precedences, lambda at, _: (at[0],), f"{name}: precedences by site")
+        self._mixed = Derived(by_site, lambda _, __, found: len(found) > 1 or None, f"{name}: mixed sites")
+        leads = Derived(self.decided, self._lead, f"{name}: map entries")
+        self.leading = Grouped(
+            leads,
+            lambda _, lead: (lead.backend,) if lead.backend else (),
+            f"{name}: paths by backend",
+            rank=lambda path, _: entry_of(*path),
+        )
+        self.groups = Grouped(
+            leads,
+            lambda path, lead: (path.site,) if lead.group is not None else (),
+            f"{name}: groups by site",
+            rank=lambda path, _: path.place,
+        )
+
+    def _lead(self, read: Read, path: SitePath, decided: DecidedPath) -> Lead | None:
+        if not decided.winners:
+            return None
+        tried = self._tried(read, path, decided)
+        if tried[0].match.is_plain:
+            return Lead(tried[0].backend)
+        return Lead(group=_made_group(path.site, path.place, tried))
+
+    def _tried(self, read: Read, path: SitePath, decided: DecidedPath) -> list[RouteRule]:
+        """Return the rules to try for requests that a map leads to a path, up to one without conditions."""
+        mixed = read(self._mixed, path.site) is not None
+        rules: list[RouteRule] = []
+        for rule in self._in_order(read, path, decided):
             rules.append(rule)
             if rule.match.is_plain and not mixed:
                 return rules
-    if mixed:
-        rules.sort(key=attrgetter("precedence"))
-        last = next((number for number, rule in enumerate(rules, 1) if rule.match.is_plain), len(rules))
-        del rules[last:]
-    return rules
+        if mixed:
+            rules.sort(key=attrgetter("precedence"))
+            last = next((number for number, rule in enumerate(rules, 1) if rule.match.is_plain), len(rules))
+            del rules[last:]
+        return rules
 
-
-def _only_backend(tried: Sequence[RouteRule]) -> str:
-    """Return the backend that a map entry can lead to, "" where there is none or conditions decide."""
-    return tried[0].backend if tried and tried[0].match.is_plain else ""
-
-
-def _is_group(tried: Sequence[RouteRule]) -> bool:
-    return bool(tried) and not tried[0].match.is_plain
+    def _in_order(self, read: Read, path: SitePath, decided: DecidedPath) -> Iterator[RouteRule]:
+        yield from decided.winners
+        for place in _less_specific(path.place):
+            found = read(self.decided, SitePath(path.site, place))
+            yield from found.winners if found is not None else ()
 
 
 def _less_specific(place: Place) -> Iterator[Place]:
@@ -333,12 +240,6 @@ def _less_specific(place: Place) -> Iterator[Place]:
     while path:
         path = path.rpartition("/")[0]
         yield Place(PathKind.PREFIX, path)
-
-
-def _falls_to(place: Place, group: RouteGroup, changed: Collection[Place]) -> bool:
-    """Return whether a group holds, or may hold, rules of one of the places."""
-    own = [rule for rule in group.rules if place_of(rule.match) == place]
-    return not (own and own[-1].match.is_plain) and any(each in changed for each in _less_specific(place))
 
 
 def _made_group(site: str, place: Place, rules: list[RouteRule]) -> RouteGroup:

@@ -33,13 +33,13 @@ from pyconfd.presets.gateway.http_rules import (
 )
 from pyconfd.presets.gateway.mirror import SCRIPT
 from pyconfd.presets.gateway.servers import Reference
-from pyconfd.presets.routing.table import RoutingTable
 from pyconfd.presets.routing.types import HostKind, RouteRule, Site
 from pyconfd.presets.views import EndpointView
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.trying.own_haproxy import short_folder
 from tests.fragments.shipped import HAPROXY, write_rendering
+from tests.presets.routing.requests import Table
 from tests.world.haproxy import wait_until
 
 
@@ -170,11 +170,7 @@ class Routes:
 
 def gateway(name: str, routes: Sequence[Routes], **more: Any) -> tuple[GatewayFrontend, dict[str, RuleBackend]]:
     """Return the frontend with its sites, and the backends with their entries."""
-    by_owner: dict[Owner, list[RouteRule]] = {}
-    for route in routes:
-        for rule in route.rules:
-            by_owner.setdefault(rule.owner, []).append(rule)
-    table = RoutingTable().updated({owner: tuple(rules) for owner, rules in by_owner.items()})
+    table = Table(*(rule for route in routes for rule in route.rules))
     sites = []
     for route in routes:
         kind = HostKind.ANY if not route.host else HostKind.ANY_DEPTH if route.host.startswith("*.") else HostKind.EXACT

@@ -106,7 +106,9 @@ def test_routes_attach(row: Row) -> None:
     listeners = decide_listeners(gateway(f"listeners: {row.listeners.strip()}"), LOOKUP)
     parents = msgspec.convert(yaml.safe_load(row.parents), tuple[ParentReference, ...])
     (found,) = attach(
-        RouteHead(row.kind, row.namespace, parents, row.hosts), {GATEWAY: listeners}, lambda name: LABELS.get(name, {})
+        RouteHead(row.kind, row.namespace, parents, row.hosts),
+        {GATEWAY: listeners}.get,
+        lambda name: LABELS.get(name, {}),
     )
 
     if found.fault is not None:
@@ -130,7 +132,7 @@ def test_routes_attach(row: Row) -> None:
 def test_parents_of_others_are_left_alone(parent: str) -> None:
     parents = (msgspec.convert(yaml.safe_load(parent), ParentReference),)
 
-    assert attach(RouteHead("HTTPRoute", "shop", parents, ()), {GATEWAY: ()}, lambda _: {}) == ()
+    assert attach(RouteHead("HTTPRoute", "shop", parents, ()), {GATEWAY: ()}.get, lambda _: {}) == ()
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from pyconfd.model.gateway_api import ReferenceGrant
 from pyconfd.model.snapshot import Key
-from pyconfd.presets.gateway.grants import Grants, grants_of
+from pyconfd.presets.gateway.grants import Grants
 from pyconfd.presets.gateway.listeners import Found, ListenerDecision, Lookup, decide_listeners
 from tests.presets.gateway.objects import gateway, snapshot
 
@@ -243,10 +242,10 @@ spec:
 )
 def test_grants_for_certificates(from_kind: str, namespace: str, name: str, reason: str | None) -> None:
     grant = snapshot(GRANT.format(from_kind=from_kind, namespace=namespace, name=name)).referencegrants
-    assert all(isinstance(each, ReferenceGrant) for each in grant.values())
+    grants = {key.namespace: ((key, each),) for key, each in grant.items()}
     spec = "listeners: [{name: a, port: 1, protocol: HTTPS, tls: {certificateRefs: [{name: cert, namespace: other}]}}]"
 
-    assert conditions(decide(spec, grants_of(grant))["a"]).get("ResolvedRefs") == reason
+    assert conditions(decide(spec, Grants(grants))["a"]).get("ResolvedRefs") == reason
 
 
 CLIENTS = """

@@ -17,10 +17,11 @@ from pyconfd.presets.gateway.faults import INCOMPATIBLE, UNSUPPORTED, RuleFault
 from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.gateway.http_rules import ParsedRule, sections_of
 from pyconfd.presets.gateway.servers import Reference
-from pyconfd.presets.routing.table import Place, RoutingTable
+from pyconfd.presets.routing.table import Place
 from pyconfd.presets.routing.types import PathKind, RouteGroup, RouteMatch, RouteRule
 from pyconfd.render.filters import quote
 from tests.presets.gateway.stage import Routes, endpoint, gateway, grpc_rule, http_rule, parsed, render
+from tests.presets.routing.requests import Table
 
 
 def path(value: str, kind: str = "PathPrefix") -> dict[str, Any]:
@@ -246,7 +247,7 @@ def test_conditions_of_paths_below_one_another_stand_in_the_configuration_once()
         RouteRule("gw|*", RouteMatch(path=path, method="GET"), f"b{number}", owner, number)
         for number, path in enumerate(paths)
     )
-    groups = RoutingTable().updated({"a": rules}).groups["gw|*"]
+    groups = Table(*rules).groups["gw|*"]
     choices = choices_of(groups.values())
     assert len(choices) == 2 * len(paths) - 1
     assert _reached(choices, groups) == {

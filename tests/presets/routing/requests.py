@@ -4,13 +4,24 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from pyconfd.derived import Graph, Source
 from pyconfd.model.reservation import Owner
-from pyconfd.presets.routing.table import RoutingTable
+from pyconfd.presets.routing.table import (
+    Blocked,
+    ConditionalRoutingTable,
+    Lost,
+    Place,
+    entry_of,
+    never_blocked,
+    path_of,
+)
 from pyconfd.presets.routing.types import (
     EXACT_PATHS,
     GROUP_PREFIX,
     PATH_PREFIXES,
+    PathEntry,
     PathKind,
+    RouteGroup,
     RouteMatch,
     RouteRule,
     ValueCondition,
@@ -40,11 +51,41 @@ def rule(match: RouteMatch, backend: str, *, day: int = 1, name: str = "", numbe
     return RouteRule(SITE, match, backend, owner, number)
 
 
-def table(*rules: RouteRule) -> RoutingTable:
-    objects: dict[str, list[RouteRule]] = {}
-    for each in rules:
-        objects.setdefault(each.owner.name, []).append(each)
-    return RoutingTable().updated({name: tuple(found) for name, found in objects.items()})
+class Table:
+    """A table of rules, and what it says."""
+
+    def __init__(self, *rules: RouteRule, blocked: Blocked = never_blocked) -> None:
+        self.graph = Graph()
+        self.source = Source[object, RouteRule](self.graph, "rules")
+        self.table = ConditionalRoutingTable("test", self.source, blocked)
+        self.change(*rules)
+
+    def change(self, *rules: RouteRule) -> None:
+        """Have just these rules."""
+        asked: dict[object, RouteRule] = {(rule.owner.name, rule.number, rule.match): rule for rule in rules}
+        self.source.replace({key: asked.get(key) for key in self.source.items.keys() | asked.keys()})
+        self.graph.settle()
+
+    @property
+    def entries(self) -> dict[str, tuple[PathEntry, ...]]:
+        leading = self.table.leading.items.items()
+        return {backend: tuple(entry_of(*path) for path, _ in paths) for backend, paths in leading}
+
+    @property
+    def groups(self) -> dict[str, dict[Place, RouteGroup]]:
+        groups = self.table.groups.items.items()
+        return {site: {path.place: lead.group for path, lead in found if lead.group} for site, found in groups}
+
+    @property
+    def lost(self) -> list[Lost]:
+        return [lost for path in self.table.decided.items.values() for lost in path.lost]
+
+    def has_won(self, rule: RouteRule) -> bool:
+        return rule in self.table.decided.items[path_of(rule)].winners
+
+
+def table(*rules: RouteRule) -> Table:
+    return Table(*rules)
 
 
 def _has(values: dict[str, str], conditions: Iterable[ValueCondition]) -> bool:
@@ -66,7 +107,7 @@ def _meets(request: Request, match: RouteMatch) -> bool:
     )
 
 
-def through_maps(made: RoutingTable, request: Request, site: str = SITE) -> str:
+def through_maps(made: Table, request: Request, site: str = SITE) -> str:
     """Find the backend as the fragments do."""
     values = {entry: backend for backend, entries in made.entries.items() for entry in entries}
     groups = {group.id: group for found in made.groups.values() for group in found.values()}

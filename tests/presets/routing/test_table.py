@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyconfd.presets.routing.table import RoutingTable, SitePath, entry_of, place_of
+from pyconfd.presets.routing.table import SitePath, entry_of, place_of
 from pyconfd.presets.routing.types import PathKind, RouteMatch, RouteRule, ValueCondition
-from tests.presets.routing.requests import SITE, Request, by_rules, exact, prefix, rule, table, through_maps
+from tests.derived.checking import CheckedCalls, items_of
+from tests.presets.routing.requests import SITE, Request, Table, by_rules, exact, prefix, rule, table, through_maps
 
 CANARY = (ValueCondition("x-canary", "yes"),)
 VERSION = (ValueCondition("v", "[0-9]+", regex=True),)
@@ -150,8 +151,7 @@ def test_of_equal_matches_the_oldest_object_has_it_and_the_order_of_conditions_i
     young = rule(RouteMatch(path="/a", headers=both[::-1]), "young", day=2)
     other = rule(RouteMatch(path="/a", headers=CANARY), "other", day=3)
     made = table(young, other, old)
-    [(_, lost)] = made.lost.items()
-    assert [(each.rule, each.winner) for each in lost] == [(young, old)]
+    assert [(each.rule, each.winner) for each in made.lost] == [(young, old)]
     assert made.has_won(old)
     assert made.has_won(other)
     assert not made.has_won(young)
@@ -159,29 +159,37 @@ def test_of_equal_matches_the_oldest_object_has_it_and_the_order_of_conditions_i
 
 def test_the_next_claimant_gets_what_the_owner_gives_up() -> None:
     old, young = rule(prefix("/"), "old", day=1), rule(prefix("/"), "young", day=2)
-    made = table(old, young).updated({"old": ()})
-    assert made == table(young)
-    assert (made.entries, made.lost) == ({"young": (entry_of(SITE, place_of(prefix("/"))),)}, {})
+    made = table(old, young)
+    made.change(young)
+    assert (made.entries, made.lost) == ({"young": (entry_of(SITE, place_of(prefix("/"))),)}, [])
 
 
-def test_what_is_blocked_goes_to_nobody_of_its_kind_until_it_is_free() -> None:
+def test_what_is_blocked_goes_to_nobody_of_its_kind() -> None:
     old, young = rule(prefix("/"), "old", day=1), rule(prefix("/"), "young", day=2)
-    reserved = RoutingTable().updated(
-        {"old": (old,), "young": (young,)}, lambda each, _: "reserved" if each.backend == "old" else ""
-    )
-    [lost] = next(iter(reserved.lost.values()))
-    assert (lost.rule, lost.winner, lost.why) == (old, None, "reserved")
-    assert through_maps(reserved, Request("/")) == "young"
-    free = reserved.updated({}, again=[SitePath(SITE, place_of(old.match))])
-    assert free == table(old, young)
+    made = Table(old, young, blocked=lambda _, each, __: "reserved" if each.backend == "old" else "")
+    assert [(lost.rule, lost.winner, lost.why) for lost in made.lost] == [(old, None, "reserved")]
+    assert through_maps(made, Request("/")) == "young"
 
 
-def test_what_did_not_change_is_the_same_object() -> None:
+def test_headers_come_before_query_parameters() -> None:
+    asked = Request("/", headers={"x-canary": "yes"}, query={"v": "1"})
+    both = [
+        rule(RouteMatch(path="/", query=(*VERSION, ValueCondition("w", "1"))), "query", day=1),
+        rule(RouteMatch(path="/", headers=CANARY), "headers", day=2),
+    ]
+    [group] = table(*both).groups[SITE].values()
+    assert [each.backend for each in group.rules] == ["headers", "query"]
+    assert through_maps(table(*both), asked) == "headers"
+
+
+def test_only_what_falls_to_a_changed_path_is_made_again() -> None:
     made = table(*CONDITIONS, *PATHS[1:3])
-    after = made.updated({"foo": (rule(prefix("/fo"), "foo"),)})
-    assert after.entries["bar"] is made.entries["bar"]
-    assert after.groups[SITE] is made.groups[SITE]
-    assert after.updated({"foo": (rule(prefix("/fo"), "foo"),)}) is after
+    calls = CheckedCalls(made.graph)
+    made.change(*CONDITIONS, *PATHS[1:2], rule(prefix("/foo/bar/"), "other"))
+    assert calls.made == [
+        ("test: decisions on paths", SitePath(SITE, place_of(prefix("/foo/bar")))),
+        ("test: map entries", SitePath(SITE, place_of(prefix("/foo/bar")))),
+    ]
 
 
 PATH = st.lists(st.sampled_from(["a", "b", "ab"]), max_size=3).map(lambda words: "/" + "/".join(words))
@@ -222,7 +230,7 @@ def test_maps_and_groups_find_what_the_rules_say(
     given_: Sequence[tuple[int, Sequence[RouteMatch]]], requests: Sequence[Request]
 ) -> None:
     objects = _objects(given_)
-    made = RoutingTable().updated(objects)
+    made = table(*(each for found in objects.values() for each in found))
     rules = [each for found in objects.values() for each in found]
     for request in requests:
         assert through_maps(made, request) == by_rules(rules, request)
@@ -233,6 +241,13 @@ def test_maps_and_groups_find_what_the_rules_say(
 def test_a_changed_table_is_that_of_the_new_objects(
     before: Sequence[tuple[int, Sequence[RouteMatch]]], after: Sequence[tuple[int, Sequence[RouteMatch]]]
 ) -> None:
-    old, new = _objects(before), _objects(after, "n")
-    made = RoutingTable().updated(old).updated({**dict.fromkeys(old, ()), **new})
-    assert made == RoutingTable().updated(new)
+    old, new = (
+        [each for found in some.values() for each in found] for some in (_objects(before), _objects(after, "n"))
+    )
+    made = table(*old)
+    calls = CheckedCalls(made.graph)
+    made.change(*new)
+    calls.settled()
+    assert items_of(made.graph) == items_of(table(*new).graph)
+    made.change(*old)
+    assert items_of(made.graph) == items_of(table(*old).graph)

@@ -1,0 +1,452 @@
+"""From the objects of the Gateway API to frontends, backends, conditions and statuses, as collections.
+
+Read in this order: ``gateways`` and ``policies`` are decided by themselves; a route is asked, placed at listeners and
+served (:mod:`pyconfd.presets.gateway.routes`); the table of paths (:mod:`pyconfd.presets.routing.table`) joins the
+rules of all; each port of a Gateway is a frontend (:mod:`pyconfd.presets.gateway.ports`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pyconfd.derived import Derived, Grouped, Joined, Read, Spread, Tally
+from pyconfd.model.certificate import PresentedCertificate
+from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.gateway_api import BackendTLSPolicy, Gateway, GatewayClass, ReferenceGrant
+from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.listener import Listener
+from pyconfd.model.object_status import ObjectStatus, StatusOf
+from pyconfd.model.reservation import Owner
+from pyconfd.model.snapshot import Key, Resource
+from pyconfd.presets import values
+from pyconfd.presets.addresses import NOTHING_ASSIGNED
+from pyconfd.presets.certificates import certificate_for, is_named, notes_on, presented
+from pyconfd.presets.gateway.attachment import Labels
+from pyconfd.presets.gateway.authorities import ca_bundle
+from pyconfd.presets.gateway.frontends import Choice, FrontendKind, GatewayFrontend
+from pyconfd.presets.gateway.gateways import (
+    GatewayDecision,
+    class_fault,
+    class_status,
+    decide_gateway,
+    gateway_status,
+    is_mine,
+    is_misspelled,
+    mistaken_class,
+)
+from pyconfd.presets.gateway.grants import Grants
+from pyconfd.presets.gateway.http_rules import RuleBackend
+from pyconfd.presets.gateway.listeners import Found, decide_listeners
+from pyconfd.presets.gateway.listeners import Lookup as GatewayLookup
+from pyconfd.presets.gateway.policies import (
+    PolicyDecision,
+    PolicyPort,
+    TargetPolicy,
+    ValidatedPolicy,
+    decide_policy,
+    missing,
+    validate,
+)
+from pyconfd.presets.gateway.ports import Port, StreamAt, frontend, hosts_of_listeners, ports_of, site_of
+from pyconfd.presets.gateway.routes import (
+    AskedRoute,
+    PlacedRoute,
+    RouteInputs,
+    RuleMatch,
+    ServedRoute,
+    SiteAt,
+    asked,
+    is_wide,
+    place,
+    rules_at,
+    serve,
+    site_id,
+)
+from pyconfd.presets.gateway.status import CONTROLLER, ancestor_status, object_status
+from pyconfd.presets.gateway.work import RouteWork, beyond_budget
+from pyconfd.presets.host_ownership import wildcards_above
+from pyconfd.presets.objects import Objects, Route
+from pyconfd.presets.routing.table import ConditionalRoutingTable, entry_of
+from pyconfd.presets.routing.types import RouteRule, Site
+
+_MOST_ANCESTORS = 16
+"""Source: the CRD of BackendTLSPolicy."""
+
+
+class ListenerAt(NamedTuple):
+    """A listener of a frontend."""
+
+    frontend: str
+    listener: str
+
+
+class HostAtListener(NamedTuple):
+    """A host of requests that routes have at a listener."""
+
+    at: ListenerAt
+    host: str
+
+
+class WideRoute(NamedTuple):
+    """A route at a wildcard, or any host: its rules hold for the hosts below it too, but for its ``own`` ones."""
+
+    at: SiteAt
+    owner: Owner
+    own: frozenset[tuple[str, str]]
+    matches: Mapping[str, tuple[RuleMatch, ...]]
+
+
+class Splits(NamedTuple):
+    """What divides the requests of a route among several backends, for all frontends that lead to it."""
+
+    frontends: frozenset[str]
+    choices: tuple[Choice, ...]
+
+
+class Section(NamedTuple):
+    """A backend of a rule without the entries that lead to it, and whose it is."""
+
+    owner: Owner
+    backend: RuleBackend
+
+
+class References(NamedTuple):
+    """The Services that a route refers to, and the Gateways that lead to it."""
+
+    services: frozenset[Key]
+    gateways: frozenset[Key]
+
+
+class ServedGateways:
+    """All that is made of the Gateway API. ``ports`` and ``frontends`` are by Gateway and number."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._grants = Grouped(objects.grants, _namespace_of_grant, "grants by namespace")
+        self.gateways = Derived(objects.gateways, self._gateway, "decisions on Gateways")
+
+        policies = Derived(objects.tls_policies, self._validated, "policies by themselves")
+        targets = Spread(policies, _targets_of, "targets of policies")
+        claimants = Grouped(targets, lambda at, _: (at[1],), "policies by target", rank=_older_policy)
+        self._holders = Derived(claimants, self._holder, "policies that have their targets")
+        self.policies = Derived(policies, self._policy, "decisions on policies")
+
+        self._asked = Derived(objects.routes, self._ask, "claims of routes")
+        self._placed = Derived(self._asked, self._place, "routes at listeners")
+        works = Derived(self._asked, self._work, "work of routes")
+        by_namespace = Grouped(works, lambda _, work: (work.namespace,), "work by namespace")
+        self._over = Derived(by_namespace, _over_budget, "rules over the budget")
+        self.routes = Derived(self._asked, self._serve, "served routes")
+
+        self._hosts = Tally(self.routes, _hosts_at_listeners, "hosts of routes at listeners")
+        wide = Spread(self.routes, _wide_sites, "routes at wildcards")
+        self._wide = Grouped(wide, lambda _, each: ((_listener(each.at), each.at.host),), "routes by wildcard")
+        self._with_wide = Tally(wide, lambda _, each: ((_listener(each.at), 1),), "listeners with wildcards")
+        below = Derived(self._hosts, self._rules_below, "rules of wildcards for hosts")
+        rules = Joined[Any, RouteRule](
+            Spread(self.routes, _rules_of_route, "rules of routes"),
+            Spread(below, lambda _, found: enumerate(found), "rules below wildcards"),
+            name="rules of Gateways",
+        )
+        self._table = ConditionalRoutingTable("Gateways", rules)
+
+        self.sections = Spread(self.routes, _sections_of, "sections of routes")
+        self.backends = Derived(self.sections, self._backend, "backends of Gateways")
+        self.counts = Tally(self.backends, _counts_of, "ready endpoints of Gateways")
+
+        together = Derived(self.gateways, self._ports_of, "ports by Gateway")
+        self.ports = Spread(together, lambda _, found: ((port.number, port) for port in found), "ports of Gateways")
+        of_routes = Tally(self.routes, _hosts_at_ports, "hosts of routes")
+        of_listeners = Tally(self.ports, _hosts_of_port, "hosts of listeners")
+        hosts = Joined[tuple[str, str], int](of_routes, of_listeners, name="hosts of Gateways")
+        sites = Derived(hosts, self._site, "sites of Gateways")
+        self._sites = Grouped(sites, lambda at, _: (at[0],), "sites by frontend")
+        splits = Derived(self.routes, _splits_of, "splits of routes")
+        self._splits = Grouped(splits, lambda _, each: each.frontends, "splits by frontend")
+        streams = Spread(self.routes, _streams_of, "routes of connections")
+        self._streams = Grouped(streams, lambda _, each: (each.at.frontend,), "routes of connections by frontend")
+        self.frontends = Derived(self.ports, self._frontend, "frontends of Gateways")
+
+        self._attached = Tally(self.routes, lambda _, route: ((at, 1) for at in route.attached), "attached routes")
+        references = Derived(self.routes, _references_of, "references of routes")
+        self._by_service = Grouped(references, lambda _, found: found.services, "routes by Service")
+        self.statuses = Joined[StatusOf, ObjectStatus](
+            Derived(objects.gateway_classes, _class_status, "statuses of GatewayClasses"),
+            Derived(self.gateways, self._gateway_status, "statuses of Gateways"),
+            Derived(self.routes, lambda _, __, route: route.status, "statuses of routes"),
+            Derived(self.policies, self._policy_status, "statuses of policies"),
+            name="statuses of the Gateway API",
+        )
+        self.refused = Joined[StatusOf, tuple[Refusal, ...]](
+            Derived(objects.gateway_classes, self._refused_class, "conditions of GatewayClasses"),
+            Derived(objects.gateways, self._refused_gateway, "conditions of Gateways"),
+            Derived(self.routes, lambda _, __, route: route.refused or None, "conditions of routes"),
+            Derived(self.policies, self._refused_policy, "conditions of policies"),
+            name="conditions of the Gateway API",
+        )
+        self.presented = Spread(self.gateways, _presented, "certificates of listeners")
+
+    # Gateways and policies
+
+    def _secret(self, read: Read, key: Key) -> Found:
+        found = certificate_for(self._objects.secrets_for(read), read.value(self._objects.tls), *key, ())
+        return Found(found.file.content if found.file is not None else "", found.path, found.fault, found)
+
+    def _bundle(self, read: Read, key: Key) -> Found:
+        return ca_bundle(read(self._objects.config_maps, key), key)
+
+    def _gateway(self, read: Read, id_: StatusOf, gateway: Gateway) -> GatewayDecision | None:
+        objects, key = self._objects, id_.key
+        found = read(objects.gateway_classes, _class(gateway.spec.gateway_class_name))
+        if found is None or not is_mine(found) or class_fault(found) is not None:
+            return None
+        assigned = read(objects.assigned, id_) or NOTHING_ASSIGNED
+        policy, options = read.value(objects.policy), read.value(objects.listening)
+
+        def taken(port: int) -> str:
+            if wrong := policy.port(key.namespace, port):
+                return wrong
+            holders = (options.holder(Listener.at(address, port)) for address in assigned.addresses)
+            return next(filter(None, holders), "")
+
+        grants = read.view(self._grants)
+        lookup = GatewayLookup(lambda at: self._secret(read, at), lambda at: self._bundle(read, at), Grants(grants))
+        listeners = decide_listeners(gateway, lookup, taken)
+        return decide_gateway(gateway, listeners, assigned, lookup, read.value(objects.host))
+
+    def _validated(self, read: Read, id_: StatusOf, policy: BackendTLSPolicy) -> ValidatedPolicy:
+        directory = read.value(self._objects.tls).directory
+        return validate(id_.key, policy, lambda at: self._bundle(read, at), directory)
+
+    def _holder(
+        self, read: Read, at: PolicyPort, claimants: Sequence[tuple[tuple[StatusOf, PolicyPort], ValidatedPolicy]]
+    ) -> TargetPolicy | None:
+        if missing(at, read(self._objects.services, at.service)):
+            return None
+        (id_, _), policy = claimants[0]
+        return TargetPolicy(id_.key, policy.tls if not policy.invalid else None)
+
+    def _policy(self, read: Read, id_: StatusOf, policy: ValidatedPolicy) -> PolicyDecision:
+        services, holders = read.view(self._objects.services), read.view(self._holders)
+        return decide_policy(id_.key, policy, services, holders)
+
+    # Routes
+
+    def _ask(self, _: Read, id_: StatusOf, route: Route) -> AskedRoute:
+        return asked(id_, route, self._objects.cluster)
+
+    def _place(self, read: Read, _: StatusOf, route: AskedRoute) -> PlacedRoute:
+        objects = self._objects
+
+        def gateway_of(key: Key) -> GatewayDecision | None:
+            return read(self.gateways, StatusOf(Resource.GATEWAYS, key))
+
+        def labels_of(namespace: str) -> Labels:
+            # The name is one of the labels, as in the API.
+            labels = read(objects.labels, namespace)
+            return {"kubernetes.io/metadata.name": namespace, **(labels or {})}
+
+        return place(route, gateway_of, labels_of, read.value(objects.policy))
+
+    def _work(self, read: Read, id_: StatusOf, route: AskedRoute) -> RouteWork | None:
+        placed = read(self._placed, id_) if any(route.work) else None
+        if placed is None:
+            return None
+        listeners = frozenset((at.frontend, at.listener) for at in placed.sites)
+        return RouteWork(_budget_of(route), route.rank, listeners, route.work)
+
+    def _serve(self, read: Read, id_: StatusOf, route: AskedRoute) -> ServedRoute | None:
+        objects, placed = self._objects, read(self._placed, id_)
+        if placed is None:
+            return None
+        over = read(self._over, _budget_of(route)) if any(route.work) else None
+        targets = read.value(objects.targets)
+        services, holders, grants = read.view(objects.services), read.view(self._holders), read.view(self._grants)
+        nodes = read.value(objects.nodes) if targets.node_ports else ()
+        inputs = RouteInputs(services, holders, Grants(grants), targets, nodes)
+        return serve(route, placed, over.get(id_, frozenset()) if over else frozenset(), inputs)
+
+    def _rules_below(self, read: Read, at: HostAtListener, _: int) -> tuple[RouteRule, ...] | None:
+        """Return the rules of routes at wildcards above a host, but of those that have the host itself."""
+        if not read(self._with_wide, at.at):
+            return None
+        found: dict[StatusOf, WideRoute] = {}
+        for wildcard in (*wildcards_above(at.host), "") if at.host else ():
+            for (id_, _number), wide in read(self._wide, (at.at, wildcard)) or ():
+                known = found.get(id_)
+                is_first = known is None or wide.at.precedence < known.at.precedence
+                if is_first and (at.at.frontend, at.host) not in wide.own:
+                    found[id_] = wide
+        rules = (rules_at(each.at._replace(host=at.host), each.matches, each.owner) for each in found.values())
+        return tuple(rule for some in rules for rule in some) or None
+
+    def _backend(self, read: Read, _: object, section: Section) -> RuleBackend:
+        paths = read(self._table.leading, section.backend.route) or ()
+        return msgspec.structs.replace(section.backend, entries=tuple(entry_of(*path) for path, _ in paths))
+
+    # Frontends
+
+    def _ports_of(self, read: Read, _: StatusOf, gateway: GatewayDecision) -> tuple[Port, ...]:
+        return tuple(ports_of(gateway, read.value(self._objects.tls).directory))
+
+    def _site(self, read: Read, at: tuple[str, str], _: int) -> Site:
+        frontend_, host = at
+        groups = read(self._table.groups, site_id(frontend_, host)) or ()
+        return site_of(frontend_, host, tuple(lead.group for _, lead in groups if lead.group is not None))
+
+    def _frontend(self, read: Read, _: tuple[StatusOf, int], port: Port) -> GatewayFrontend:
+        sites = read(self._sites, port.name) or () if port.kind is not FrontendKind.TCP else ()
+        splits = (choice for _, each in read(self._splits, port.name) or () for choice in each.choices)
+        streams = (each for _, each in read(self._streams, port.name) or ())
+        return frontend(port, [site for _, site in sites], splits, streams)
+
+    # What the owners are told
+
+    def _gateway_status(self, read: Read, id_: StatusOf, gateway: GatewayDecision) -> ObjectStatus:
+        names = {each.name for each in gateway.listeners}
+        return gateway_status(gateway, {name: read(self._attached, (id_.key, name)) or 0 for name in names})
+
+    def _policy_status(self, read: Read, _: StatusOf, policy: PolicyDecision) -> ObjectStatus:
+        """Return the status of a policy: an entry for each Gateway that leads to a Service of it."""
+        routes = (each for service in policy.services for _, each in read(self._by_service, service) or ())
+        gateways = sorted({gateway for each in routes for gateway in each.gateways})
+        ancestors = [
+            ancestor_status(*gateway, policy.conditions, policy.meta.generation)
+            for gateway in gateways[:_MOST_ANCESTORS]
+        ]
+        return object_status(policy.meta, {"ancestors": ancestors}, CONTROLLER)
+
+    def _refused_class(self, _: Read, id_: StatusOf, found: GatewayClass) -> tuple[Refusal, ...] | None:
+        fault = class_fault(found) if is_mine(found) else None
+        return (fault.refusal(self._ref("GatewayClass", id_.key)),) if fault is not None else None
+
+    def _refused_gateway(self, read: Read, id_: StatusOf, gateway: Gateway) -> tuple[Refusal, ...] | None:
+        key = id_.key
+        decided = read(self.gateways, id_)
+        if decided is not None:
+            ref = self._ref("Gateway", key)
+            return (*(fault.refusal(ref) for fault in decided.faults), *_notes_of(decided, ref)) or None
+        if read(self._objects.gateway_classes, _class(gateway.spec.gateway_class_name)) is not None:
+            return None
+        classes = {each.key: found for each, found in read.all(self._objects.gateway_classes).items()}
+        if not is_misspelled(gateway, classes):
+            return None
+        ref = ObjectRef("Gateway", values.shown(key.namespace), values.shown(key.name), self._objects.cluster)
+        detail = mistaken_class(gateway, classes)
+        return (Refusal(ref, "spec.gatewayClassName", "", RefusalReason.UNKNOWN_CLASS, detail),)
+
+    def _refused_policy(self, _: Read, id_: StatusOf, policy: PolicyDecision) -> tuple[Refusal, ...] | None:
+        ref = self._ref("BackendTLSPolicy", id_.key)
+        return tuple(fault.refusal(ref) for fault in policy.faults) or None
+
+    def _ref(self, kind: str, key: Key) -> ObjectRef:
+        return ObjectRef(kind, key.namespace, key.name, self._objects.cluster)
+
+
+def _class(name: str) -> StatusOf:
+    return StatusOf(Resource.GATEWAYCLASSES, Key("", name))
+
+
+def _namespace_of_grant(key: Key, _: ReferenceGrant) -> tuple[str]:
+    return (key.namespace,)
+
+
+def _targets_of(_: StatusOf, policy: ValidatedPolicy) -> Iterator[tuple[PolicyPort, ValidatedPolicy]]:
+    return ((at, policy) for at in dict.fromkeys(each.at for each in policy.targets if each.at is not None))
+
+
+def _older_policy(at: tuple[StatusOf, PolicyPort], policy: ValidatedPolicy) -> tuple[str, Key]:
+    return policy.rank, at[0].key
+
+
+def _budget_of(route: AskedRoute) -> str:
+    """Return what shares a budget with a route: the routes of its namespace."""
+    return route.ref.namespace
+
+
+def _over_budget(
+    _: Read, __: str, works: Sequence[tuple[StatusOf, RouteWork]]
+) -> Mapping[StatusOf, frozenset[int]] | None:
+    return beyond_budget(dict(works)) or None
+
+
+def _listener(at: SiteAt) -> ListenerAt:
+    return ListenerAt(at.frontend, at.listener)
+
+
+def _hosts_at_listeners(_: StatusOf, route: ServedRoute) -> Iterator[tuple[HostAtListener, int]]:
+    return ((HostAtListener(_listener(at), at.host), 1) for at in route.sites if route.asked.is_of_requests)
+
+
+def _hosts_at_ports(_: StatusOf, route: ServedRoute) -> Iterator[tuple[tuple[str, str], int]]:
+    return (((at.frontend, at.host), 1) for at in route.sites if route.asked.is_of_requests)
+
+
+def _hosts_of_port(_: object, port: Port) -> Iterator[tuple[tuple[str, str], int]]:
+    return (((port.name, host), 1) for host in hosts_of_listeners(port))
+
+
+def _wide_sites(_: StatusOf, route: ServedRoute) -> Iterator[tuple[int, WideRoute]]:
+    wide = [at for at in route.sites if is_wide(at.host)] if route.asked.is_of_requests else []
+    if wide:
+        own = frozenset((at.frontend, at.host) for at in route.sites)
+        for number, at in enumerate(wide):
+            yield number, WideRoute(at, route.asked.owner, own, route.matches)
+
+
+def _rules_of_route(_: StatusOf, route: ServedRoute) -> Iterable[tuple[int, RouteRule]]:
+    if not route.asked.is_of_requests:
+        return ()
+    return enumerate(rule for at in route.sites for rule in route.rules_at(at))
+
+
+def _sections_of(_: StatusOf, route: ServedRoute) -> Iterator[tuple[str, Section]]:
+    return ((each.name, Section(route.asked.owner, each)) for each in route.backends)
+
+
+def addresses_of(backend: RuleBackend) -> list[str]:
+    """Return the addresses of the servers that take traffic."""
+    return [each.address for each in backend.servers if each.state == "ready"]
+
+
+def _counts_of(_: object, backend: RuleBackend) -> Iterator[tuple[str, int]]:
+    yield "ready", len(addresses_of(backend))
+    yield "mirrored", bool(backend.mirrors)
+
+
+def _splits_of(_: Read, __: StatusOf, route: ServedRoute) -> Splits | None:
+    choices = route.choices if route.asked.is_of_requests else ()
+    return Splits(frozenset(at.frontend for at in route.sites), choices) if choices else None
+
+
+def _streams_of(_: StatusOf, route: ServedRoute) -> Iterator[tuple[int, StreamAt]]:
+    sites = route.sites if not route.asked.is_of_requests else ()
+    return ((number, StreamAt(at, route.asked.rank, route.section_at(at))) for number, at in enumerate(sites))
+
+
+def _references_of(_: Read, __: StatusOf, route: ServedRoute) -> References:
+    return References(route.services, frozenset(gateway for gateway, _ in route.attached))
+
+
+def _class_status(_: Read, __: StatusOf, found: GatewayClass) -> ObjectStatus | None:
+    return class_status(found) if is_mine(found) else None
+
+
+def _presented(id_: StatusOf, gateway: GatewayDecision) -> Iterator[tuple[str, PresentedCertificate]]:
+    for listener in gateway.listeners:
+        for number, each in enumerate(listener.certificates):
+            found = presented(each.served, listener.hostname or "*")
+            if found is not None:
+                yield f"{id_.key.namespace}/{id_.key.name}/{listener.name}/{number}", found
+
+
+def _notes_of(gateway: GatewayDecision, ref: ObjectRef) -> Iterator[Refusal]:
+    """Return what is to be known of the certificates of listeners; one of several has to name the host."""
+    for listener in gateway.listeners:
+        field = f"listener {listener.name}"
+        found = [each.served for each in listener.certificates]
+        named = any(is_named(each, listener.hostname) for each in found)
+        for each in found:
+            host = "" if named else listener.hostname
+            yield from notes_on(each, ref, (f"{field} tls.certificateRefs", f"{field} hostname"), host)
