@@ -11,11 +11,9 @@ from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import NEVER, Name, Owner, Owners, Reservation
 from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot
 from pyconfd.presets.addresses import (
-    ADDRESSES_ANNOTATION,
     FIRST_OWNER,
     LOAD_BALANCER_CLASS,
     NO_ADDRESSES,
-    SHARING_ANNOTATION,
     AddressBook,
     AddressOptions,
     AddressProblem,
@@ -51,6 +49,7 @@ def problems_of(
 
 
 BANK = Owner("Service", "bank", "web", "2026-01-01")
+SHARED = "Service shop/a has this address, and shares it with Services of an equal annotation {}"
 KEPT = "namespace bank has this until 1970-01-01T00:01:39Z: its object is gone and may come back"
 
 
@@ -78,7 +77,7 @@ KEPT = "namespace bank has this until 1970-01-01T00:01:39Z: its object is gone a
         (
             [request("a", 80, wanted=ONE), request("b", 443, namespace="bank", day=2, wanted=ONE)],
             "192.0.2.1",
-            f"Service shop/a has this address, and shares it with Services of an equal annotation {SHARING_ANNOTATION}",
+            SHARED.format("pyconfd.io/sharing-key"),
         ),
         (
             [*(whole(name) for name in "abc"), whole("d", day=2)],
@@ -103,6 +102,13 @@ def test_why_there_is_none_at_all() -> None:
     assert problems_of([whole("a"), whole("b"), whole("c", day=2)], per_namespace=2) == [
         ("", "namespace shop has 2 addresses, all that addresses.per_namespace allows: share one")
     ]
+
+
+def test_the_oldest_user_is_named_though_a_younger_one_had_it_before() -> None:
+    asked = [request("a", 80, wanted=ONE), request("b", 443, day=2, wanted=ONE), whole("c", day=3, wanted=ONE)]
+    had = {Name("192.0.2.1:443", ""): Owner("Service", "shop", "b", "2026-01-02")}
+    [problem] = allocate(asked, POOL, owners=had)[Resource.GATEWAYS, Key("shop", "c")].problems
+    assert problem.detail == "Service shop/a has this address already; ask for another one, or for none"
 
 
 def test_for_whom_it_is_reserved() -> None:
@@ -176,7 +182,7 @@ def balancer(
     created: str | None = "2026-01-01",
     **annotations: str,
 ) -> Service:
-    names = {"wish": ADDRESSES_ANNOTATION, "sharing": SHARING_ANNOTATION}
+    names = {"wish": "pyconfd.io/addresses", "sharing": "pyconfd.io/sharing-key"}
     meta = ObjectMeta(
         name,
         namespace,
@@ -342,6 +348,13 @@ def test_what_did_not_change_is_the_same_object() -> None:
     less = book(b, former=before, owners=before.owners)
     assert less.of(SERVICES, B) is before.of(SERVICES, B)
     assert A not in less.of_all(SERVICES)
+
+
+def test_the_bound_for_a_namespace_is_that_of_the_options() -> None:
+    now = Snapshot(services={A: balancer("a"), B: balancer("b", wish="192.0.2.2")})
+    found = read(now, ("loadbalancer",), AddressOptions(POOL, per_namespace=1))
+    assert [found.of(SERVICES, key).addresses for key in (A, B)] == [("192.0.2.1",), ()]
+    assert read(now, ("loadbalancer",), AddressOptions(POOL)).of(SERVICES, B).addresses == ("192.0.2.2",)
 
 
 def test_other_terms_share_the_pool_out_again() -> None:

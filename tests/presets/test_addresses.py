@@ -19,7 +19,16 @@ from pyconfd.model.gateway_api import (
 )
 from pyconfd.model.kubernetes import Service, ServicePort, ServiceSpec
 from pyconfd.model.records import ObjectMeta
-from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Name, Owner, Owners, Reservation, Reservations
+from pyconfd.model.reservation import (
+    NO_OWNERS,
+    NO_RESERVATIONS,
+    Name,
+    Owner,
+    Owners,
+    Reservation,
+    Reservations,
+    owned_by,
+)
 from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot
 from pyconfd.presets import addresses
 from pyconfd.presets.addresses import (
@@ -117,8 +126,8 @@ ASKED: Mapping[str, tuple[list[AddressRequest], dict[str, str]]] = {
         {"a": "2 1 not_in_pool"},
     ),
     "an exhausted pool touches nobody else": (
-        [gateway(name) for name in "abcd"],
-        {"a": "1", "b": "2", "c": "3", "d": "exhausted"},
+        [gateway(name) for name in "abcde"],
+        {"a": "1", "b": "2", "c": "3", "d": "exhausted", "e": "exhausted"},
     ),
     "a port that is taken everywhere": (
         [service(name, 443) for name in "abcd"] + [service("e", 80)],
@@ -318,6 +327,7 @@ RESERVED: Mapping[str, tuple[list[AddressRequest], dict[str, str]]] = {
     "another port, with the key that it was shared by": ([service("a", 80, sharing="j")], {"a": "2"}),
     "that port with the key": ([service("a", 26, sharing="j")], {"a": "5"}),
     "a wish": ([service("a", 443, wanted=("192.0.2.1",))], {"a": "reserved"}),
+    "a wish where a port is kept for those with a key": ([service("a", 80, wanted=("192.0.2.2",))], {"a": "reserved"}),
     "one's own": ([service("bank/a", 443)], {"bank/a": "1"}),
     "all of an address": ([service("a", 5432, wanted=("192.0.2.3",))], {"a": "reserved"}),
     "who is older than what a namespace has": ([service("a", 25, age=20, wanted=("192.0.2.4",))], {"a": "reserved"}),
@@ -361,13 +371,23 @@ def test_what_is_kept_for_a_namespace_counts_for_its_bound() -> None:
     assert answer(gateway("bank/a")) == {"bank/a": "1"}
 
 
-def test_a_node_that_knows_the_namespace_alone_gives_its_addresses_by_age() -> None:
+@pytest.mark.parametrize("known", [Owner("Service", "shop", "x", "2026-01-20"), owned_by("shop")])
+def test_a_node_that_knows_the_namespace_alone_gives_its_addresses_by_age(known: Owner) -> None:
     """As another balancer recorded it; the order of the records is any."""
     asked = [gateway("a", age=1), gateway("b"), gateway("bank/a", age=9)]
     names = [Name("192.0.2.3", ""), Name("192.0.2.2", "")]
     for order in (names, names[::-1]):
-        reserved = {name: Reservation(Owner("Service", "shop", "x", "2026-01-20"), 99.0) for name in order}
+        reserved = {name: Reservation(known, 99.0) for name in order}
         assert given_to(asked, reservations=reserved) == {"a": "2", "b": "3", "bank/a": "1"}
+
+
+def test_what_is_kept_for_a_namespace_goes_to_its_objects_in_the_order_of_the_pool() -> None:
+    kept = {Name(f"192.0.2.{number}", ""): Reservation(owned_by("shop"), 99.0) for number in (3, 2)}
+    assert given_to([gateway("a", age=1), gateway("b")], reservations=kept) == {"a": "2", "b": "3"}
+
+
+def test_an_address_of_another_family_is_not_kept() -> None:
+    assert given_to([gateway("a", wanted=("IPv6",))], DUAL, owners=had(a="1")) == {"a": "1v6"}
 
 
 FAMILIES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {

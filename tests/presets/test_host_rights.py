@@ -6,8 +6,9 @@ import pytest
 
 from pyconfd.derived import Derived, Graph, Source
 from pyconfd.model.reservation import HostClaim, Name, Owner, Reservation
+from pyconfd.presets.addresses import FIRST_OWNER, RESERVED
 from pyconfd.presets.conflicts import reserved_until
-from pyconfd.presets.host_ownership import NO_HOSTS, HostDecision, HostOwnership, Hosts, shared_with
+from pyconfd.presets.host_ownership import NO_HOSTS, SCOPE, SHARED_WITH, HostDecision, HostOwnership, Hosts, shared_with
 
 HOST, WILD, WIDER = "a.shop.test", "*.shop.test", "*.test"
 
@@ -93,6 +94,11 @@ def test_a_wildcard_does_not_answer_instead_of_itself() -> None:
     assert not HostOwnership(decisions={WILD: SHOP}).falls_to_another(WILD)
     assert HostOwnership(decisions={WILD: SHOP, WIDER: EVIL_DOMAIN}).falls_to_another(WILD)
     assert HostOwnership(decisions={"*": SHOP}).falls_to_another("*") is False
+
+
+def test_names_that_others_write_or_that_are_stored() -> None:
+    assert (SCOPE, SHARED_WITH) == ("shared-hosts", "pyconfd.io/shared-with")
+    assert (FIRST_OWNER, RESERVED) == ("first owner", "addresses")
 
 
 def test_where_nobody_asks_for_anything() -> None:
