@@ -130,9 +130,11 @@ def _module(path: Path) -> str:
 
 
 def _mutations(text: str) -> tuple[libcst.Module, list[Mutation]]:
-    """Return what mutmut would do to a module: it leaves annotations and decorated functions alone."""
+    """Return what mutmut does to the functions of a module; it leaves annotations and decorated functions alone."""
     visitor = MutationVisitor(mutation_operators, IgnoredCode(set(), set(), set()))
-    return MetadataWrapper(libcst.parse_module(text)).visit(visitor), visitor.mutations
+    module = MetadataWrapper(libcst.parse_module(text)).visit(visitor)
+    found = visitor.mutations
+    return module, [each for each in found if isinstance(each.contained_by_top_level_function, libcst.FunctionDef)]
 
 
 def _mutant(path: str, text: str, module: libcst.Module, mutation: Mutation) -> Mutant:
