@@ -37,7 +37,12 @@ def test_only_what_this_node_sees_of_itself_counts() -> None:
     bad = ServingFacts(
         haproxy_answers=False, applied=False, frontends_silent=silent, drained=True, not_holder={VIP: "it is away"}
     )
-    assert len(reasons(bad)) == 4
+    assert reasons(bad) == (
+        "haproxy does not answer on its socket",
+        "no configuration was applied yet",
+        "http://127.0.0.1/ does not answer",
+        "this node is drained (pyconfd vip undrain)",
+    )
     assert reasons(bad, VIP) == (*reasons(bad), "it is away")
     assert reasons(ServingFacts(haproxy_answers=True, applied=True, not_holder={VIP: ""}), VIP) == ()
     assert set(ServingFacts.__dataclass_fields__) == {
