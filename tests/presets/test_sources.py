@@ -1,0 +1,97 @@
+"""The sources of the presets' collections have the objects of the cluster: what is served begins here."""
+
+from dataclasses import replace
+
+from pyconfd.model.object_status import StatusOf
+from pyconfd.model.snapshot import Key, Resource, Snapshot
+from pyconfd.presets import cluster
+from pyconfd.presets.objects import ROUTES, Objects
+from pyconfd.presets.policy import ClaimOptions, Rule
+from pyconfd.presets.preset import PresetOptions
+from tests.presets.gateway.objects import CLASS, snapshot
+
+OBJECTS = """
+kind: Service
+metadata: {name: web}
+spec: {ports: [{name: http, port: 80}]}
+---
+kind: Ingress
+metadata: {name: web}
+spec: {}
+---
+kind: Gateway
+metadata: {name: web}
+spec: {gatewayClassName: pyconfd, listeners: [{name: http, port: 80, protocol: HTTP}]}
+---
+kind: HTTPRoute
+metadata: {name: web}
+spec: {}
+---
+kind: ReferenceGrant
+metadata: {name: web}
+spec: {from: [], to: []}
+---
+kind: Namespace
+metadata: {name: shop, labels: {team: a}}
+---
+kind: Namespace
+metadata: {name: bare}
+"""
+WEB, PRESETS = Key("shop", "web"), ("ingress", "gateway")
+
+
+def seen(
+    objects: Objects, now: Snapshot, options: PresetOptions | None = None, names: tuple[str, ...] = PRESETS
+) -> None:
+    objects.see(cluster.read(now), options or PresetOptions(), names)
+    objects.graph.settle()
+
+
+def test_each_object_is_in_its_source_and_leaves_it() -> None:
+    objects, now = Objects(""), snapshot(CLASS, OBJECTS)
+    seen(objects, now)
+    assert objects.ingresses.items == now.ingresses
+    assert objects.grants.items == now.referencegrants
+    assert objects.gateways.items == {StatusOf(Resource.GATEWAYS, WEB): now.gateways[WEB]}
+    assert objects.gateway_classes.items.keys() == {StatusOf(Resource.GATEWAYCLASSES, Key("", "pyconfd"))}
+    assert objects.routes.items == {StatusOf(Resource.HTTPROUTES, WEB): now.httproutes[WEB]}
+    assert objects.labels.items == {"shop": {"team": "a"}, "bare": {}}
+    found = objects.services.items[WEB]
+    assert found.object is now.services[WEB]
+    assert found.view is not None
+    assert found.view.name == "web"
+
+    seen(objects, replace(now, httproutes={}, services={}))
+    assert objects.routes.items == {}
+    assert objects.services.items == {}
+    assert objects.ingresses.items == now.ingresses
+    seen(objects, Snapshot())
+    for source in (objects.ingresses, objects.grants, objects.gateways, objects.gateway_classes, objects.labels):
+        assert source.items == {}
+
+
+def test_routes_of_all_kinds_are_in_one_source() -> None:
+    kinds = ("TLSRoute", "TCPRoute", "HTTPRoute", "GRPCRoute")
+    objects = Objects("")
+    now = snapshot(*(f"kind: {kind}\nmetadata: {{name: web}}\nspec: {{}}\n" for kind in kinds))
+    seen(objects, now)
+    assert objects.routes.items.keys() == {StatusOf(each, WEB) for each in ROUTES}
+    seen(objects, replace(now, tcproutes={}))
+    assert objects.routes.items.keys() == {StatusOf(each, WEB) for each in ROUTES if each is not Resource.TCPROUTES}
+
+
+def test_objects_of_presets_that_are_not_in_use_are_not_there() -> None:
+    objects, now = Objects(""), snapshot(CLASS, OBJECTS)
+    seen(objects, now, names=("ingress",))
+    assert (objects.ingresses.items, objects.gateways.items, objects.labels.items) == (now.ingresses, {}, {})
+    seen(objects, now, names=("gateway",))
+    assert (objects.ingresses.items, len(objects.gateways.items), len(objects.labels.items)) == ({}, 1, 2)
+
+
+def test_settings_are_sources_too() -> None:
+    objects = Objects("")
+    claims = ClaimOptions((Rule(("shop",)),))
+    seen(objects, Snapshot(), PresetOptions(claims=claims, node_ports=True, ignored_annotations=("a",)))
+    assert objects.policy.items[()] == claims
+    assert objects.ignored_annotations.items[()] == ("a",)
+    assert objects.targets.items[()] == PresetOptions(node_ports=True)
