@@ -93,31 +93,20 @@ class Imports:
     def nearest_tests(self, path: str) -> list[str]:
         """Return the test files that belong to a module.
 
-        They are those that import it, of the folder of tests with its path, or of others if none there does. A module
-        that no test imports has those that reach it by the fewest imports.
+        They are those of the folder of tests with its path that import it; where none does, all of that folder, and a
+        few elsewhere that import it.
         """
         folder = Path("tests", *Path(path).parts[1:-1])
         while not any((self._root / folder).rglob("test_*.py")):
             folder = folder.parent
-        by_distance = [sorted(tests) for tests in self._by_distance(_module(Path(path)))]
-        for distance, tests in enumerate(by_distance):
-            if own := [str(test) for test in tests if test.is_relative_to(folder)]:
-                return own
-            if tests and not distance:
-                return self._shortest(tests)
-        return self._shortest(next(filter(None, by_distance), []))
-
-    def _shortest(self, tests: Sequence[Path]) -> list[str]:
-        return [str(test) for test in sorted(tests, key=lambda test: (self._root / test).stat().st_size)[:ELSEWHERE]]
-
-    def _by_distance(self, module: str) -> Iterator[list[Path]]:
-        """Return the test files that import a module, then those that import one of its importers, and so on."""
-        seen, importers = {module}, {module}
-        while importers:
-            importers = {name for each in importers for name in self._importers.get(each, ())} - seen
-            seen |= importers
-            files = [self._files[name] for name in importers]
-            yield [file for file in files if file.name.startswith("test_")]
+        files = [self._files[name] for name in self._importers.get(_module(Path(path)), ())]
+        importing = [file for file in files if file.name.startswith("test_")]
+        own = [test for test in importing if test.is_relative_to(folder)]
+        if not own:
+            shortest = sorted(importing, key=lambda test: ((self._root / test).stat().st_size, test))
+            all_of_it = [test for test in self._files.values() if test.is_relative_to(folder)]
+            own = [test for test in all_of_it if test.name.startswith("test_")] + shortest[:ELSEWHERE]
+        return sorted(map(str, own))
 
 
 def _sources(root: Path) -> Iterator[Path]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants import PURE, ROOT, Imports, run
+from tests.mutants import ELSEWHERE, PURE, ROOT, Imports, run
 
 MODULE = '''"""A module."""
 
@@ -72,6 +72,9 @@ def test_tests_that_fail_anyway_are_no_judge(repository: Path) -> None:
         list(run(repository, ["pyconfd/model"], size=1, seed=1))
 
 
+OF_INGRESS = (ROOT / "tests/presets/ingress").glob("test_*.py")
+
+
 @pytest.fixture(scope="module")
 def imports() -> Imports:
     return Imports(ROOT)
@@ -81,16 +84,19 @@ def imports() -> Imports:
     ("module", "tests"),
     [
         ("pyconfd/presets/routing/table.py", ["tests/presets/routing/test_table.py"]),
-        # Imported by a helper of its tests only.
-        ("pyconfd/presets/ingress/classes.py", ["tests/presets/ingress/test_claims.py"]),
-        # No test beside it, but one elsewhere imports it.
-        ("pyconfd/model/preflight.py", 4),
+        # No test imports it: all of its folder.
+        ("pyconfd/presets/ingress/classes.py", sorted(str(path.relative_to(ROOT)) for path in OF_INGRESS)),
         ("pyconfd/model/outcome.py", ["tests/model/test_changes.py", "tests/model/test_rendering.py"]),
     ],
 )
-def test_nearest_tests(imports: Imports, module: str, tests: list[str] | int) -> None:
-    found = imports.nearest_tests(module)
-    assert (len(found) if isinstance(tests, int) else found) == tests
+def test_nearest_tests(imports: Imports, module: str, tests: list[str]) -> None:
+    assert imports.nearest_tests(module) == tests
+
+
+def test_where_no_test_of_the_folder_imports_a_module_others_count_too(imports: Imports) -> None:
+    found = imports.nearest_tests("pyconfd/model/status.py")
+    assert "tests/model/test_changes.py" in found
+    assert len([each for each in found if not each.startswith("tests/model/")]) == ELSEWHERE
 
 
 def test_each_pure_module_has_nearest_tests(imports: Imports) -> None:

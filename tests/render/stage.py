@@ -4,6 +4,7 @@ from typing import Any
 
 from pyconfd.model.context import Context
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
+from pyconfd.render.declared import Declarations
 from pyconfd.render.engine import Renderer, RenderOptions
 
 FILES = "/files"
@@ -17,3 +18,7 @@ def renderer(*texts: str, includable: dict[str, str] | None = None, **options: A
 
 def rendered(by: Renderer, names: dict[str, Any], curdate: str = "now") -> Rendering:
     return by.render(Context(names), curdate=curdate).rendering
+
+
+def declarations() -> Declarations:
+    return Declarations(FILES)

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from pyconfd.model.rendering import Fragment, FragmentSet
-from pyconfd.render.declared import Declarations
 from pyconfd.render.engine import RenderOptions, _environment
 from pyconfd.render.fragment import CompiledFragment, RenderedFragment
+from tests.render.stage import declarations
 
 ENVIRONMENT = _environment(FragmentSet((), (Fragment("part.j2", "from a part\n"),)), RenderOptions("/files"))
 
@@ -19,10 +19,10 @@ def compiled(text: str, name: str = "1.tmpl") -> CompiledFragment:
 def render(
     fragment: CompiledFragment,
     former: RenderedFragment | None = None,
-    declarations: Declarations | None = None,
+    made: Any = None,
     **names: Any,
 ) -> RenderedFragment:
-    made = declarations or Declarations("/files")
+    made = made or declarations()
     return fragment.render({**names, "map_entry": made.map_entry, "map_file": made.map_file}, former, made)
 
 
@@ -74,7 +74,7 @@ def test_entries_of_maps_are_declared_again_without_rendering() -> None:
     fragment = compiled("{{ map_entry('hosts', 'k', 'v') }}")
     before = render(fragment)
     assert len(before.recorded) > 0
-    again = Declarations("/files")
+    again = declarations()
     again.recorded.append(before.recorded[0])
     assert render(fragment, before, again) is before
     assert len(again.recorded) == 1 + len(before.recorded)
