@@ -53,6 +53,8 @@ SECONDS = 60
 MEMORY_KIB = 4 * 1024 * 1024
 ELSEWHERE = 8
 """From folders of others at most so many test files, the shortest: records of the model are imported by dozens."""
+TESTS_OF = {"predecessors": "presets", "derived.py": "derived"}
+"""Packages whose tests are in a folder of another name."""
 CAUGHT, TIMED_OUT, SURVIVED = "caught", "timed_out", "survived"
 
 
@@ -96,7 +98,7 @@ class Imports:
         They are those of the folder of tests with its path that import it; where none does, all of that folder, and a
         few elsewhere that import it.
         """
-        folder = Path("tests", *Path(path).parts[1:-1])
+        folder = Path("tests", TESTS_OF.get(Path(path).parts[1], Path(path).parts[1]), *Path(path).parts[2:-1])
         while not any((self._root / folder).rglob("test_*.py")):
             folder = folder.parent
         files = [self._files[name] for name in self._importers.get(_module(Path(path)), ())]

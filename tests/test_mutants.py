@@ -86,6 +86,8 @@ def imports() -> Imports:
         ("pyconfd/presets/routing/table.py", ["tests/presets/routing/test_table.py"]),
         # No test imports it: all of its folder.
         ("pyconfd/presets/ingress/classes.py", sorted(str(path.relative_to(ROOT)) for path in OF_INGRESS)),
+        ("pyconfd/predecessors/configmap.py", ["tests/presets/test_configmap.py"]),
+        ("pyconfd/derived.py", ["tests/derived/test_derived.py"]),
         ("pyconfd/model/outcome.py", ["tests/model/test_changes.py", "tests/model/test_rendering.py"]),
     ],
 )
