@@ -10,6 +10,7 @@ import difflib
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -56,6 +57,8 @@ ELSEWHERE = 8
 TESTS_OF = {"predecessors": "presets", "derived.py": "derived"}
 """Packages whose tests are in a folder of another name."""
 CAUGHT, TIMED_OUT, SURVIVED = "caught", "timed_out", "survived"
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/[\w/.]+(?:::\w+)*)", re.MULTILINE)
+"""The file and function of a test in what pytest prints last, without its parameters."""
 
 
 @dataclass(frozen=True)
@@ -167,8 +170,8 @@ class Copy:
         done = subprocess.run(limited, cwd=self._folder, env=environment, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 
-    def judge(self, mutant: Mutant, tests: Sequence[str]) -> str:
-        """Return what became of a mutant."""
+    def judge(self, mutant: Mutant, tests: Sequence[str]) -> tuple[str, str]:
+        """Return what became of a mutant, and the test that caught it, "" where pytest named none."""
         file = self._folder / mutant.path
         original = file.read_text(encoding="utf-8")
         try:
@@ -177,8 +180,9 @@ class Copy:
         finally:
             self._write(file, original)
         if status == 0:
-            return SURVIVED
-        return TIMED_OUT if "Timeout (>" in printed else CAUGHT
+            return SURVIVED, ""
+        found = _FAILED.search(printed)
+        return TIMED_OUT if "Timeout (>" in printed else CAUGHT, found[1] if found else ""
 
     @staticmethod
     def _write(file: Path, text: str) -> None:
@@ -198,29 +202,30 @@ def run(root: Path, places: Sequence[str], *, size: int, seed: int, jobs: int = 
     imports = Imports(root)
     nearest = {path: imports.nearest_tests(path) for path in {mutant.path for mutant in mutants}}
     outcomes = defaultdict[str, Counter[str]](Counter)
+    caught_by: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(jobs) as pool:
         copies = [Copy(root, Path(folder, str(number))) for number in range(jobs)]
-        status, printed = copies[0].run(sorted({test for tests in nearest.values() for test in tests}))
-        if status:
-            raise SystemExit(f"the tests fail without any mutant:\n{printed}")
-
         free = SimpleQueue[Copy]()
         for copy in copies:
             free.put(copy)
 
-        def judge(mutant: Mutant) -> str:
+        def judge(mutant: Mutant) -> tuple[str, str]:
             copy = free.get()
             try:
                 return copy.judge(mutant, nearest[mutant.path])
             finally:
                 free.put(copy)
 
-        for mutant, outcome in zip(mutants, pool.map(judge, mutants), strict=True):
+        for mutant, (outcome, test) in zip(mutants, pool.map(judge, mutants), strict=True):
+            caught_by |= {test} - {""}
             outcomes[_package(mutant.path, places)][outcome] += 1
             shown: dict[str, object] = (
                 {"diff": mutant.diff, "tests": nearest[mutant.path]} if outcome == SURVIVED else {}
             )
             yield {outcome: f"{mutant.path}:{mutant.line}", **shown}
+        status, printed = copies[0].run(sorted(caught_by)) if caught_by else (0, "")
+        if status:
+            raise SystemExit(f"tests that caught something fail without any mutant, too:\n{printed}")
     for package, counts in sorted(outcomes.items()):
         yield {"package": package} | _sums(counts)
     whole = sum(outcomes.values(), Counter[str]())
