@@ -31,13 +31,15 @@ class HostDecision(NamedTuple):
     """Who has a host: the oldest object of its namespace, or None and for whom it is ``kept``.
 
     ``shared_with`` are the namespaces that may add paths. ``domain_protos`` are the protocols of its domains that
-    can be served. ``below_foreign``: the next wildcard above the host belongs to another namespace.
+    can be served; ``has_paths``: Ingresses of the namespace ask for it too. ``below_foreign``: the next wildcard above
+    the host belongs to another namespace.
     """
 
     owner: Owner | None
     kept: Reservation | None = None
     shared_with: frozenset[str] = frozenset()
     domain_protos: frozenset[str] = frozenset()
+    has_paths: bool = False
     below_foreign: bool = False
 
     @property
@@ -160,7 +162,8 @@ class Hosts:
         by_operator = any(each in shared for each in (host, EVERYBODY, *wildcards_above(host)))
         consents = (frozenset({EVERYBODY}) if by_operator else frozenset(), *(each.shared_with for each in mine))
         protos = frozenset(each.domain_proto for each in mine if each.domain_proto)
-        return HostDecision(mine[0].owner, None, frozenset().union(*consents), protos)
+        has_paths = any(each.owner.kind == "Ingress" for each in mine)
+        return HostDecision(mine[0].owner, None, frozenset().union(*consents), protos, has_paths)
 
     def _below(self, read: Read, host: str, decision: HostDecision) -> HostDecision:
         """Return the decision with whether the next wildcard above the host belongs to another namespace."""

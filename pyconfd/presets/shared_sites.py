@@ -39,7 +39,9 @@ def named_sites(hosts: Hosts, served: Collection[str, Site]) -> Collection[str, 
         if "http" in decision.domain_protos or read(served, host) is not None:
             return None
         rights = hosts.rights(read)
-        if (decision.domain_protos or decision.owner is None) and not rights.falls_to_another(host):
+        # Where Ingresses ask for it too its certificate is presented: without a site those of others were served there.
+        only_domains = bool(decision.domain_protos) and not decision.has_paths
+        if (only_domains or decision.owner is None) and not rights.falls_to_another(host):
             return None
         had = decision.owner or (decision.kept.owner if decision.kept is not None else None)
         of_ingress = had is None or had.kind == "Ingress"

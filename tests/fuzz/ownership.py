@@ -178,13 +178,13 @@ class Hosts:
     def owners_of_requests(self, name: str) -> frozenset[str]:
         """Return who may have the requests for a name by a host of as many labels.
 
-        A host with a domain of another protocol may have none: then no Ingress of its owner serves it.
+        A host that only domains of another protocol ask for has none.
         """
         return frozenset(
             self.owner(host)
             for host in self.deciding(name)
             if name.count(".") == host.count(".")
-            and all(each.is_http for each in self.asking[host] if each.namespace == self.owner(host))
+            and any(each.is_http for each in self.asking[host] if each.namespace == self.owner(host))
         )
 
     def has_tls(self, host: str) -> bool:

@@ -306,6 +306,16 @@ def test_requests_for_a_domain_without_http_are_no_other_namespaces(proto: str, 
     assert not known(domain("owner", 5), wildcard), "with HTTP it has its own site"
 
 
+def test_a_host_with_a_certificate_is_known_though_only_its_domain_of_another_protocol_is_served(pair: KeyPair) -> None:
+    """Or connections for it would serve the hosts of others."""
+    site = domain("owner", 1, **{"listen-port": "6379"}, proto="redis")
+    with_tls = ingress("app", {HOST: [path("/a//b")]}, namespace="owner", day=2, tls=tls())
+    context = World().read(site, with_tls, secret("cert", pair, namespace="owner"))
+    assert context.names["ingress"]["certificates"]
+    assert context.names["named_sites"][HOST].namespace == "owner"
+    assert not World().read(site).names["named_sites"]
+
+
 def test_requests_for_a_wildcard_domain_without_http_are_no_other_namespaces() -> None:
     site, everybody = domain("owner", 5, host=WILD, proto="https"), ingress("all", {"": [path("/")]}, namespace="thief")
     (found,) = (each for host, each in World().read(site, everybody).names["named_sites"].items() if host == WILD)

@@ -389,7 +389,8 @@ class _References:
         wanted = ServiceReference(namespace, reference.name, reference.port, reference.group, reference.kind)
         service, view = inputs.services.get(key) or NO_SERVICE
         found = resolve(wanted, service, view, permitted=permitted)
-        self.services.add(key)
+        if permitted:
+            self.services.add(key)
         if isinstance(found, Missing):
             shown = key.name if namespace == self._namespace else f"{namespace}/{key.name}"
             if found.port and reference.port is not None:

@@ -442,6 +442,21 @@ def test_older_policy_has_a_service_and_one_for_a_port_its_port() -> None:
     }
 
 
+def test_a_route_without_a_grant_is_not_in_the_status_of_a_policy() -> None:
+    policy = POLICY.replace(
+        'caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]', "wellKnownCACertificates: System"
+    )
+    foreign = route("app", "[{backendRefs: [{name: app, namespace: shop, port: 80}]}]").replace(
+        "{name: app, generation", "{name: app, namespace: thief, generation"
+    )
+    opened = GATEWAY.replace("protocol: HTTP}", "protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}")
+    foreign = foreign.replace("parentRefs: [{name: web}]", "parentRefs: [{name: web, namespace: shop}]")
+    context = read(snapshot(CLASS, opened, APP, foreign, policy))
+    (found,) = (each for each in context.refused if each.ref.kind == "HTTPRoute")
+    assert found.reason is RefusalReason.FORBIDDEN
+    assert status(context, Resource.BACKENDTLSPOLICIES, "tls")["ancestors"] == []
+
+
 def test_what_no_route_of_a_host_matches_goes_to_its_wildcard() -> None:
     wild = route("wild", "[{backendRefs: [{name: app, port: 80}]}]", "hostnames: ['*.example.com']")
     rules = "[{matches: [{path: {value: /a}}], backendRefs: [{name: app, port: 80}]}]"
