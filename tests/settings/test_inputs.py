@@ -36,10 +36,14 @@ def test_secrets_are_not_kept_and_come_from_the_present() -> None:
 def test_secrets_within_arrays_are_secret_too() -> None:
     users = [{"name": "u", "deeper": [{"password": "old"}]}]
     then, now = (
-        Settings(templates=TemplateSettings(vars={"users": value, "token": ["new"], "names": [{"name": "u"}]}))
+        Settings(
+            templates=TemplateSettings(
+                vars={"users": value, "token": {"deep": ["new"]}, "names": [{"name": "u"}], "none": {}}
+            )
+        )
         for value in (users, [{"name": "v", "password": "other"}])
     )
-    assert inputs_of(then)["templates"]["vars"] == {"names": [{"name": "u"}]}
+    assert inputs_of(then)["templates"]["vars"] == {"names": [{"name": "u"}], "none": {}}
     assert sorted(secret_values(now)) == ["new", "other"]
     assert with_inputs(now, inputs_of(then)).templates.vars["users"] == [{"name": "v", "password": "other"}]
 

@@ -125,7 +125,7 @@ def test_a_type_refuses_the_rest(kind: Any, given: object, expected: str) -> Non
                 ),
             ],
         ),
-        (tuple[Shelf, ...], [{}], [(", table 1, name", "is needed", "")]),
+        (tuple[Shelf, ...], [{}, {"name": ""}], [(f", table {n}, name", "is needed", "") for n in (1, 2)]),
     ],
 )
 def test_all_that_is_wrong_with_a_value_is_collected(

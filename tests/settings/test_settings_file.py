@@ -249,6 +249,13 @@ def test_flag_over_environment_over_file() -> None:
     assert sources == [Source.FLAG, Source.ENVIRONMENT, Source.FILE]
 
 
+def test_a_flag_given_twice_is_one_list() -> None:
+    flags = {"cluster_templates.allow": ("http-request  lua.a", "b; c"), "presets.use": ("hosts", "domains,auto")}
+    settings = resolve(flags | {"hosts.master": "m"}, {}, lambda _: "").settings
+    assert settings.cluster_templates.allow == ("http-request lua.a", "b", "c")
+    assert settings.presets.use == ("hosts", "domains", "auto")
+
+
 def test_variables_are_merged_by_name() -> None:
     text = "[templates]\nvars = { a = 1, b = 2, c = 3 }"
     environ = {"PYCONFD_TEMPLATES_VARS": "b=two 'd=x y'"}
