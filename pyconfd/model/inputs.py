@@ -111,3 +111,12 @@ def _setting_changes(before: Mapping[str, Any], after: Mapping[str, Any], path: 
         else:
             what = "set" if name not in before else "no longer set" if name not in after else "changed"
             yield Edit("setting", here, what)
+
+
+def merged_documents(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return two documents of settings as one, table by table; ``other`` wins."""
+    both = dict(one)
+    for key, value in other.items():
+        tables = isinstance(one.get(key), Mapping) and isinstance(value, Mapping)
+        both[key] = merged_documents(one[key], value) if tables else value
+    return both

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from pyconfd.errors import ConfigurationError, Problem, RejectedInput
+from pyconfd.model.inputs import merged_documents
 from pyconfd.model.secrets import names_secret
 from pyconfd.settings.resolve import overlaid
 from pyconfd.settings.sections import Settings
@@ -33,7 +34,7 @@ def with_inputs(settings: Settings, values: Mapping[str, Any]) -> Settings:
     secrets = _part(_plain(settings.templates)["vars"], secret=True)
     try:
         templates = dict(values.get("templates", {}))
-        templates["vars"] = _merged(templates.get("vars", {}), secrets)
+        templates["vars"] = merged_documents(templates.get("vars", {}), secrets)
         bare = replace(settings, templates=replace(settings.templates, vars=MappingProxyType({})))
         return overlaid(bare, {**values, "templates": templates}, "the generation's settings")
     except (ConfigurationError, AttributeError, TypeError, ValueError) as error:
@@ -86,12 +87,3 @@ def _has_secret(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(names_secret(name) or _has_secret(held) for name, held in value.items())
     return isinstance(value, list) and any(map(_has_secret, value))
-
-
-def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    both = {
-        name: _merged(one[name], other[name])
-        for name in one.keys() & other.keys()
-        if isinstance(one[name], Mapping) and isinstance(other[name], Mapping)
-    }
-    return {**one, **other, **both}

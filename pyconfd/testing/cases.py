@@ -12,6 +12,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 import msgspec
 
 from pyconfd.errors import ConfigurationError, Problem
+from pyconfd.model.inputs import merged_documents
 from pyconfd.model.plan import ReloadReason
 
 TEST_SUFFIX = ".test.toml"
@@ -192,11 +193,11 @@ def _case(table: Mapping[str, Any], shared: Mapping[str, Any], place: str) -> Ca
         _refuse(place, "a test needs a name")
     if test.fails and (test.then or test.expect):
         _refuse(f"{place}.fails", "what fails has no text to expect anything of", "leave out expect and then")
-    settings = merged(shared, test.settings)
+    settings = merged_documents(shared, test.settings)
     return Case(
         test.name,
         (_step(test, place), *(_then(then, f"{place}.then[{number}]") for number, then in enumerate(test.then))),
-        merged(settings, {"templates": {"vars": test.vars}} if test.vars else {}),
+        merged_documents(settings, {"templates": {"vars": test.vars}} if test.vars else {}),
         valid=test.valid,
         deterministic=test.deterministic,
         fails=test.fails,
@@ -232,12 +233,3 @@ def _expectation(expect: _Expect, place: str) -> Expectation:
             _refuse(place, f"{expect.matches!r} is no regular expression: {error}")
     texts = (value,) if isinstance(value, str) else value
     return Expectation(kinds[0], texts, expect.within, expect.times)
-
-
-def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return two documents as one, table by table; ``other`` wins."""
-    both = dict(one)
-    for key, value in other.items():
-        former = both.get(key)
-        both[key] = merged(former, value) if isinstance(former, Mapping) and isinstance(value, Mapping) else value
-    return both

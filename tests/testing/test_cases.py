@@ -1,8 +1,9 @@
 import pytest
 
 from pyconfd.errors import ConfigurationError
+from pyconfd.model.inputs import merged_documents
 from pyconfd.model.plan import ReloadReason
-from pyconfd.testing.cases import Expectation, ExpectedPlan, Kind, merged, read_cases
+from pyconfd.testing.cases import Expectation, ExpectedPlan, Kind, read_cases
 
 
 def problems(text: str) -> list[str]:
@@ -87,4 +88,8 @@ def test_a_mistake_of_each_test_is_reported_at_once() -> None:
 
 
 def test_merged_documents_keep_what_the_second_does_not_name() -> None:
-    assert merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"c": 4}, "e": 5}) == {"a": {"b": 1, "c": 4}, "d": 3, "e": 5}
+    assert merged_documents({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"c": 4}, "e": 5}) == {
+        "a": {"b": 1, "c": 4},
+        "d": 3,
+        "e": 5,
+    }
