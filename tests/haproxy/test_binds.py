@@ -29,6 +29,43 @@ def facts(*listening: ListeningSocket, **changes: Any) -> HostFacts:
     return replace(HostFacts(addresses=HERE, listening=listening), **changes)
 
 
+AT_RANDOM = "connections would go to either at random"
+
+
+@pytest.mark.parametrize(
+    ("written", "host", "may_bind_low_ports", "message"),
+    [
+        (("10.0.0.9:80",), {}, True, "bind 10.0.0.9:80 of frontend f0: the address 10.0.0.9 is not on this host"),
+        (
+            ("*:80",),
+            {"listening": (ListeningSocket("0.0.0.0", 80),)},
+            True,
+            "bind *:80 of frontend f0: port 80 is taken by another process on 0.0.0.0",
+        ),
+        (("*:80",), {}, False, "bind *:80 of frontend f0: haproxy may not bind ports below 1024"),
+        (
+            ("*:8080", "*:8080"),
+            {},
+            True,
+            f"bind *:8080 of frontend f1: also bound by frontend f0 (x.conf line 102): {AT_RANDOM}",
+        ),
+    ],
+)
+def test_each_problem_names_fragment_and_line(
+    written: Sequence[str], host: dict[str, Any], may_bind_low_ports: bool, message: str
+) -> None:
+    def place_of(line: int) -> tuple[str, int]:
+        return "x.conf", line + 100
+
+    new = wanted(*written)
+    [found] = judged(new, (), facts(**host), place_of=place_of, may_bind_low_ports=may_bind_low_ports)
+    line = new[-1].number + 100
+    assert (found.place, found.message, found.piece) == (f"x.conf line {line}", message, "x.conf")
+    assert found.clues.lines == (("x.conf", line),)
+    [without] = judged(new, (), facts(**host), may_bind_low_ports=may_bind_low_ports)
+    assert (without.place, without.piece, without.clues.lines) == (f"line {new[-1].number}", "", ())
+
+
 @pytest.mark.parametrize(
     ("written", "taken", "conflict"),
     [

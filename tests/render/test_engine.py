@@ -326,6 +326,17 @@ class TestErrors:
         with pytest.raises(TypeError):
             render({"1.tmpl": "x"}, {"extra": 5})
 
+    def test_a_file_that_is_imported_by_an_imported_one_needs_the_context(self) -> None:
+        files = {
+            "m.j2": "{% import 'n.j2' as n %}{% set x = n.y %}",
+            "n.j2": "{% set y = domains | length %}",
+        }
+        found = problem("{% import 'm.j2' as m with context %}{{ m.x }}", {"domains": {}}, includable=files)
+        assert found.message == "'domains' is undefined (called from 02-http.tmpl line 1)"
+        assert found.remedy == (
+            "a file that is imported by an imported file sees it only with {% import ... with context %}"
+        )
+
 
 class TestFiles:
     def test_a_map_is_declared_sorted_and_gives_its_path(self) -> None:

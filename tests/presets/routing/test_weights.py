@@ -45,6 +45,13 @@ def test_a_draining_endpoint_takes_nothing_of_its_reference() -> None:
     assert (weights(made, "a"), weights(made, "b")) == ([256], [85])
 
 
+def test_a_server_is_its_endpoint_with_a_weight() -> None:
+    endpoint = EndpointView("10.0.0.1", 80, "ready", "ipv4", "pod", "node", "zone")
+    assert weighted_servers([(1, (endpoint,))]) == (
+        RouteServer("10.0.0.1", 80, "ready", "ipv4", "pod", "node", "zone", 1),
+    )
+
+
 def test_an_endpoint_behind_two_references_has_the_weight_of_both() -> None:
     made = weighted_servers([(3, endpoints("a", 1)), (1, endpoints("a", 2))])
     assert weights(made, "a") == [256, 42]
