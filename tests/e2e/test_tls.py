@@ -204,7 +204,10 @@ def test_nobody_is_redirected_before_there_is_a_certificate_for_the_host(applian
     issuer.write("shop-tls", other.key, other.cert)
     until_presented(appliance, HOST, serial(other))
     assert location(appliance, HOST, "/") == (200, "")
-    assert [each["reason"] for each in appliance.status()["notes"]] == ["certificate_mismatch"]
+    appliance.until(
+        lambda: [each["reason"] for each in appliance.status()["notes"]] == ["certificate_mismatch"],
+        "the host is missed",
+    )
     number = issuer.renew("shop-tls", HOST)
     until_presented(appliance, HOST, number)
     appliance.until(lambda: location(appliance, HOST, "/")[0] == 308, "clients are redirected")
