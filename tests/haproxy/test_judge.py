@@ -180,6 +180,13 @@ def test_backends_whose_servers_the_text_does_not_tell_are_left_alone(lines: str
     assert configured_backend(index_of(f"backend b\n{lines}"), SectionKey("backend", "b")) is None
 
 
+def test_a_condition_on_another_line_than_a_server_leaves_the_servers_known() -> None:
+    text = "backend b\n    .if defined(X)\n    option httpchk\n    .endif\n    server a 10.0.0.1:80\n"
+    found = configured_backend(index_of(text), SectionKey("backend", "b"))
+    assert found is not None
+    assert list(found.servers) == ["a"]
+
+
 @pytest.mark.parametrize(
     ("override", "stored"),
     [

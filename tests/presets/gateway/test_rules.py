@@ -18,7 +18,7 @@ from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.gateway.http_rules import ParsedRule, sections_of
 from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.routing.table import Place
-from pyconfd.presets.routing.types import PathKind, RouteGroup, RouteMatch, RouteRule
+from pyconfd.presets.routing.types import PathKind, RouteGroup, RouteMatch, RouteRule, ValueCondition
 from pyconfd.render.filters import quote
 from tests.presets.gateway.stage import Routes, endpoint, gateway, grpc_rule, http_rule, parsed, render
 from tests.presets.routing.requests import Table
@@ -165,6 +165,25 @@ def test_a_method_of_grpc_is_a_path(method: dict[str, Any] | None, kind: PathKin
     found = grpc_rule({"matches": [{"method": method}]} if method else {})
     assert isinstance(found, ParsedRule)
     assert [(match.kind, match.path) for match in found.matches] == [(kind, text)]
+
+
+def test_the_conditions_of_a_match() -> None:
+    headers = [
+        {"name": "X-Canary", "value": "yes"},
+        {"name": "x-canary", "value": "of two for one name the first counts"},
+        {"name": "x-version", "value": "v[0-9]+", "type": "RegularExpression"},
+    ]
+    query = [{"name": "Case", "value": "a.b", "type": "RegularExpression"}, {"name": "q", "value": "a b"}]
+    match = {"method": "POST", "headers": headers, "queryParams": query, "path": {"type": "Exact", "value": "/a"}}
+    assert parsed({"matches": [match]}).matches == (
+        RouteMatch(
+            PathKind.EXACT,
+            "/a",
+            "POST",
+            (ValueCondition("x-canary", "yes"), ValueCondition("x-version", "v[0-9]+", regex=True)),
+            (ValueCondition("Case", "a.b", regex=True), ValueCondition("q", "a b")),
+        ),
+    )
 
 
 def test_a_method_of_grpc_with_other_characters_is_refused() -> None:
