@@ -33,9 +33,6 @@ AUTO = "auto"
 AUTOMATIC_PRESETS = (PresetName.DOMAINS, PresetName.INGRESS, PresetName.GATEWAY, PresetName.LOADBALANCER)
 """Those that need no settings of their own; the first one owns the plain names."""
 
-SHARING_NAMES = frozenset({PresetName.DOMAINS, PresetName.INGRESS})
-"""Presets that give away hosts and paths of the same frontends: what one gave away no other one can."""
-
 
 ALL_NAMESPACES = "*"
 """Stands for every namespace in the setting ``kubernetes.secret_namespaces``."""

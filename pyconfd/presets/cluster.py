@@ -9,6 +9,7 @@ import msgspec
 from pyconfd.model.certificate import expiry_of
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import EndpointSlice, Node, ObjectRef, Service
+from pyconfd.model.reservation import NO_OWNERS, Owners
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.versioned import VersionedDict, differing, with_values
 from pyconfd.presets import values
@@ -16,7 +17,6 @@ from pyconfd.presets.addresses import NO_ADDRESSES, AddressBook
 from pyconfd.presets.certificates import TLS, ReadSecret, read_secret
 from pyconfd.presets.conflicts import reuse_if_same, updated
 from pyconfd.presets.endpoints import join, owner_of, slices_of_endpoints
-from pyconfd.presets.host_ownership import NO_HOSTS, HostOwnership
 from pyconfd.presets.policy import ANYTHING, API_SERVICE, AllowedAddresses, ClaimOptions
 from pyconfd.presets.views import ClusterView, NodeView, PortView, ServiceView
 
@@ -54,7 +54,7 @@ class Cluster:
 
     ``ready`` counts the endpoints that traffic may be sent to, one for each port. ``places`` says where endpoints may
     be. ``slices``, ``nodes`` and ``secrets`` are what the next reading builds on. ``addresses`` says which addresses of
-    the pool objects have, ``hosts`` which namespace has which host of the shared frontends. ``graph`` has the
+    the pool objects have, ``hosts`` whose each host of the shared frontends is. ``graph`` has the
     collections of presets, where presets in use read them.
     """
 
@@ -68,7 +68,7 @@ class Cluster:
     nodes: Mapping[Key, "_NodePart"] = field(repr=False, compare=False)
     secrets: Mapping[Key, ReadSecret] = field(repr=False, compare=False)
     addresses: AddressBook = field(default=NO_ADDRESSES, repr=False, compare=False)
-    hosts: HostOwnership = field(default=NO_HOSTS, repr=False, compare=False)
+    hosts: Owners = field(default_factory=lambda: NO_OWNERS, repr=False, compare=False)
     graph: "PresetGraph | None" = field(default=None, repr=False, compare=False)
 
     def service(self, key: Key) -> ServiceView | None:

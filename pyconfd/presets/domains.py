@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from pyconfd.derived import Derived, Grouped, Joined, Published, Read, Source, Tally, Value
+from pyconfd.derived import Collection, Derived, Grouped, Joined, Published, Read, Source, Tally, Value
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
@@ -43,10 +43,11 @@ from pyconfd.presets.domain_tls import (
     tls_claim,
 )
 from pyconfd.presets.endpoints import EXTERNAL_NAME, NO_TCP, targets_of_port
-from pyconfd.presets.host_ownership import Hosts
+from pyconfd.presets.host_ownership import HostRights, Hosts
 from pyconfd.presets.objects import NO_SERVICE, Objects
 from pyconfd.presets.policy import ClaimOptions, in_ranges
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
+from pyconfd.presets.routing.table import ALL_OF_HOST, DecidedPath, SitePath
 from pyconfd.presets.views import EndpointView, PortView, ServiceView
 
 if TYPE_CHECKING:
@@ -132,7 +133,15 @@ class DomainClaims:
         self._seen: dict[str, Mapping[Key, Any]] = {"Service": {}, "Endpoints": {}}
         asking = Derived(self._annotated, self._asking, "objects that may ask for domains")
         self.claims = Derived(asking, self._parsed, "claims of domains")
+        self.by_domain = Grouped(self.claims, _domain_of, "claims by domain", rank=_rank)
         self.hosts = Derived(self.claims, lambda _, __, parsed: parsed.host, "hosts of domains")
+        self.come_first = Value[bool](graph, "domains are listed before Ingresses")
+        """Which of two objects of the same age and name comes first."""
+
+    def first(self, read: Read, domain: str, hosts: HostRights) -> DomainClaim | None:
+        """Return the first claim of the namespace that has a domain, for a function of a later collection."""
+        asking = read(self.by_domain, domain) or ()
+        return next((each for each in _claims(asking) if hosts.is_owner(domain, each.ref.namespace)), None)
 
     def see(self, services: Mapping[Key, Service], endpoints: Mapping[Key, Endpoints]) -> None:
         """Give the source what differs from the last time."""
@@ -331,18 +340,17 @@ class DecidedPort(NamedTuple):
 class ServedDomains:
     """Who has which domain and which port, and the ``entries`` that templates see, all by what they are of."""
 
-    def __init__(self, objects: Objects, claimed: DomainClaims, hosts: Hosts) -> None:
-        self._objects, self._hosts, graph = objects, hosts, objects.graph
+    def __init__(
+        self, objects: Objects, claimed: DomainClaims, hosts: Hosts, paths: Collection[SitePath, DecidedPath]
+    ) -> None:
+        self._objects, self._hosts, self._paths, graph = objects, hosts, paths, objects.graph
         self.claims = claimed.claims
-        self._taken_names = Source[str, str](graph, "domains that another preset has")
         self._taken_listeners = Source[Listener, str](graph, "listeners that are taken")
         self._reserved_ports = Source[Name, Reservation](graph, "reserved ports")
         self._listening = Value[PresetOptions](graph, "where domains may listen")
-        self._names: Mapping[Name, str] = {}
         self._listeners: Mapping[Listener, str] = {}
         self._reserved: Reservations = VersionedDict({})
-        by_domain = Grouped(self.claims, _domain_of, "claims by domain", rank=_rank)
-        self.decided = Derived(by_domain, self._decide, "owners of domains")
+        self.decided = Derived(claimed.by_domain, self._decide, "owners of domains")
         self._asking_for_port = Grouped(self.claims, _port_of, "claims by port", rank=_rank)
         by_port = Grouped(self.decided, _port_of, "domains by port", rank=_rank)
         self.ports = Derived(by_port, self._decide_port, "owners of ports")
@@ -369,14 +377,12 @@ class ServedDomains:
         self.take(options)
 
     def take(self, options: PresetOptions) -> bool:
-        """Do without the names and listeners that others have; return whether these are others than before."""
-        names, listeners = options.taken_names, options.taken_listeners
-        if (names, listeners) == (self._names, self._listeners):
+        """Do without the listeners that others have; return whether these are others than before."""
+        listeners = options.taken_listeners
+        if listeners == self._listeners:
             return False
-        taken = {name.name: names.get(name) for name in {*self._names, *names} if not name.place}
-        self._taken_names.replace(taken)
         self._taken_listeners.replace({each: listeners.get(each) for each in {*self._listeners, *listeners}})
-        self._names, self._listeners = names, listeners
+        self._listeners = listeners
         return True
 
     def _decide(self, read: Read, domain: str, asking: Sequence[tuple[Claimant, ParsedObject]]) -> DecidedDomain:
@@ -389,7 +395,7 @@ class ServedDomains:
             elif served is not None:
                 if served.ref[1:] != claim.ref[1:]:
                     refused.append(_taken(claim, served))
-            elif taken := read(self._taken_names, domain):
+            elif taken := self._taken(read, domain):
                 refused.append(refusal(claim.ref, "annotation domain", domain, RefusalReason.NAME_TAKEN, taken))
             else:
                 served = claim
@@ -397,6 +403,15 @@ class ServedDomains:
                     reason = RefusalReason.NO_NODE_PORT
                     refused.append(refusal(claim.ref, "spec.ports", claim.port.name, reason, _NO_NODE_PORT))
         return DecidedDomain(served, served is not None and hosts.is_below_foreign(domain), tuple(refused))
+
+    def _taken(self, read: Read, domain: str) -> str:
+        """Return that an Ingress has all of a host: whose that is was decided with its paths; "" where none has."""
+        path = read(self._paths, SitePath(domain, ALL_OF_HOST))
+        if path is None or not path.winners:
+            return ""
+        owner = path.winners[0].owner
+        whose = f"{owner.kind} {owner.namespace}/{owner.name} of preset ingress"
+        return f"{whose} has this name already (the older object keeps it)"
 
     def _decide_port(self, read: Read, port: int, asking: Sequence[tuple[str, DecidedDomain]]) -> DecidedPort:
         """Give a port to the first claim that may have it."""

@@ -1,7 +1,6 @@
 """The presets' collections in one graph, and what the presets that are not part of it yet read of them."""
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import is_
 from typing import Any, Generic, TypeVar
@@ -12,7 +11,7 @@ from pyconfd.model.context import PresetName, Refusal
 from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.rendering import OutputFile
-from pyconfd.model.reservation import NO_OWNERS, Name, Owner, Reservations
+from pyconfd.model.reservation import NO_OWNERS, Name, Owner, Owners, Reservations
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.model.versioned import GivenDict, VersionedDict, differing
 from pyconfd.presets import host_ownership
@@ -27,7 +26,7 @@ from pyconfd.presets.gateway.ports import Port, files_of, listeners_of
 from pyconfd.presets.gateway.routes import frontend_name
 from pyconfd.presets.gateway.serving import Section, ServedGateways
 from pyconfd.presets.gateway.serving import addresses_of as addresses_of_rule
-from pyconfd.presets.host_ownership import HostOwnership, Hosts
+from pyconfd.presets.host_ownership import Hosts
 from pyconfd.presets.ingress.claims import name_of
 from pyconfd.presets.ingress.serving import CertificateLine, IngressClaims, ServedIngresses, addresses_of
 from pyconfd.presets.objects import Objects
@@ -50,8 +49,8 @@ class PresetGraph:
         self._domain_claims = DomainClaims(objects)
         claimed = IngressClaims(objects)
         self.hosts = Hosts(Joined[Any, Any](self._domain_claims.hosts, claimed.hosts, name="claims of hosts"))
-        self._domains = ServedDomains(objects, self._domain_claims, self.hosts)
-        self.ingresses = ServedIngresses(objects, claimed, self.hosts)
+        self.ingresses = ServedIngresses(objects, claimed, self.hosts, self._domain_claims)
+        self._domains = ServedDomains(objects, self._domain_claims, self.hosts, self.ingresses.paths)
         named = named_sites(self.hosts, self.ingresses.sites)
         self._named = Published[str, Site](named)
         self._ingress_result = _IngressResult(self.ingresses)
@@ -59,12 +58,15 @@ class PresetGraph:
         self._gateway_result = _GatewayResult(self.gateways)
         self._domains_result = DomainsResult(self._domains)
         self._reserved: Reservations = VersionedDict({})
-        self._taken: Mapping[Name, str] = {}
 
-    def see(self, cluster: Cluster, options: PresetOptions, names: Collection[str]) -> HostOwnership:
+    def see(self, cluster: Cluster, options: PresetOptions, names: Sequence[str]) -> Owners:
         """Bring all up to a cluster and options, and return who has which host; ``names`` are the presets in use."""
         self.objects.see(cluster, options, names)
         snapshot, domains = cluster.snapshot, PresetName.DOMAINS in names
+        are_both = domains and PresetName.INGRESS in names
+        self._domain_claims.come_first.set(
+            are_both and names.index(PresetName.DOMAINS) < names.index(PresetName.INGRESS)
+        )
         self._domain_claims.see(snapshot.services if domains else {}, snapshot.endpoints if domains else {})
         self._domains.see(options)
         reserved = options.reservations_of(host_ownership.SCOPE)
@@ -72,25 +74,21 @@ class PresetGraph:
         self.hosts.reservations.replace({name.name: reserved.get(name) for name in moved})
         self.hosts.shared.set(options.claims.shared_hosts)
         self._reserved = reserved
-        self._take(options.taken_names)
         self.graph.settle()
-        return self.hosts.ownership()
+        return self.hosts.owners()
 
     def named_sites(self) -> Mapping[str, Site]:
         """Return the sites of hosts of the shared frontends that are named and not served."""
         return self._named.mapping()
 
     def domains(self, options: PresetOptions) -> PresetResult:
-        """Return what the preset ``domains`` makes of the cluster without what others have by these options."""
+        """Return what the preset ``domains`` makes of the cluster without listeners that others have."""
         if self._domains.take(options):
             self.graph.settle()
         return self._domains_result.result()
 
-    def ingress(self, taken: Mapping[Name, str]) -> PresetResult:
-        """Return what the preset ``ingress`` makes of the cluster without the names that another preset has."""
-        if taken != self._taken:
-            self._take(taken)
-            self.graph.settle()
+    def ingress(self) -> PresetResult:
+        """Return what the preset ``ingress`` makes of the cluster."""
         return self._ingress_result.result()
 
     def gateway(self, options: PresetOptions) -> PresetResult:
@@ -99,16 +97,6 @@ class PresetGraph:
         if self.objects.listening.waits:
             self.graph.settle()
         return self._gateway_result.result(options.tls.directory)
-
-    def _take(self, taken: Mapping[Name, str]) -> None:
-        if taken == self._taken:
-            return
-        hosts: defaultdict[str, dict[Name, str]] = defaultdict(dict)
-        for name, why in taken.items():
-            hosts[name.name.partition("/")[0]][name] = why
-        former = {name.name.partition("/")[0] for name in self._taken}
-        self.ingresses.taken_names.replace({host: hosts.get(host) for host in {*former, *hosts}})
-        self._taken = taken
 
 
 class _IngressResult:

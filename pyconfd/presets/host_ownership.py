@@ -6,13 +6,12 @@ to it with consent only: the operator's (the setting ``claims.shared_hosts``), o
 :data:`SHARED_WITH`. What concerns the host as a whole (certificate, redirect, HSTS, passthrough) is its owner's alone.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 from pyconfd.derived import Collection, Derived, Grouped, Joined, Published, Read, Source, Value
 from pyconfd.model.reservation import HostClaim, Name, Owner, Owners, Reservation
-from pyconfd.model.versioned import VersionedDict
 from pyconfd.presets import conflicts, values
 
 SCOPE = "shared-hosts"
@@ -51,11 +50,10 @@ class HostDecision(NamedTuple):
 
 
 class HostRights:
-    """Answers questions by who has each host."""
+    """Answers questions by the ``decision`` on each host, None where nobody asks for it."""
 
-    def decision(self, host: str) -> HostDecision | None:
-        """Return who has a host; None where nobody asks for it."""
-        raise NotImplementedError
+    def __init__(self, decision: Callable[[str], HostDecision | None]) -> None:
+        self.decision = decision
 
     def is_owner(self, host: str, namespace: str) -> bool:
         """Return whether a namespace has a host."""
@@ -110,21 +108,6 @@ class HostRights:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class HostOwnership(HostRights):
-    """Who has each host that is asked for, as of one round; ``owners`` has the names to remember."""
-
-    decisions: Mapping[str, HostDecision] = field(default_factory=lambda: VersionedDict({}))
-    owners: Owners = field(default_factory=lambda: VersionedDict({}))
-
-    def decision(self, host: str) -> HostDecision | None:
-        """Return who has a host; None where nobody asks for it."""
-        return self.decisions.get(host)
-
-
-NO_HOSTS = HostOwnership()
-
-
 class Hosts:
     """Who has which host, as collections. ``claims`` have what is asked for, by any key.
 
@@ -140,16 +123,15 @@ class Hosts:
         named = Joined[str, Any](self.asked, self.reservations, name="hosts")
         self._decided = Derived(named, self._decide, "owners of hosts")
         self.decisions = Derived(self._decided, self._below, "decisions on hosts")
-        self._decisions = Published[str, HostDecision](self.decisions, rank=None)
         self._owners = Published[Name, Owner](self.decisions, key=_name, rank=None, value=lambda each: each.owner)
 
-    def ownership(self) -> HostOwnership:
-        """Return what is decided, as of the last round."""
-        return HostOwnership(self._decisions.mapping(), self._owners.mapping())
+    def owners(self) -> Owners:
+        """Return the names to remember, as of the last round."""
+        return self._owners.mapping()
 
     def rights(self, read: Read) -> HostRights:
         """Return who has each host, for a function of a later collection."""
-        return _ReadRights(read, self.decisions)
+        return HostRights(partial(read, self.decisions))
 
     def _decide(self, read: Read, host: str, _: object) -> HostDecision:
         claims = [claim for _, claim in read(self.asked, host) or ()]
@@ -171,14 +153,6 @@ class Hosts:
         above = next((each for each in found if each is not None and each.owner is not None), None)
         is_below = above is not None and above.namespace != decision.namespace
         return decision._replace(below_foreign=True) if is_below else decision
-
-
-class _ReadRights(HostRights):
-    def __init__(self, read: Read, decisions: Collection[str, HostDecision]) -> None:
-        self._read, self._decisions = read, decisions
-
-    def decision(self, host: str) -> HostDecision | None:
-        return self._read(self._decisions, host)
 
 
 def _name(host: str) -> Name:

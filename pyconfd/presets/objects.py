@@ -19,7 +19,7 @@ from pyconfd.model.gateway_api import (
 from pyconfd.model.ingress import Ingress, IngressClass
 from pyconfd.model.kubernetes import ConfigMap, Namespace, Service
 from pyconfd.model.object_status import StatusOf
-from pyconfd.model.reservation import Name, Reservations
+from pyconfd.model.reservation import Reservations
 from pyconfd.model.snapshot import HostFacts, Key, Named, Resource, Snapshot, denies_secrets
 from pyconfd.model.versioned import differing
 from pyconfd.presets.addresses import Assigned
@@ -32,7 +32,6 @@ from pyconfd.presets.views import NodeView, ServiceView
 _V = TypeVar("_V")
 _NONE: Mapping[Key, Any] = {}
 _NO_RESERVED: Mapping[str, Reservations] = {}
-_NO_NAMES: Mapping[Name, str] = {}
 
 Route = HTTPRoute | GRPCRoute | TLSRoute | TCPRoute
 
@@ -107,7 +106,7 @@ class Objects:
         before = self._listening
         if options is not before:
             self._listening = options
-            self.listening.set(replace(options, reservations=_NO_RESERVED, taken_names=_NO_NAMES))
+            self.listening.set(replace(options, reservations=_NO_RESERVED))
 
     def _see_gateways(self, cluster: Cluster, snapshot: Snapshot) -> None:
         for source, resource in (

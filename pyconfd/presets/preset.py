@@ -14,7 +14,7 @@ from pyconfd.model.kubernetes import AnyObject, ObjectRef
 from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.object_status import Statuses
 from pyconfd.model.rendering import OutputFile
-from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Name, Owner, Owners, Reservations
+from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners, Reservations
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.presets.addresses import NO_POOL, AddressOptions
 from pyconfd.presets.certificates import NO_SECRETS, TlsOptions
@@ -44,7 +44,6 @@ class PresetOptions:
     bind these, ``*`` or an IP address, "" if it may be any. ``reserved``: where the operator's fragments listen, and
     ``status_page`` where pyconfd does: whatever overlaps one of these cannot be had. ``taken_listeners``: those of an
     earlier translation that could not be bound, or are an older claim's of another preset, and who listens there.
-    ``taken_names``: those that an older claim of another preset has, and whose they are.
     ``addresses``: those of the pool, where the operator's listeners on all addresses are in nobody's way.
     ``own`` are those of single presets, by their class (:func:`own_options`); ``tls`` is for certificates of Secrets.
     ``claims`` says who may claim what; ``reservations`` are the names that namespaces have, by scope.
@@ -60,7 +59,6 @@ class PresetOptions:
     status_page: Listeners = NOBODY
     addresses: AddressOptions = NO_POOL
     taken_listeners: Mapping[Listener, str] = field(default_factory=lambda: MappingProxyType({}))
-    taken_names: Mapping[Name, str] = field(default_factory=lambda: MappingProxyType({}))
     own: Mapping[type, object] = field(default_factory=lambda: MappingProxyType({}))
     tls: TlsOptions = NO_SECRETS
     claims: ClaimOptions = ANYTHING

@@ -3,7 +3,6 @@
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from operator import attrgetter, is_
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
@@ -11,7 +10,6 @@ from typing import Generic, NamedTuple, TypeVar
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim
 from pyconfd.model.context import (
-    SHARING_NAMES,
     Claimed,
     ClusterTemplate,
     Context,
@@ -32,7 +30,6 @@ from pyconfd.presets.conflicts import NO_REFUSALS
 from pyconfd.presets.domains import DomainsPreset
 from pyconfd.presets.gateway.preset import GatewayPreset
 from pyconfd.presets.graph import PresetGraph
-from pyconfd.presets.host_ownership import HostOwnership
 from pyconfd.presets.ingress.preset import IngressPreset
 from pyconfd.presets.loadbalancer import LoadbalancerPreset
 from pyconfd.presets.preset import Preset, PresetOptions, PresetResult, Translation
@@ -90,7 +87,6 @@ class Memo:
         self._cluster: Cluster | None = None
         self._graph: PresetGraph | None = None
         self.lost: _Recent[list[dict[Listener, str]]] = _Recent()
-        self.lost_names: _Recent[list[dict[Name, str]]] = _Recent()
         self.listeners: _Recent[frozenset[Listener]] = _Recent()
         self.bound: _Recent[Owners] = _Recent()
         self.files: _Recent[tuple[OutputFile, ...]] = _Recent()
@@ -209,8 +205,8 @@ def translate(
     templates: list[ClusterTemplate] = []
     owners: dict[str, Owners] = {addresses.RESERVED: read.addresses.owners} if read.addresses.owners else {}
     reserved = dict(owners)
-    if read.hosts.owners:
-        reserved[host_ownership.SCOPE] = read.hosts.owners
+    if read.hosts:
+        reserved[host_ownership.SCOPE] = read.hosts
     claimed = 0
     for name, result in zip(names, results, strict=True):
         templates += result.templates
@@ -311,53 +307,23 @@ def _dns_names(results: Sequence[PresetResult]) -> tuple[str, ...] | None:
 
 
 def _results(names: Sequence[str], read: Cluster, options: PresetOptions, memo: Memo) -> list[PresetResult]:
-    """Return the result of each preset, without listeners and names that an older claim of another preset has."""
+    """Return the result of each preset, without listeners that an older claim of another preset has."""
     results = [memo.read_preset(name, read, options) for name in names]
     listeners: list[dict[Listener, str]] = [{} for _ in names]
-    taken: list[dict[Name, str]] = [{} for _ in names]
     # What one loses may let its next claim in, which may be too young as well: each round takes something away.
     while len(names) > 1:
         found = _lost_to_others(names, results, options.addresses.members, options.reservations_of(LISTENERS), memo)
-        found_names = _names_lost_to_others(names, results, read.hosts, memo)
-        again = [number for number in range(len(names)) if found[number] or found_names[number]]
+        again = [number for number in range(len(names)) if found[number]]
         if not again:
             break
         for number in again:
             listeners[number] |= found[number]
-            taken[number] |= found_names[number]
             others = replace(
                 options,
                 taken_listeners={**options.taken_listeners, **listeners[number]},
-                taken_names=taken[number],
             )
             results[number] = memo.read_preset(names[number], read, others)
     return results
-
-
-def _names_lost_to_others(
-    names: Sequence[str], results: Sequence[PresetResult], hosts: HostOwnership, memo: Memo
-) -> list[dict[Name, str]]:
-    """Return for each preset the names that it gave away though a claim of another one has them.
-
-    With a consent, the owner of the host comes before older objects of others.
-    """
-    owners = tuple(result.owners for result in results)
-    return memo.lost_names.made((*names, hosts.decisions, *owners), lambda: _lost_names(names, owners, hosts))
-
-
-def _lost_names(names: Sequence[str], owners: Sequence[Owners], hosts: HostOwnership) -> list[dict[Name, str]]:
-    lost: list[dict[Name, str]] = [{} for _ in names]
-    sharing = [number for number, name in enumerate(names) if name in SHARING_NAMES]
-    for first, second in combinations(sharing, 2):
-        for name in owners[first].keys() & owners[second].keys():
-            both = [(number, owners[number][name]) for number in (first, second)]
-            of_owner = {number: hosts.is_owner(name.name, each.namespace) for number, each in both}
-            kept, taken = sorted(both, key=lambda each: (not of_owner[each[0]], each[1].since, *each[1][1:3], each[0]))
-            by = kept[1]
-            whose = f"{by.kind} {by.namespace}/{by.name} of preset {names[kept[0]]}"
-            why = "the older object keeps it" if of_owner[taken[0]] else "its namespace has the host"
-            lost[taken[0]][name] = f"{whose} has this name already ({why})"
-    return lost
 
 
 def _lost_to_others(

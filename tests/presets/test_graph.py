@@ -109,10 +109,7 @@ TAKEN_LISTENERS = st.dictionaries(
     st.just("an older one has it"),
     max_size=2,
 )
-TAKEN = st.dictionaries(
-    st.sampled_from([Name("", "a.example.com"), Name("", "b.example.com"), Name("", "b.example.com/x")]),
-    st.just("an older one has it"),
-)
+PRESETS = st.sampled_from([NAMES, NAMES, ("ingress", "domains", "gateway"), ("domains",)])
 OPTIONS = st.builds(
     PresetOptions,
     node_ports=st.sampled_from([False, False, True]),
@@ -148,12 +145,12 @@ STEPS = st.tuples(
     st.sampled_from([None, None, None, True, False]),
     st.none() | st.none() | OPTIONS,
     st.none() | RESERVED,
-    st.none() | st.none() | TAKEN,
+    st.none() | st.none() | PRESETS,
     st.none() | st.none() | RESERVED_PORTS,
     st.none() | st.none() | st.none() | TAKEN_LISTENERS,
 )
 """A few objects that come, change or go; which Secrets there are; whether the class is the default; other settings;
-hosts that are reserved; names that another preset has; ports that are reserved; listeners that are taken."""
+hosts that are reserved; which presets are in use; ports that are reserved; listeners that are taken."""
 
 
 class World:
@@ -163,6 +160,7 @@ class World:
         self.options = PresetOptions(addresses=ADDRESSES, tls=TlsOptions("/tls", ("*",)))
         self._pairs, self._objects = pairs, dict[tuple[str, str, str], Obj]()
         self._secrets, self._default = frozenset[str](), False
+        self.presets: tuple[str, ...] = NAMES
 
     def after(self, step: Any) -> Snapshot:
         for objects, is_gone in step[0]:
@@ -172,6 +170,7 @@ class World:
                     self._objects[_at(each)] = each
         self._secrets = self._secrets if step[1] is None else step[1]
         self._default = self._default if step[2] is None else step[2]
+        self.presets = step[5] or self.presets
         former, options = self.options, step[3] or self.options
         self.options = replace(
             options,
@@ -179,7 +178,6 @@ class World:
                 SCOPE: former.reservations_of(SCOPE) if step[4] is None else step[4],
                 "domains": former.reservations_of("domains") if step[6] is None else step[6],
             },
-            taken_names=former.taken_names if step[5] is None else step[5],
             taken_listeners=former.taken_listeners if step[7] is None else step[7],
         )
         secrets = (
@@ -190,10 +188,10 @@ class World:
         return snapshot(ingress_class(default=self._default), *self._objects.values(), *secrets)
 
 
-def seen_by(graph: PresetGraph, seen: Snapshot, options: PresetOptions) -> PresetGraph:
+def seen_by(graph: PresetGraph, seen: Snapshot, world: World) -> PresetGraph:
     """Show a graph a cluster that is read from nothing."""
-    read = cluster.read(seen, None, options.claims)
-    graph.see(read, options, NAMES)
+    read = cluster.read(seen, None, world.options.claims)
+    graph.see(read, world.options, world.presets)
     return graph
 
 
@@ -207,7 +205,7 @@ def test_collections_are_those_of_a_new_graph_and_no_call_is_superfluous(
     for step in steps:
         seen = world.after(step)
         before = items_of(graph.graph)
-        seen_by(graph, seen, world.options)
+        seen_by(graph, seen, world)
         calls.settled()
-        assert items_of(graph.graph) == items_of(seen_by(PresetGraph(""), seen, world.options).graph)
+        assert items_of(graph.graph) == items_of(seen_by(PresetGraph(""), seen, world).graph)
         see_that_changes_are_told(before, graph.graph)

@@ -8,7 +8,7 @@ from pyconfd.derived import Derived, Graph, Source
 from pyconfd.model.reservation import HostClaim, Name, Owner, Reservation
 from pyconfd.presets.addresses import FIRST_OWNER, RESERVED
 from pyconfd.presets.conflicts import reserved_until
-from pyconfd.presets.host_ownership import NO_HOSTS, SCOPE, SHARED_WITH, HostDecision, HostOwnership, Hosts, shared_with
+from pyconfd.presets.host_ownership import SCOPE, SHARED_WITH, HostDecision, HostRights, Hosts, shared_with
 
 HOST, WILD, WIDER = "a.shop.test", "*.shop.test", "*.test"
 
@@ -21,11 +21,11 @@ KEPT = Reservation(owner("shop"), 99.0)
 OWNED, WAITING = HostDecision(owner("shop")), HostDecision(None, KEPT)
 
 
-def rights(decision: HostDecision | None, **above: HostDecision) -> HostOwnership:
+def rights(decision: HostDecision | None, **above: HostDecision) -> HostRights:
     """Return who has the host; ``above``: the wildcard, the wider one and "any" host."""
     names = {"wild": WILD, "wider": WIDER, "any": "*"}
     decisions = {names[key]: each for key, each in above.items()}
-    return HostOwnership(decisions=decisions | ({HOST: decision} if decision else {}))
+    return HostRights((decisions | ({HOST: decision} if decision else {})).get)
 
 
 @pytest.mark.parametrize(
@@ -91,19 +91,14 @@ def test_whose_requests_would_be_without_a_site(
 
 
 def test_a_wildcard_does_not_answer_instead_of_itself() -> None:
-    assert not HostOwnership(decisions={WILD: SHOP}).falls_to_another(WILD)
-    assert HostOwnership(decisions={WILD: SHOP, WIDER: EVIL_DOMAIN}).falls_to_another(WILD)
-    assert HostOwnership(decisions={"*": SHOP}).falls_to_another("*") is False
+    assert not HostRights({WILD: SHOP}.get).falls_to_another(WILD)
+    assert HostRights({WILD: SHOP, WIDER: EVIL_DOMAIN}.get).falls_to_another(WILD)
+    assert HostRights({"*": SHOP}.get).falls_to_another("*") is False
 
 
 def test_names_that_others_write_or_that_are_stored() -> None:
     assert (SCOPE, SHARED_WITH) == ("shared-hosts", "pyconfd.io/shared-with")
     assert (FIRST_OWNER, RESERVED) == ("first owner", "addresses")
-
-
-def test_where_nobody_asks_for_anything() -> None:
-    assert (NO_HOSTS.decisions, NO_HOSTS.owners) == ({}, {})
-    assert NO_HOSTS.decision(HOST) is None
 
 
 def claim(namespace: str, host: str = HOST, day: int = 1, name: str = "web", **more: str) -> HostClaim:
@@ -112,7 +107,7 @@ def claim(namespace: str, host: str = HOST, day: int = 1, name: str = "web", **m
     return HostClaim(host, owner(namespace, name=name, since=created), consent, more.get("proto", ""))
 
 
-def decided(*claims: HostClaim, shared: str = "", reserved: Mapping[str, Reservation] | None = None) -> HostOwnership:
+def asked(*claims: HostClaim, shared: str = "", reserved: Mapping[str, Reservation] | None = None) -> Hosts:
     graph = Graph()
     source = Source[int, HostClaim](graph, "claims")
     hosts = Hosts(Derived(source, lambda _, __, item: item))
@@ -120,23 +115,27 @@ def decided(*claims: HostClaim, shared: str = "", reserved: Mapping[str, Reserva
     hosts.reservations.replace(reserved or {})
     source.replace(dict(enumerate(claims)))
     graph.settle()
-    return hosts.ownership()
+    return hosts
+
+
+def decided(*claims: HostClaim, shared: str = "", reserved: Mapping[str, Reservation] | None = None) -> HostRights:
+    return HostRights(asked(*claims, shared=shared, reserved=reserved).decisions.items.get)
 
 
 def test_the_oldest_claim_has_a_host() -> None:
     young, old = claim("evil", day=2), claim("shop", day=1)
-    found = decided(young, old)
-    assert found.decision(HOST) == HostDecision(old.owner)
-    assert found.owners == {Name("", HOST): old.owner}
+    found = asked(young, old)
+    assert found.decisions.items[HOST] == HostDecision(old.owner, has_paths=True)
+    assert found.owners() == {Name("", HOST): old.owner}
 
 
 def test_a_reservation_counts_more_than_age() -> None:
     old, mine, second = claim("evil", day=1), claim("shop", day=3), claim("shop", day=2, name="first")
     found = decided(old, mine, second, reserved={HOST: KEPT})
-    assert found.decision(HOST) == HostDecision(second.owner)
-    waiting = decided(old, reserved={HOST: KEPT})
-    assert waiting.decision(HOST) == HostDecision(None, KEPT)
-    assert waiting.owners == {}
+    assert found.decision(HOST) == HostDecision(second.owner, has_paths=True)
+    waiting = asked(old, reserved={HOST: KEPT})
+    assert waiting.decisions.items[HOST] == HostDecision(None, KEPT)
+    assert waiting.owners() == {}
     assert decided(reserved={HOST: KEPT}).decision(HOST) == HostDecision(None, KEPT)
 
 
@@ -146,7 +145,7 @@ def test_a_reservation_counts_more_than_age() -> None:
 )
 def test_the_operator_shares_a_host_or_all_below_a_wildcard(shared: str, is_for_all: bool) -> None:
     found = decided(claim("shop"), shared=shared).decision(HOST)
-    assert found == HostDecision(owner("shop"), shared_with=frozenset({"*"} if is_for_all else ()))
+    assert found == HostDecision(owner("shop"), shared_with=frozenset({"*"} if is_for_all else ()), has_paths=True)
 
 
 def test_each_object_of_the_owner_consents_for_all_and_no_other() -> None:
@@ -155,7 +154,7 @@ def test_each_object_of_the_owner_consents_for_all_and_no_other() -> None:
         claim("shop", day=2, name="second", shared="c", proto="tcp"),
     )
     found = decided(mine, more, claim("evil", day=3, shared="evil", proto="https")).decision(HOST)
-    assert found == HostDecision(mine.owner, None, frozenset("abc"), frozenset({"http", "tcp"}))
+    assert found == HostDecision(mine.owner, None, frozenset("abc"), frozenset({"http", "tcp"}), has_paths=True)
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,10 @@ class IngressPreset(Preset):
 
     def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return ``ingress``: its sites, backends and certificates."""
-        del former
+        del former, options
         if cluster.graph is None:
             raise ValueError("Ingresses are read from the collections of presets")
-        return cluster.graph.ingress(options.taken_names)
+        return cluster.graph.ingress()
 
     def claims(self, translation: Translation) -> Iterator[Claim]:
         """Return a claim for each Ingress of pyconfd's classes."""

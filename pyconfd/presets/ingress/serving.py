@@ -9,17 +9,18 @@ what is behind it. Which namespace has a host is decided before, for all presets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pyconfd.derived import Derived, Grouped, Joined, Read, Source, Spread, Tally
+from pyconfd.derived import Derived, Grouped, Joined, Read, Spread, Tally
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.ingress import Ingress, IngressClass
 from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.object_status import ObjectStatus
-from pyconfd.model.reservation import HostClaim, Name
+from pyconfd.model.reservation import HostClaim
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
 from pyconfd.presets.annotations import read_foreign
 from pyconfd.presets.certificates import ServedCertificate, certificate_for, is_usable, notes_on, presented
+from pyconfd.presets.domains import DomainClaims
 from pyconfd.presets.endpoints import targets_of_port
 from pyconfd.presets.host_ownership import HostRights, Hosts
 from pyconfd.presets.ingress.claims import IngressClaim, TlsHosts, name_of, read_ingress
@@ -34,7 +35,16 @@ from pyconfd.presets.routing.references import (
     app_protocol,
     resolve,
 )
-from pyconfd.presets.routing.table import Lost, PlainRoutingTable, conflict_key, entry_of, key_of, path_of
+from pyconfd.presets.routing.table import (
+    ALL_OF_HOST,
+    Lost,
+    PlainRoutingTable,
+    SitePath,
+    conflict_key,
+    entry_of,
+    key_of,
+    path_of,
+)
 from pyconfd.presets.routing.types import PathEntry, RouteBackend, RouteRule, Site
 from pyconfd.presets.shared_sites import shared_site
 from pyconfd.presets.views import PortView
@@ -126,12 +136,10 @@ def _hosts_of(_: Key, claim: IngressClaim) -> Iterator[tuple[tuple[str, int], Ho
 class ServedIngresses:
     """All that is made of the claims. ``sites`` are by host, ``backends`` by name, ``lines`` by Secret."""
 
-    def __init__(self, objects: Objects, claimed: IngressClaims, hosts: Hosts) -> None:
-        self._objects, self._hosts, claims = objects, hosts, claimed.claims
-        self.taken_names = Source[str, Mapping[Name, str]](objects.graph, "names that another preset has")
-        """Those of paths, by host, and whose they are."""
+    def __init__(self, objects: Objects, claimed: IngressClaims, hosts: Hosts, domains: DomainClaims) -> None:
+        self._objects, self._hosts, self._domains, claims = objects, hosts, domains, claimed.claims
         rules = Spread(claims, lambda _, claim: enumerate(claim.rules), "rules of Ingresses")
-        self._routes = routes = PlainRoutingTable("Ingresses", rules, self._blocked)
+        self._routes = routes = PlainRoutingTable("Ingresses", rules, self._blocked, self._taken)
         self.paths = routes.decided
         self.sites = Derived(routes.sites, self._site, "sites of Ingresses")
 
@@ -159,7 +167,7 @@ class ServedIngresses:
     # Paths
 
     def _blocked(self, read: Read, rule: RouteRule, claimants: Sequence[RouteRule]) -> str:
-        """Return why a rule may not have its path: the host is another namespace's, or an older domain is all of it."""
+        """Return why a rule may not have its path: the host is another namespace's."""
         hosts, host, namespace = self._hosts.rights(read), rule.site, rule.owner.namespace
         if not hosts.may_add_paths(host, namespace):
             return hosts.why_not(host)
@@ -168,8 +176,23 @@ class ServedIngresses:
             same = (each for each in claimants if conflict_key(each.match) == conflict_key(rule.match))
             if owner := next((each.owner for each in same if hosts.is_owner(host, each.owner.namespace)), None):
                 return f"{owner.kind} {owner.namespace}/{owner.name} of the host's owner has this path"
-        taken = read(self.taken_names, host)
-        return taken.get(name_of(path_of(rule)), "") if taken else ""
+        return ""
+
+    def _taken(self, read: Read, path: SitePath, rule: RouteRule) -> str:
+        """Return that a domain is all of the host; the older object has it, of the namespace that has the host."""
+        if path.place != ALL_OF_HOST:
+            return ""
+        hosts = self._hosts.rights(read)
+        domain = self._domains.first(read, path.site, hosts)
+        if domain is None:
+            return ""
+        is_owner, mine, others = hosts.is_owner(path.site, rule.owner.namespace), rule.owner, domain.owner
+        if is_owner and (mine.since, mine.namespace, mine.name, read.value(self._domains.come_first)) < (
+            others.since, others.namespace, others.name, True
+        ):  # fmt: skip
+            return ""
+        why = "the older object keeps it" if is_owner else "its namespace has the host"
+        return f"{others.kind} {others.namespace}/{others.name} of preset domains has this name already ({why})"
 
     def _site(self, read: Read, host: str, _: object) -> Site:
         return shared_site(host, self._hosts.rights(read))

@@ -38,6 +38,10 @@ class Place(NamedTuple):
     path: str
 
 
+ALL_OF_HOST = Place(PathKind.PREFIX, "")
+"""The place of a site that has the name of the host, as a domain has."""
+
+
 class SitePath(NamedTuple):
     """One place at one site."""
 
@@ -69,6 +73,9 @@ class Lead(NamedTuple):
 
 Blocked = Callable[[Read, RouteRule, Sequence[RouteRule]], str]
 """Returns why a rule may not have its match, or ""; with all rules that ask for its path, in order of rank."""
+
+Taken = Callable[[Read, SitePath, RouteRule], str]
+"""Returns whose a path is for which a rule came first of all rules, "" where it is the rule's."""
 
 
 def never_blocked(_: Read, __: RouteRule, ___: Sequence[RouteRule]) -> str:
@@ -145,14 +152,25 @@ class PlainRoutingTable(RoutingTable):
     by site.
     """
 
-    def __init__(self, name: str, rules: Collection[Any, RouteRule], blocked: Blocked = never_blocked) -> None:
+    def __init__(self, name: str, rules: Collection[Any, RouteRule], blocked: Blocked, taken: Taken) -> None:
         super().__init__(name, rules, blocked)
+        self._taken = taken
         self.won = Grouped(self.decided, _objects_that_won, f"{name}: paths by object")
         self.lost = Grouped(self.decided, _objects_that_lost, f"{name}: lost paths by object")
         self.leading = Grouped(
             self.decided, _backends, f"{name}: paths by backend", rank=lambda path, _: entry_of(*path)
         )
         self.sites = Grouped(self.decided, _served_sites, f"{name}: paths by site")
+
+    def _decide(self, read: Read, path: SitePath, asking: Sequence[tuple[object, RouteRule]]) -> DecidedPath:
+        decided = super()._decide(read, path, asking)
+        taken = self._taken(read, path, decided.winners[0]) if decided.winners else ""
+        if not taken:
+            return decided
+        claimants = [rule for _, rule in asking]
+        return DecidedPath(
+            (), tuple(Lost(each, None, self._blocked(read, each, claimants) or taken) for each in claimants)
+        )
 
 
 def key_of(rule: RouteRule) -> Key:

@@ -185,6 +185,45 @@ def test_the_older_object_has_a_host_and_path_and_the_younger_the_rest_of_its_ow
     assert "Ingress demo/old" in context.refused[0].detail
 
 
+@pytest.mark.parametrize(("presets", "has"), [(("domains", "ingress"), "domain"), (("ingress", "domains"), "ingress")])
+def test_of_twins_that_ask_for_all_of_a_host_the_preset_that_is_listed_first_has_it(
+    presets: tuple[str, ...], has: str
+) -> None:
+    twins = (
+        service("web", "10.0.0.7", annotations={"domain": HOST, "proto": "http"}),
+        [ingress("web", {HOST: [path("/")]})],
+    )
+    options = PresetOptions(addresses=ADDRESSES)
+    context = registry.translate(snapshot(CLASS, *(each for some in twins for each in some)), presets, options)
+    assert (HOST in context.names["domains"], HOST in context.names["ingress"]["sites"]) == (
+        has == "domain",
+        has == "ingress",
+    )
+    [refusal] = context.refused
+    whose = "Service demo/web of preset domains" if has == "domain" else "Ingress demo/web of preset ingress"
+    assert refusal.detail == f"{whose} has this name already (the older object keeps it)"
+
+
+def test_each_path_that_a_domain_takes_says_why_its_own_namespace_or_the_host_is_in_the_way() -> None:
+    """Who comes second to an Ingress that loses the host loses it to the domain, or has no right to it anyway."""
+    objects = [
+        *service("site", "10.0.0.7", annotations={"domain": HOST, "proto": "http"}),
+        *(
+            ingress(name, {HOST: [path("/"), path("/x", kind="Exact")]}, namespace=namespace, day=day)
+            for name, namespace, day in (("first", "demo", 2), ("second", "demo", 3), ("other", "team", 4))
+        ),
+    ]
+    context = read(CLASS, *WEB, *objects)
+    assert list(context.names["domains"]) == [HOST]
+    assert paths_of(context) == {f"={HOST}/x": "ing_demo_web_80"}
+    whys = {each.ref.name: each.detail.partition(" has this ")[0] for each in context.refused if each.value == HOST}
+    assert whys == {
+        "first": "Service demo/site of preset domains",
+        "second": "Service demo/site of preset domains",
+        "other": "Service demo/site",
+    }
+
+
 @pytest.mark.parametrize("older", ["domain", "ingress"])
 def test_a_domain_and_an_ingress_for_all_of_a_host_are_in_conflict(older: str) -> None:
     days = (1, 2) if older == "domain" else (2, 1)
