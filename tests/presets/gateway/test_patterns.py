@@ -98,6 +98,15 @@ def test_steps_are_those_of_the_worst_value(pattern: str, least: int, most: int)
     assert least <= steps_of(pattern) <= most
 
 
+def test_all_that_may_come_next_counts_as_what_a_repetition_can_meet() -> None:
+    """After ``a*`` comes ``b``, or another ``a``, or ``c``: it may give back each ``a`` that it took."""
+    assert steps_of("/a*b?a*c") > 2 * steps_of("/a*b?d*c")
+    pattern, text = "/a*b?a*c", "/" + "a" * 40
+    matcher = Matcher(pattern, text)
+    assert not matcher.matches()
+    assert matcher.steps <= steps_of(pattern)
+
+
 def test_a_final_part_for_anything_is_tried_once_but_for_several_lines() -> None:
     assert not fault_of("/.*a.*")
     assert fault_of("/.*a.*", lines=True)
