@@ -389,3 +389,44 @@ def test_an_address_stays_with_its_service_over_a_restart_whatever_others_write(
 def in_namespace(namespace: str, service: Service) -> Service:
     meta = ObjectMeta(service.metadata.name, namespace, creation_timestamp=service.metadata.creation_timestamp)
     return Service(meta, service.spec)
+
+
+TAKEN = replace(OPTIONS, taken_listeners={Listener("192.0.2.1", 80): "an older one has it"})
+
+
+@pytest.mark.parametrize(
+    ("service", "options", "detail"),
+    [
+        (
+            balanced(annotations={PROXY_PROTOCOL: "v3"}),
+            OPTIONS,
+            "expected v1 or v2; the whole Service is left out",
+        ),
+        (
+            balanced(ports=(WEB, _UDP)),
+            OPTIONS,
+            "HAProxy balances only TCP: this port is not served, the TCP ports are",
+        ),
+        (
+            balanced(ports=(WEB, ServicePort("again", 80, "web", 30081))),
+            OPTIONS,
+            "not a port from 1 to 65535 that the Service has once",
+        ),
+        (
+            balanced(ports=(ServicePort("web", 80, "web"),)),
+            replace(OPTIONS, node_ports=True),
+            "traffic goes to node ports (presets.backend_target) but this port has none: {}",
+        ),
+        (balanced(), TAKEN, "an older one has it; choose another port"),
+        (
+            balanced(load_balancer_source_ranges=("everybody",)),
+            OPTIONS,
+            "not a network like 192.0.2.0/24; the whole Service is left out, lest anybody reach it",
+        ),
+    ],
+)
+def test_refusals_in_words(service: Service, options: PresetOptions, detail: str) -> None:
+    context = read(service, behind(), options=options)
+    [refusal] = context.refused
+    assert refusal.detail == detail.format("set spec.allocateLoadBalancerNodePorts")
+    assert refusal.detail in status(context)["conditions"][0]["message"]
