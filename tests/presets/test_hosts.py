@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ from pyconfd.haproxy.config.allowed import Boundaries, judge
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import Deployment, DeploymentSpec, ObjectRef, PodTemplate, Service
 from pyconfd.model.records import ObjectMeta
+from pyconfd.model.reservation import Name, Owner, Reservation
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.predecessors.hosts import CONFIG, MASTER, ROUTE53, HostsOptions
 from pyconfd.presets import registry
+from pyconfd.presets.conflicts import reserved_until
 from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.presets.registry import Memo
 from pyconfd.render import cluster_templates
@@ -98,6 +101,39 @@ def test_nobody_joins_an_app_of_another_namespace() -> None:
     assert context.names["hosts"] == {"cache": ["10.0.0.4"], "web": ["10.0.0.1"]}
     assert {refusal.reason for refusal in context.refused} == {RefusalReason.NAME_TAKEN}
     assert "belongs to the namespace default" in refusals(context)["Pod thief label app"]
+
+
+BANK = Reservation(Owner("Pod", "bank", "web", "2026-01-20"), 99.0)
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "served", "refused"),
+    [
+        # What is reserved for a namespace that has no pod now is nobody's.
+        (("evil",), [], {"evil": RefusalReason.NAME_RESERVED}),
+        (("evil", "team"), [], {"evil": RefusalReason.NAME_RESERVED, "team": RefusalReason.NAME_RESERVED}),
+        (("bank", "evil"), ["bank"], {"evil": RefusalReason.NAME_TAKEN}),
+        # The namespace of the balancer comes first in any case.
+        (("default", "bank"), ["default"], {"bank": RefusalReason.NAME_TAKEN}),
+    ],
+)
+def test_an_app_that_is_reserved_for_a_namespace(
+    namespaces: tuple[str, ...], served: list[str], refused: dict[str, RefusalReason]
+) -> None:
+    addresses = {name: f"10.0.0.{number}" for number, name in enumerate(("bank", "default", "evil", "team"), 1)}
+    options = replace(OPTIONS, reservations={"hosts": {Name("", "web"): BANK}})
+    context = translated(
+        deployment(),
+        *(target(f"p-{each}", addresses[each], "web", namespace=each) for each in namespaces),
+        options=options,
+    )
+    assert context.names["hosts"].get("web", []) == [addresses[each] for each in served]
+    assert {each.ref.namespace: each.reason for each in context.refused} == refused
+    for each in context.refused:
+        kept = each.reason is RefusalReason.NAME_RESERVED
+        owner = served[0] if served else ""
+        why = reserved_until(BANK) if kept else f"the app web belongs to the namespace {owner}; name it differently"
+        assert (each.field, each.value, each.detail) == ("label app", "web", why)
 
 
 @pytest.mark.parametrize("app", ["", "a b", "web\n lua-load x", "${X}", "-f"])
