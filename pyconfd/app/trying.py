@@ -27,7 +27,7 @@ from pyconfd.model.status import Phase
 from pyconfd.predecessors import cluster_templates
 from pyconfd.predecessors.targets.worker import Targets
 from pyconfd.render.engine import Renderer
-from pyconfd.settings import Resolved, Settings, SingleTargetSettings, Source
+from pyconfd.settings import Resolved, Settings, SettingSource, SingleTargetSettings
 from pyconfd.sources.file import FollowedFiles
 from pyconfd.status.changes import ChangeLog, line_of
 from pyconfd.status.document import StatusFile
@@ -84,7 +84,7 @@ def _here(resolved: Resolved, folder: Path, haproxy: OwnHaproxy, loopback: Loopb
     """Return the settings as they hold here, and words about whose fragments these are."""
     own = resolved.settings
     directory, whose = own.templates.dir, own.templates.dir
-    is_default = resolved.origins["templates.dir"].source is Source.DEFAULT
+    is_default = resolved.origins["templates.dir"].source is SettingSource.DEFAULT
     if is_default and not cluster_templates.is_allowed(own) and not _has_fragments(Path(directory)):
         directory = str(folder / "fragments")
         whose = "the shipped ones (to edit them, copy them: pyconfd fragments --copy-to DIR)"

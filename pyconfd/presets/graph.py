@@ -24,7 +24,7 @@ from pyconfd.presets.gateway.mirror import script_file
 from pyconfd.presets.gateway.policies import PolicyDecision
 from pyconfd.presets.gateway.ports import Port, files_of, listeners_of
 from pyconfd.presets.gateway.routes import frontend_name
-from pyconfd.presets.gateway.serving import Section, ServedGateways
+from pyconfd.presets.gateway.serving import RuleSection, ServedGateways
 from pyconfd.presets.gateway.serving import addresses_of as addresses_of_rule
 from pyconfd.presets.host_ownership import Hosts
 from pyconfd.presets.ingress.claims import name_of
@@ -150,7 +150,7 @@ class _GatewayResult:
             Joined[Any, Any](gateways.sections, gateways.ports, name="owners of sections"),
             key=lambda at: Name(at[1] if isinstance(at[1], str) else _port_name(at), ""),
             rank=None,
-            value=lambda each: each.owner if isinstance(each, Section) else each.gateway.owner,
+            value=lambda each: each.owner if isinstance(each, RuleSection) else each.gateway.owner,
         )
         self._statuses = Published[StatusOf, ObjectStatus](gateways.statuses, rank=None)
         self._policies = Published[StatusOf, PolicyDecision](gateways.policies)

@@ -138,9 +138,9 @@ class Objects:
         changed = self._changed(source, items, number)
         source.replace({StatusOf(resource, key): items.get(key) for key in changed})
 
-    def secrets_for(self, read: Read) -> "Secrets":
+    def secrets_for(self, read: Read) -> "SecretsView":
         """Return the Secrets, for a function of a collection."""
-        return Secrets(read, self)
+        return SecretsView(read, self)
 
 
 def _changes(now: Mapping[Key, _V], keys: Collection[Key]) -> dict[Key, _V | None]:
@@ -156,7 +156,7 @@ def _seen(key: Key, cluster: Cluster) -> SeenService | None:
     return found if found != NO_SERVICE else None
 
 
-class Secrets:
+class SecretsView:
     """What was read of TLS Secrets, as a function of a collection reads it."""
 
     def __init__(self, read: Read, objects: Objects) -> None:

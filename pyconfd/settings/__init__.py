@@ -5,7 +5,7 @@
 ``checks.py`` what must hold between settings, ``show.py`` the list, the file and the reference for people.
 """
 
-from pyconfd.settings.checks import SettingOrigin, Source
+from pyconfd.settings.checks import SettingOrigin, SettingSource
 from pyconfd.settings.dns import AddressSource, DnsSettings, Mode, NameSettings, name_of, names_of
 from pyconfd.settings.predecessors import (
     EtcdSettings,
@@ -53,9 +53,9 @@ __all__ = [
     "ReloadMethod",
     "Resolved",
     "SettingOrigin",
+    "SettingSource",
     "Settings",
     "SingleTargetSettings",
-    "Source",
     "StatusSettings",
     "TargetSettings",
     "TemplateSettings",

@@ -32,7 +32,7 @@ _UNIQUE = (
 )
 
 
-class Source(StrEnum):
+class SettingSource(StrEnum):
     """The kinds of places that values come from, weakest first."""
 
     DEFAULT = "default"
@@ -45,7 +45,7 @@ class Source(StrEnum):
 class SettingOrigin:
     """Where a value comes from; ``place`` is what to look for: a flag, a variable, a file with section and key."""
 
-    source: Source
+    source: SettingSource
     place: str = "default"
 
     def __str__(self) -> str:
@@ -206,14 +206,14 @@ def remarks(settings: Settings, origins: Mapping[str, SettingOrigin]) -> Iterato
     if etcd.user and plain:
         yield f"{origins['etcd.endpoints']}: the password for etcd goes to {plain[0]} in clear text; use https"
     interval = origins["kubernetes.interval_s"]
-    if interval.source is not Source.DEFAULT and kubernetes.mode is ReadMode.WATCH:
+    if interval.source is not SettingSource.DEFAULT and kubernetes.mode is ReadMode.WATCH:
         yield (
             f"{interval}: has no effect, since changes are watched as they happen;"
             f" to poll instead, set {TABLE['kubernetes.mode'].env}=poll"
         )
     for path, setting in TABLE.items():
         value = value_of(settings, setting)
-        if setting.form.path and value and value[0] not in "/@~" and origins[path].source is Source.FILE:
+        if setting.form.path and value and value[0] not in "/@~" and origins[path].source is SettingSource.FILE:
             yield (
                 f"{origins[path]}: {value} is relative, so it depends on where pyconfd is started (by systemd: in /);"
                 " write the whole path"

@@ -12,7 +12,15 @@ from typing import Any
 
 from pyconfd import __version__
 from pyconfd.errors import ConfigurationError, Problem
-from pyconfd.settings.checks import ReadText, SettingOrigin, Source, contradictions, holds_authority, holds_key, remarks
+from pyconfd.settings.checks import (
+    ReadText,
+    SettingOrigin,
+    SettingSource,
+    contradictions,
+    holds_authority,
+    holds_key,
+    remarks,
+)
 from pyconfd.settings.sections import VERSION_FORM, Settings
 from pyconfd.settings.setting import ENV_PREFIX, NotAcceptedError, Setting, below_home, key_shown, meant, shown
 from pyconfd.settings.table import (
@@ -28,7 +36,7 @@ from pyconfd.settings.table import (
     values_of,
 )
 
-DEFAULT = SettingOrigin(Source.DEFAULT)
+DEFAULT = SettingOrigin(SettingSource.DEFAULT)
 _BYTE_ORDER_MARK = "\ufeff"
 _SERVICE_LINK = re.compile(r"PYCONFD_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
 """What Kubernetes puts into every pod of a namespace that has a Service named ``pyconfd`` or ``pyconfd-...``."""
@@ -90,7 +98,7 @@ class Sources:
 
     def _add_key(self, place: str, section: str, key: str, value: object) -> None:
         if setting := TABLE.get(f"{section}.{key}" if section else key):
-            self._add(setting, SettingOrigin(Source.FILE, place), value)
+            self._add(setting, SettingOrigin(SettingSource.FILE, place), value)
         else:
             self._add_unknown(place, _meant(key, section))
 
@@ -100,7 +108,7 @@ class Sources:
             for name in reversed(setting.envs):
                 text = environ.get(name, "").strip()
                 if text or (name in environ and setting.path == _MAY_BE_EMPTY):
-                    self._add(setting, SettingOrigin(Source.ENVIRONMENT, f"environment {name}"), text)
+                    self._add(setting, SettingOrigin(SettingSource.ENVIRONMENT, f"environment {name}"), text)
         known = {setting.env for setting in TABLE.values()} | {CONFIG_ENV}
         for name in sorted(environ):
             if name.startswith(ENV_PREFIX) and name not in known and not _SERVICE_LINK.fullmatch(name):
@@ -115,7 +123,7 @@ class Sources:
                 joined = (setting.form.separator or " ").join(map(str, texts)).strip()
                 # The shell has taken the quotes off NAME=VALUE.
                 value = texts if isinstance(setting.default, Mapping) else joined
-                self._add(setting, SettingOrigin(Source.FLAG, setting.flags[0]), value)
+                self._add(setting, SettingOrigin(SettingSource.FLAG, setting.flags[0]), value)
 
     def _add_unknown(self, place: str, remedy: str) -> None:
         self.unknown.append(Problem(place, "is not a setting", remedy))
@@ -147,7 +155,7 @@ class Sources:
             ConfigurationError: with every problem of the sources, and between settings whose values are fine.
         """
         settings = build(values)
-        given = {path for path, origin in origins.items() if origin.source is not Source.DEFAULT}
+        given = {path for path, origin in origins.items() if origin.source is not SettingSource.DEFAULT}
         ignored = self.unknown if is_newer(settings.settings_version) else ()
         problems = [problem for problem in self.problems if problem not in ignored]
         for found in contradictions(settings, given, read):
@@ -284,7 +292,7 @@ def _load(path: str, named_by: str, read: ReadText, problems: list[Problem]) -> 
 def _differing_names(candidates: list[GivenValue]) -> Iterator[str]:
     """Return a note where a setting has different values under its two names in the environment."""
     for old, new in itertools.pairwise(candidates):
-        both = old.origin.source is new.origin.source is Source.ENVIRONMENT
+        both = old.origin.source is new.origin.source is SettingSource.ENVIRONMENT
         if both and old.setting is new.setting and old.value != new.value:
             setting = new.setting
             yield f"environment {setting.env} and {setting.old_env} differ; {setting.env} counts"

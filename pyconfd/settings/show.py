@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from pyconfd import __version__
-from pyconfd.settings.checks import SettingOrigin, Source
+from pyconfd.settings.checks import SettingOrigin, SettingSource
 from pyconfd.settings.resolve import DEFAULT, Resolved
 from pyconfd.settings.sections import Settings
 from pyconfd.settings.setting import Setting
@@ -42,7 +42,7 @@ def as_text(
             origin = resolved.origins[setting.path]
             text = setting.text(value_of(resolved.settings, setting))
             line = f"  {setting.key:<{width}}  {text:<{_VALUE_WIDTH}}  {origin}"
-            yield line if origin.source is Source.DEFAULT else changed(line)
+            yield line if origin.source is SettingSource.DEFAULT else changed(line)
         yield ""
     if resolved.config:
         yield f"file: {resolved.config}" + ("" if resolved.config_found else " (not there)")
@@ -109,7 +109,7 @@ def _toml_lines(setting: Setting, value: Any, origin: SettingOrigin) -> Iterator
     elif setting.path == "settings_version":
         yield f"{setting.key} = {toml_value(value or __version__)}"
     else:
-        is_set = origin.source is not Source.DEFAULT
+        is_set = origin.source is not SettingSource.DEFAULT
         yield ("" if is_set else "# ") + f"{setting.key} = {toml_value(_plain(value))}"
 
 

@@ -10,7 +10,7 @@ from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.status import Phase, SourceHealth
 from pyconfd.predecessors.etcd.consuming import Consumer, ConsumerWorld
 from pyconfd.predecessors.etcd.local import LocalFiles
-from pyconfd.predecessors.etcd.publication import KnownGeneration, Published, pack
+from pyconfd.predecessors.etcd.publication import KnownGeneration, Publication, pack
 from pyconfd.predecessors.etcd.source import PublicationReading, PublishedSource
 from pyconfd.settings import ApplySettings
 from tests.daemon.fakes import DISRUPTIVE, FAILING, LoopBed
@@ -75,7 +75,7 @@ class ConsumerBed(LoopBed):
         text = "backend b\n" + "".join(f"    server {server} {server}:80\n" for server in servers)
         rendering = Rendering((Piece("01.conf", f"# {number}\n{text}"),))
         pointer = msgspec.structs.replace(pack(rendering, "/files").pointer, number=number, curdate="today")
-        self.source.current = PublicationReading(Published(pointer, rendering.pieces, (), ()))
+        self.source.current = PublicationReading(Publication(pointer, rendering.pieces, (), ()))
         self.source.notify()
 
 

@@ -10,7 +10,7 @@ from pyconfd.errors import RejectedInput
 from pyconfd.haproxy.config.certificates import CertificateFiles
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from pyconfd.predecessors.etcd.local import localise, names_certificates, servable
-from pyconfd.predecessors.etcd.publication import Published, decode_pointer, pack, unpack
+from pyconfd.predecessors.etcd.publication import Publication, decode_pointer, pack, unpack
 from tests.etcd.test_publication import CERTIFICATE, KEY, written
 from tests.world.pki import CertificateAuthority
 
@@ -21,7 +21,7 @@ TEXT = (
 )
 
 
-def published() -> Published:
+def published() -> Publication:
     files = (
         OutputFile(FileKind.CERTIFICATE, "/p/files/certs/shop.pem", CERTIFICATE + KEY),
         OutputFile(FileKind.MAP, "/p/files/maps/hosts.map", "a b\n"),

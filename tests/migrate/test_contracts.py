@@ -13,7 +13,7 @@ import pytest
 from pyconfd.predecessors.migrate.migration import migrate
 from pyconfd.predecessors.migrate.options import ANNOTATIONS, COMMANDS, OPTIONS, PROGRAMS
 from pyconfd.predecessors.migrate.report import Effect, InputFile, System
-from pyconfd.settings import SettingOrigin, Settings, Source
+from pyconfd.settings import SettingOrigin, Settings, SettingSource
 from pyconfd.settings.table import TABLE, value_of
 from tests.cli.invoking import daemon_settings
 
@@ -38,7 +38,7 @@ def started(*arguments: str, **environ: str) -> tuple[Settings, dict[str, Settin
     return resolved.settings, dict(resolved.origins)
 
 
-def is_taken(settings: Settings, origins: dict[str, SettingOrigin], entry: Entry, source: Source) -> bool:
+def is_taken(settings: Settings, origins: dict[str, SettingOrigin], entry: Entry, source: SettingSource) -> bool:
     row = TABLE[entry["works"]]
     expected = row.accept(entry["value"])
     if isinstance(expected, str) and expected.startswith("~/"):
@@ -50,14 +50,14 @@ def is_taken(settings: Settings, origins: dict[str, SettingOrigin], entry: Entry
 @pytest.mark.parametrize(("flag", "entry"), WORKING_FLAGS)
 def test_a_flag_works_under_its_old_name(flag: str, entry: Entry, run: list[str]) -> None:
     settings, origins = started(*run, *entry.get("beside", []), flag, entry["value"])
-    assert is_taken(settings, origins, entry, Source.FLAG)
+    assert is_taken(settings, origins, entry, SettingSource.FLAG)
 
 
 @pytest.mark.parametrize(("name", "entry"), WORKING_VARIABLES)
 def test_a_variable_works_under_its_old_name(name: str, entry: Entry) -> None:
     beside = dict(item.split("=", 1) for item in entry.get("beside", []))
     settings, origins = started(**beside, **{name: entry["value"]})
-    assert is_taken(settings, origins, entry, Source.ENVIRONMENT)
+    assert is_taken(settings, origins, entry, SettingSource.ENVIRONMENT)
 
 
 def said(system: System, text: str, name: str = "run.sh") -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from pyconfd import __version__
 from pyconfd.errors import ConfigurationError, Problem
-from pyconfd.settings import ReloadMethod, Settings, Source, resolve, resolve_again
+from pyconfd.settings import ReloadMethod, Settings, SettingSource, resolve, resolve_again
 from pyconfd.settings.resolve import is_newer
 from pyconfd.settings.show import as_toml
 
@@ -49,7 +49,7 @@ def test_everything_from_a_file() -> None:
     assert settings.haproxy.reload_method is ReloadMethod.COMMAND
     assert resolved.config_found
     assert resolved.origins["haproxy.chk_cmd"].place == f"{PATH}: [haproxy] chk_cmd"
-    assert resolved.origins["haproxy.unit"].source is Source.DEFAULT
+    assert resolved.origins["haproxy.unit"].source is SettingSource.DEFAULT
 
 
 def test_every_problem_of_every_source_at_once() -> None:
@@ -246,7 +246,7 @@ def test_flag_over_environment_over_file() -> None:
     sources = [
         resolved.origins[path].source for path in ("kubernetes.page_size", "apply.keep_generations", "log.level")
     ]
-    assert sources == [Source.FLAG, Source.ENVIRONMENT, Source.FILE]
+    assert sources == [SettingSource.FLAG, SettingSource.ENVIRONMENT, SettingSource.FILE]
 
 
 def test_a_flag_given_twice_is_one_list() -> None:
@@ -266,8 +266,8 @@ def test_variables_are_merged_by_name() -> None:
 def test_an_empty_listen_switches_the_page_off() -> None:
     found = resolve({}, {"PYCONFD_STATUS_LISTEN": "", "PYCONFD_LOG_LEVEL": ""}, lambda _: "")
     assert found.settings.status.listen == ""
-    assert found.origins["status.listen"].source is Source.ENVIRONMENT
-    assert found.origins["log.level"].source is Source.DEFAULT
+    assert found.origins["status.listen"].source is SettingSource.ENVIRONMENT
+    assert found.origins["log.level"].source is SettingSource.DEFAULT
 
 
 def test_a_variable_without_a_name() -> None:

@@ -16,7 +16,7 @@ from pyconfd.cli.command import CommandContext, command, json_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
 from pyconfd.errors import ConfigurationError, Problem, PyconfdError
-from pyconfd.settings import Resolved, Settings, Source, TargetSettings, overlaid, resolve_again
+from pyconfd.settings import Resolved, Settings, SettingSource, TargetSettings, overlaid, resolve_again
 from pyconfd.settings.table import TABLE
 from pyconfd.testing import report
 from pyconfd.testing.cases import FOLDER, TEST_SUFFIX, Case, read_cases
@@ -219,7 +219,7 @@ def _run(resolved: Resolved, paths: tuple[str, ...], *, only: str, update: bool,
         raise ConfigurationError(*problems)
     if not cases:
         raise ConfigurationError(Problem("--only", f"no test has {only!r} in its name", "leave it out to run all"))
-    explicit = resolved.origins["templates.dir"].source is Source.FLAG
+    explicit = resolved.origins["templates.dir"].source is SettingSource.FLAG
     with tempfile.TemporaryDirectory(prefix="pyconfd-test-") as scratch:
         for path, case in cases:
             settings = _settings(resolved.settings, path, case, scratch, explicit=explicit)

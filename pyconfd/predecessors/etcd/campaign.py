@@ -15,7 +15,7 @@ import structlog
 
 from pyconfd.errors import RejectedInput
 from pyconfd.model.status import ApiServerState
-from pyconfd.predecessors.etcd.client import EtcdClient, EtcdError, Value, created_at, putting
+from pyconfd.predecessors.etcd.client import EtcdClient, EtcdError, StoredValue, created_at, putting
 from pyconfd.predecessors.etcd.publication import Keys, Pointer, UnknownFormatError, decode_pointer
 
 log = structlog.get_logger(__name__)
@@ -32,12 +32,12 @@ class PointerState:
     What cannot be read is published again, but for what a newer pyconfd wrote.
     """
 
-    value: Value | None = None
+    value: StoredValue | None = None
     pointer: Pointer | None = None
     newer: UnknownFormatError | None = None
 
 
-def parse_pointer_state(value: Value | None) -> PointerState:
+def parse_pointer_state(value: StoredValue | None) -> PointerState:
     """Parse what the pointer key holds, None where there is no such key."""
     if value is None:
         return PointerState()
@@ -177,7 +177,7 @@ class Campaign:
         answer = self._client.transact([created_at(key, 0)], [putting(key, about, self._lease)])
         return (answer.revision if answer.succeeded else 0), self._name
 
-    def _holder_of(self, held: Value) -> tuple[int, str]:
+    def _holder_of(self, held: StoredValue) -> tuple[int, str]:
         """Return the fence and the holder: a key on our lease is ours, even if the answer to our try was lost."""
         if self._lease and held.lease == self._lease:
             return held.create_revision, self._name

@@ -138,7 +138,7 @@ def _shown(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class StoredValue:
     """What a key holds. ``mod_revision`` changes with each write, ``create_revision`` when it is created again.
 
     ``lease`` is 0 where it stays for ever.
@@ -298,10 +298,14 @@ class EtcdClient:
         self._endpoints = [_Endpoint(url, settings) for url in settings.endpoints]
         self._quiet = quiet
 
-    def read(self, key: bytes) -> Value | None:
+    def read(self, key: bytes) -> StoredValue | None:
         """Return what a key holds now (a linearizable read), None where there is no such key."""
         found = self._call("/kv/range", {"key": _text(key)}, _RangeAnswer).kvs
-        return Value(found[0].value, found[0].mod_revision, found[0].create_revision, found[0].lease) if found else None
+        return (
+            StoredValue(found[0].value, found[0].mod_revision, found[0].create_revision, found[0].lease)
+            if found
+            else None
+        )
 
     def keys(self, prefix: bytes) -> tuple[bytes, ...]:
         """Return the keys that begin with ``prefix``, sorted."""

@@ -19,7 +19,7 @@ from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Reje
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import Paused, Phase, Status
 from pyconfd.predecessors.etcd.local import LocalFiles, depends_on_files
-from pyconfd.predecessors.etcd.publication import KnownGeneration, Published
+from pyconfd.predecessors.etcd.publication import KnownGeneration, Publication
 from pyconfd.predecessors.etcd.source import PublicationReading, PublishedSource
 from pyconfd.settings import ApplySettings
 
@@ -184,7 +184,7 @@ class Consumer(Loop):
         return Held(held.hold_id, Problem(PLACE, message, remedy))
 
     def _apply(
-        self, rendering: Rendering, totals: EndpointTotals, published: Published, *, may_reload: bool
+        self, rendering: Rendering, totals: EndpointTotals, published: Publication, *, may_reload: bool
     ) -> Outcome:
         balancer, now = self._world.balancer, self._world.clock.now()
         last = balancer.last_good()
@@ -199,7 +199,7 @@ class Consumer(Loop):
             may_reload=may_reload,
         )
 
-    def _remember(self, published: Published) -> None:
+    def _remember(self, published: Publication) -> None:
         try:
             self._world.taken.save(published.pointer.number, published.pointer.sha256)
         except TransientError as error:
@@ -238,7 +238,7 @@ def _is_disruptive(outcome: Outcome) -> bool:
     return isinstance(outcome, Failed) and outcome.disruptive
 
 
-def _judge_order(published: Published, number: int, digest: str, allowed: frozenset[str]) -> Held | None:
+def _judge_order(published: Publication, number: int, digest: str, allowed: frozenset[str]) -> Held | None:
     """Hold what is older than what was taken already: etcd was restored, or it is another one."""
     pointer = published.pointer
     if pointer.number > number or (pointer.number, pointer.sha256) == (number, digest):

@@ -15,7 +15,7 @@ import structlog
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import FOLDERS, FileKind, OutputFile, Piece, Rendering, noted_certificate
-from pyconfd.predecessors.etcd.publication import Published, PublishedFile, public_part
+from pyconfd.predecessors.etcd.publication import Publication, PublishedFile, public_part
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ class LocalFiles:
         self.lacking: Mapping[str, str] = {}
         """The certificates that listeners lacked in the last rendering, with their faults."""
 
-    def rendering(self, published: Published) -> Rendering:
+    def rendering(self, published: Publication) -> Rendering:
         """Return the rendering for this machine; raises what :func:`localise` raises."""
         rendering, lacking = localise(published, self._files_dir, fault=self._fault)
         for path in lacking.keys() - self.lacking.keys():
@@ -43,7 +43,7 @@ class LocalFiles:
         self.lacking = lacking
         return rendering
 
-    def fingerprint(self, published: Published) -> str:
+    def fingerprint(self, published: Publication) -> str:
         """Name what the rendering is made of; a missing certificate is a name too."""
         try:
             return self.rendering(published).digest
@@ -51,13 +51,13 @@ class LocalFiles:
             return str(error)
 
 
-def depends_on_files(published: Published) -> bool:
+def depends_on_files(published: Publication) -> bool:
     """Return whether the rendering depends on files of this machine."""
     return bool(published.certificates) or names_certificates(published.pieces)
 
 
 def localise(
-    published: Published,
+    published: Publication,
     files_dir: str,
     read: Callable[[str], bytes] | None = None,
     fault: Callable[[str], str] = lambda _: "",

@@ -17,7 +17,7 @@ from pyconfd.predecessors.etcd.campaign import Campaign, Leadership, PointerStat
 from pyconfd.predecessors.etcd.client import (
     EtcdClient,
     EtcdError,
-    Value,
+    StoredValue,
     at_revision,
     created_at,
     deleting,
@@ -227,13 +227,15 @@ class EtcdBalancer(TakesAll):
         self._collect(pointer, fence, written)
         return pointer
 
-    def _put_pointer(self, compare: Sequence[dict[str, Any]], content: bytes, former: Value | None) -> Value | None:
+    def _put_pointer(
+        self, compare: Sequence[dict[str, Any]], content: bytes, former: StoredValue | None
+    ) -> StoredValue | None:
         """Write the pointer if ``compare`` holds; return what the key held then, None where that is not ours."""
         lost: EtcdError | None = None
         try:
             done = self._client.transact(compare, [putting(self._keys.pointer, content)])
             if done.succeeded:  # whatever it holds by now: the next producer may have written already
-                return Value(content, done.revision, former.create_revision if former else done.revision)
+                return StoredValue(content, done.revision, former.create_revision if former else done.revision)
         except EtcdError as error:
             lost = error  # whether it was done shows what the key holds
         found = self._client.read(self._keys.pointer)
@@ -243,7 +245,7 @@ class EtcdBalancer(TakesAll):
             raise lost
         return None
 
-    def _collect(self, pointer: Pointer, fence: int, written: Value) -> None:
+    def _collect(self, pointer: Pointer, fence: int, written: StoredValue) -> None:
         """Delete chunks that no kept generation needs; only while pointer and campaign are still ours."""
         wanted = {pointer.stored.sha256, *(former.stored for former in pointer.history)}
         compare = [at_revision(self._keys.pointer, written.mod_revision), created_at(self._keys.campaign, fence)]

@@ -190,7 +190,7 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class Publication:
     """What a consumer got, verified: pieces, maps, and the certificates that it has to have itself."""
 
     pointer: Pointer
@@ -280,7 +280,7 @@ def decode_pointer(content: bytes) -> Pointer:
         raise DamagedError(f"the pointer has another shape: {error}") from error
 
 
-def unpack(pointer: Pointer, chunks: Sequence[bytes]) -> Published:
+def unpack(pointer: Pointer, chunks: Sequence[bytes]) -> Publication:
     """Verify everything and put it together: the pointer's own checksum covers those of the chunks.
 
     Raises:
@@ -297,7 +297,7 @@ def unpack(pointer: Pointer, chunks: Sequence[bytes]) -> Published:
     certificates = tuple(file for file in pointer.files if file.kind is FileKind.CERTIFICATE)
     for file in pointer.files:
         _check_path(pointer.files_dir, file)
-    return Published(pointer, pieces, maps, certificates)
+    return Publication(pointer, pieces, maps, certificates)
 
 
 def _unzipped(packed: bytes) -> bytes:

@@ -9,8 +9,8 @@ import structlog
 
 from pyconfd.errors import RejectedInput
 from pyconfd.model.status import SourceHealth
-from pyconfd.predecessors.etcd.client import EtcdClient, EtcdError, Stream, Value
-from pyconfd.predecessors.etcd.publication import DamagedError, Keys, Pointer, Published, decode_pointer, unpack
+from pyconfd.predecessors.etcd.client import EtcdClient, EtcdError, StoredValue, Stream
+from pyconfd.predecessors.etcd.publication import DamagedError, Keys, Pointer, Publication, decode_pointer, unpack
 
 log = structlog.get_logger(__name__)
 
@@ -28,7 +28,7 @@ class PublicationReading:
     where there is no pointer.
     """
 
-    published: Published | None = None
+    published: Publication | None = None
     error: RejectedInput | None = None
 
 
@@ -44,7 +44,7 @@ class PublishedSource:
         self._notify: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._stream: Stream | None = None
-        self._value: Value | None = None
+        self._value: StoredValue | None = None
         self._reading: PublicationReading | None = None
         self._synced_at = 0.0
         self._thread: threading.Thread | None = None
@@ -99,7 +99,7 @@ class PublishedSource:
             self._notify()
         return reading
 
-    def _resolved(self, value: Value | None) -> tuple[Value | None, PublicationReading]:
+    def _resolved(self, value: StoredValue | None) -> tuple[StoredValue | None, PublicationReading]:
         """Follow the pointer; where it changes while its chunks are read, follow it there."""
         for _ in range(_ATTEMPTS):
             if value is None:

@@ -11,7 +11,7 @@ from pyconfd.model.snapshot import HostFacts, Key, Snapshot
 from pyconfd.presets import values
 from pyconfd.presets.addresses import AddressProblem, Assigned, absent
 from pyconfd.presets.gateway.grants import ReferenceTarget, Referrer
-from pyconfd.presets.gateway.listeners import Found, ListenerDecision, Lookup
+from pyconfd.presets.gateway.listeners import Found, ListenerDecision, Resolver
 from pyconfd.presets.gateway.status import (
     CONTROLLER,
     Fault,
@@ -175,7 +175,7 @@ def class_status(gateway_class: GatewayClass) -> ObjectStatus:
 
 
 def decide_gateway(
-    gateway: Gateway, listeners: tuple[ListenerDecision, ...], assigned: Assigned, lookup: Lookup, host: HostFacts
+    gateway: Gateway, listeners: tuple[ListenerDecision, ...], assigned: Assigned, lookup: Resolver, host: HostFacts
 ) -> GatewayDecision:
     """Return what becomes of a Gateway whose class is accepted.
 
@@ -267,7 +267,7 @@ def _not_programmed(
     return ()
 
 
-def _client_certificate(gateway: Gateway, lookup: Lookup) -> tuple[Found | None, tuple[Fault, ...]]:
+def _client_certificate(gateway: Gateway, lookup: Resolver) -> tuple[Found | None, tuple[Fault, ...]]:
     """Return the Secret that backends are shown, and why it is not the one that is named."""
     backend = gateway.spec.tls.backend if gateway.spec.tls is not None else None
     reference = backend.client_certificate_ref if backend is not None else None

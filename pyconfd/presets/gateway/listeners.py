@@ -70,7 +70,7 @@ class Found(NamedTuple):
     served: ServedCertificate = ServedCertificate()
 
 
-class Lookup(NamedTuple):
+class Resolver(NamedTuple):
     """What Gateways refer to: TLS Secrets, CA certificates of ConfigMaps, and the grants."""
 
     secret: Callable[[Key], Found]
@@ -136,7 +136,7 @@ class _ListenerDraft:
 
 
 def decide_listeners(
-    gateway: Gateway, lookup: Lookup, taken: Callable[[int], str] = lambda _: ""
+    gateway: Gateway, lookup: Resolver, taken: Callable[[int], str] = lambda _: ""
 ) -> tuple[ListenerDecision, ...]:
     """Return what becomes of each listener, one for each name; ``taken`` returns which owner a port has already, or "".
 
@@ -156,7 +156,7 @@ def decide_listeners(
     return tuple(map(_decision, drafts.values()))
 
 
-def _judge(draft: _ListenerDraft, gateway: Gateway, lookup: Lookup, taken: Callable[[int], str]) -> None:
+def _judge(draft: _ListenerDraft, gateway: Gateway, lookup: Resolver, taken: Callable[[int], str]) -> None:
     listener = draft.listener
     if not values.is_object_name(listener.name):
         draft.refuse("UnsupportedValue", "name", listener.name, "this is no name of a listener")
@@ -193,7 +193,7 @@ def _judge_kinds(draft: _ListenerDraft) -> None:
             draft.unresolved("InvalidRouteKinds", "allowedRoutes.kinds", each.kind, detail)
 
 
-def _judge_tls(draft: _ListenerDraft, gateway: Gateway, lookup: Lookup) -> None:
+def _judge_tls(draft: _ListenerDraft, gateway: Gateway, lookup: Resolver) -> None:
     listener = draft.listener
     mode = listener.tls.mode if listener.tls is not None else TlsMode.TERMINATE
     if mode not in {TlsMode.TERMINATE, TlsMode.PASSTHROUGH}:
@@ -220,7 +220,7 @@ def _judge_tls(draft: _ListenerDraft, gateway: Gateway, lookup: Lookup) -> None:
         _judge_clients(draft, gateway.metadata.namespace, validation, lookup)
 
 
-def _certificate(draft: _ListenerDraft, namespace: str, reference: SecretReference, lookup: Lookup) -> Found | None:
+def _certificate(draft: _ListenerDraft, namespace: str, reference: SecretReference, lookup: Resolver) -> Found | None:
     field, key = "tls.certificateRefs", Key(reference.namespace or namespace, reference.name)
     if (reference.group, reference.kind) != ("", "Secret"):
         kind = ".".join(filter(None, (reference.kind, reference.group)))
@@ -247,7 +247,7 @@ def _validation(frontend: FrontendTls | None, port: int) -> ClientValidation | N
     return of_port.validation
 
 
-def _judge_clients(draft: _ListenerDraft, namespace: str, validation: ClientValidation, lookup: Lookup) -> None:
+def _judge_clients(draft: _ListenerDraft, namespace: str, validation: ClientValidation, lookup: Resolver) -> None:
     bundles = []
     for reference in validation.ca_certificate_refs:
         pem = _ca_bundle(draft, namespace, reference, lookup)
@@ -263,7 +263,7 @@ def _judge_clients(draft: _ListenerDraft, namespace: str, validation: ClientVali
         draft.refuse("UnsupportedValue", "tls.frontend.validation.mode", validation.mode, detail)
 
 
-def _ca_bundle(draft: _ListenerDraft, namespace: str, reference: ObjectReference, lookup: Lookup) -> str:
+def _ca_bundle(draft: _ListenerDraft, namespace: str, reference: ObjectReference, lookup: Resolver) -> str:
     field, key = "tls.frontend.validation.caCertificateRefs", Key(reference.namespace or namespace, reference.name)
     if (reference.group, reference.kind) != ("", "ConfigMap"):
         kind = ".".join(filter(None, (reference.kind, reference.group)))

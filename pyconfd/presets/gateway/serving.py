@@ -37,8 +37,7 @@ from pyconfd.presets.gateway.gateways import (
 )
 from pyconfd.presets.gateway.grants import Grants
 from pyconfd.presets.gateway.http_rules import RuleBackend
-from pyconfd.presets.gateway.listeners import Found, decide_listeners
-from pyconfd.presets.gateway.listeners import Lookup as GatewayLookup
+from pyconfd.presets.gateway.listeners import Found, Resolver, decide_listeners
 from pyconfd.presets.gateway.policies import (
     PolicyDecision,
     PolicyPort,
@@ -104,7 +103,7 @@ class Splits(NamedTuple):
     choices: tuple[Choice, ...]
 
 
-class Section(NamedTuple):
+class RuleSection(NamedTuple):
     """A backend of a rule without the entries that lead to it, and whose it is."""
 
     owner: Owner
@@ -211,7 +210,7 @@ class ServedGateways:
             return next(filter(None, holders), "")
 
         grants = read.view(self._grants)
-        lookup = GatewayLookup(lambda at: self._secret(read, at), lambda at: self._bundle(read, at), Grants(grants))
+        lookup = Resolver(lambda at: self._secret(read, at), lambda at: self._bundle(read, at), Grants(grants))
         listeners = decide_listeners(gateway, lookup, taken)
         return decide_gateway(gateway, listeners, assigned, lookup, read.value(objects.host))
 
@@ -281,7 +280,7 @@ class ServedGateways:
         rules = (rules_at(each.at._replace(host=at.host), each.matches, each.owner) for each in found.values())
         return tuple(rule for some in rules for rule in some) or None
 
-    def _backend(self, read: Read, _: object, section: Section) -> RuleBackend:
+    def _backend(self, read: Read, _: object, section: RuleSection) -> RuleBackend:
         paths = read(self._table.leading, section.backend.route) or ()
         return msgspec.structs.replace(section.backend, entries=tuple(entry_of(*path) for path, _ in paths))
 
@@ -401,8 +400,8 @@ def _rules_of_route(_: StatusOf, route: ServedRoute) -> Iterable[tuple[int, Rout
     return enumerate(rule for at in route.sites for rule in route.rules_at(at))
 
 
-def _sections_of(_: StatusOf, route: ServedRoute) -> Iterator[tuple[str, Section]]:
-    return ((each.name, Section(route.asked.owner, each)) for each in route.backends)
+def _sections_of(_: StatusOf, route: ServedRoute) -> Iterator[tuple[str, RuleSection]]:
+    return ((each.name, RuleSection(route.asked.owner, each)) for each in route.backends)
 
 
 def addresses_of(backend: RuleBackend) -> list[str]:

@@ -79,7 +79,7 @@ class CertificateLine(NamedTuple):
     hsts: tuple[tuple[str, int], ...]
 
 
-class Target(NamedTuple):
+class IngressTarget(NamedTuple):
     """Where a reference of the Ingresses ``users`` leads, and why it leads nowhere."""
 
     reference: ServiceReference
@@ -199,22 +199,22 @@ class ServedIngresses:
 
     # Backends: one for each port that is named, however many paths lead to it
 
-    def _target(self, read: Read, _: str, named: Sequence[tuple[tuple[Key, str], ServiceReference]]) -> Target:
+    def _target(self, read: Read, _: str, named: Sequence[tuple[tuple[Key, str], ServiceReference]]) -> IngressTarget:
         objects, reference = self._objects, named[0][1]
         users = tuple(key for (key, _), _ in named)
         seen = read(objects.services, Key(reference.namespace, reference.name)) or NO_SERVICE
         service, view = seen
         port = resolve(reference, service, view)
         if isinstance(port, Missing) or service is None:
-            return Target(reference, users, fault=port if isinstance(port, Missing) else None)
+            return IngressTarget(reference, users, fault=port if isinstance(port, Missing) else None)
         if restricted := _restricted(service, read.value(objects.ignored_annotations)):
-            return Target(reference, users, fault=restricted)
+            return IngressTarget(reference, users, fault=restricted)
         if not read.value(objects.targets).node_ports or port.node_port:
-            return Target(reference, users, port, service)
+            return IngressTarget(reference, users, port, service)
         detail = "traffic goes to node ports (presets.backend_target) but this port has none: use type NodePort"
-        return Target(reference, users, port, service, Missing(Unresolved.NOT_FOUND, detail, port=True))
+        return IngressTarget(reference, users, port, service, Missing(Unresolved.NOT_FOUND, detail, port=True))
 
-    def _backend(self, read: Read, name: str, target: Target) -> RouteBackend | None:
+    def _backend(self, read: Read, name: str, target: IngressTarget) -> RouteBackend | None:
         """Return the backend, None where no path leads to it; it has no servers where the reference leads nowhere.
 
         Requests get 503 until the Service is there.

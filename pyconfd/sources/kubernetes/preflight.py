@@ -22,7 +22,14 @@ from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure
 from pyconfd.sources.kubernetes.lease import LeaseRecord, claimed, lease_document, leases_path
 from pyconfd.sources.kubernetes.object_status import APPLY
 from pyconfd.sources.kubernetes.ownership_record import config_map
-from pyconfd.sources.kubernetes.resources import API_VERSION_OF, CLUSTER_SCOPED, Read, Rights, owners_names, path_of
+from pyconfd.sources.kubernetes.resources import (
+    API_VERSION_OF,
+    CLUSTER_SCOPED,
+    ResourceRead,
+    Rights,
+    owners_names,
+    path_of,
+)
 from pyconfd.system.clock import SystemClock
 
 TOTAL_S = 60.0
@@ -147,7 +154,7 @@ class _ServerCheck(threading.Thread):
         self.findings.append(Finding.of(Level.WARNING, "clock", problem))
 
     @staticmethod
-    def _may_read(read: Read, connection: Connection, place: str) -> Finding:
+    def _may_read(read: ResourceRead, connection: Connection, place: str) -> Finding:
         """List and watch for real: what RBAC says about a user is known only for the user who asks.
 
         Raises:

@@ -43,7 +43,7 @@ from pyconfd.sources.kubernetes.failures import (
     Failure,
 )
 from pyconfd.sources.kubernetes.kept import Keeper
-from pyconfd.sources.kubernetes.resources import Read
+from pyconfd.sources.kubernetes.resources import ResourceRead
 from pyconfd.system.backoff import Backoff
 from pyconfd.system.clock import SystemClock
 
@@ -201,7 +201,7 @@ class Reflector:
 
     def __init__(
         self,
-        read: Read,
+        read: ResourceRead,
         settings: KubernetesSettings,
         servers: ApiServers,
         clock: SystemClock,

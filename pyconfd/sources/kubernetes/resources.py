@@ -52,7 +52,7 @@ that are in use by default. Without one nothing is missing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ResourceRead:
     """One list and watch: of a whole resource, of one namespace, or of one object.
 
     Without an ``essential`` one nothing can be followed; where another one is denied only what needs it waits.
@@ -101,7 +101,9 @@ def path_of(resource: Resource, namespace: str = "") -> str:
     return f"{root}/namespaces/{namespace}/{resource}" if namespace else f"{root}/{resource}"
 
 
-def reads(settings: KubernetesSettings, resources: Collection[Resource], named: Collection[Named]) -> tuple[Read, ...]:
+def reads(
+    settings: KubernetesSettings, resources: Collection[Resource], named: Collection[Named]
+) -> tuple[ResourceRead, ...]:
     """Return every list and watch: ``resources`` as a whole or by namespace, and the objects ``named``."""
     found: list[tuple[Named, Mapping[str, str]]] = []
     for resource in Resource:
@@ -116,7 +118,7 @@ def reads(settings: KubernetesSettings, resources: Collection[Resource], named: 
             # A field selector on the name is what `resourceNames` of a Role allows to list and watch.
             single = sorted(each for each in set(named) if each.resource is resource)
             found += [(each, {"fieldSelector": f"metadata.name={each.name}"}) for each in single]
-    return tuple(Read(scope, params, essential=_is_essential(scope, resources)) for scope, params in found)
+    return tuple(ResourceRead(scope, params, essential=_is_essential(scope, resources)) for scope, params in found)
 
 
 def _is_essential(scope: Named, resources: Collection[Resource]) -> bool:
@@ -167,7 +169,7 @@ class Rights:
     it takes the ``lease`` (namespace and name).
     """
 
-    reads: Sequence[Read] = ()
+    reads: Sequence[ResourceRead] = ()
     statuses: Collection[Resource] = ()
     lease: tuple[str, str] = ("", "")
     events: bool = False

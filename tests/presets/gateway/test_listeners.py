@@ -8,15 +8,15 @@ import pytest
 
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.gateway.grants import Grants
-from pyconfd.presets.gateway.listeners import Found, ListenerDecision, Lookup, decide_listeners
+from pyconfd.presets.gateway.listeners import Found, ListenerDecision, Resolver, decide_listeners
 from tests.presets.gateway.objects import gateway, snapshot
 
 SECRETS = {Key("shop", "cert"), Key("other", "cert")}
 BUNDLES = {Key("shop", "ca"), Key("other", "ca")}
 
 
-def lookup(grants: Grants | None = None) -> Lookup:
-    return Lookup(
+def lookup(grants: Grants | None = None) -> Resolver:
+    return Resolver(
         lambda key: Found("PEM", "/cert.pem") if key in SECRETS else Found(fault="there is no such Secret"),
         lambda key: Found("CA\n") if key in BUNDLES else Found(fault="there is no such ConfigMap"),
         grants or Grants(),

@@ -15,7 +15,7 @@ from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.client import ApiServers
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.reflector import LASTING_WATCH_S, Reflector
-from pyconfd.sources.kubernetes.resources import Read
+from pyconfd.sources.kubernetes.resources import ResourceRead
 from tests.sources.kubernetes.clocks import StandingClock
 from tests.sources.kubernetes.conftest import Start, ended, eventually
 
@@ -97,7 +97,7 @@ def reflectors(url: str, clock: StandingClock, count: int, *, lasts_s: float = 0
         for reflector in made:
             reflector.server_is_back()
 
-    read = Read(Named(Resource.NODES, "", ""), {})
+    read = ResourceRead(Named(Resource.NODES, "", ""), {})
     made += [
         Reflector(read, settings, servers, clock, jitter=Random(1), on_change=changed, on_recovered=recovered)
         for _ in range(count)

@@ -8,7 +8,7 @@ import yaml
 
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.resources import Read, Rights, manifest, owners_names, reads
+from pyconfd.sources.kubernetes.resources import ResourceRead, Rights, manifest, owners_names, reads
 
 CONFIG = Named(Resource.CONFIGMAPS, "lb", "config")
 KEYS = Named(Resource.SECRETS, "lb", "keys")
@@ -78,7 +78,9 @@ def rule(group: str, *resources: str, names: Sequence[str] = ()) -> dict[str, An
     return {"apiGroups": [group], "resources": list(resources), **named, "verbs": ["list", "watch"]}
 
 
-def wanted(*resources: Resource, namespaces: Sequence[str] = (), named: Sequence[Named] = ()) -> tuple[Read, ...]:
+def wanted(
+    *resources: Resource, namespaces: Sequence[str] = (), named: Sequence[Named] = ()
+) -> tuple[ResourceRead, ...]:
     return reads(KubernetesSettings(secret_namespaces=tuple(namespaces)), resources, named)
 
 
@@ -118,7 +120,9 @@ def wanted(*resources: Resource, namespaces: Sequence[str] = (), named: Sequence
         ),
     ],
 )
-def test_list_and_watch_on_exactly_what_is_read(reads: tuple[Read, ...], expected: dict[tuple[str, str], Any]) -> None:
+def test_list_and_watch_on_exactly_what_is_read(
+    reads: tuple[ResourceRead, ...], expected: dict[tuple[str, str], Any]
+) -> None:
     text = manifest(Rights(reads))
     assert rules(text) == expected
     bindings = [each for each in yaml.safe_load_all(text) if each["kind"].endswith("Binding")]
