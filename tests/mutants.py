@@ -12,6 +12,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -49,14 +50,15 @@ PURE = (
     "pyconfd/dns/planner.py",
     "pyconfd/dns/activity.py",
 )
-SECONDS = 60
-"""What one test may take; a loop that never ends is caught then."""
+SECONDS = 200
+"""Processor time that the nearest tests of one mutant may take; a loop that never ends is caught then."""
 MEMORY_KIB = 4 * 1024 * 1024
 ELSEWHERE = 8
 """From folders of others at most so many test files, the shortest: records of the model are imported by dozens."""
 TESTS_OF = {"predecessors": "presets", "derived.py": "derived"}
 """Packages whose tests are in a folder of another name."""
 CAUGHT, TIMED_OUT, SURVIVED = "caught", "timed_out", "survived"
+_OUT_OF_TIME = frozenset({-signal.SIGXCPU, -signal.SIGKILL})
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/[\w/.]+(?:::\w+)*)", re.MULTILINE)
 """The file and function of a test in what pytest prints last, without its parameters."""
 
@@ -164,9 +166,9 @@ class Copy:
     def run(self, tests: Sequence[str]) -> tuple[int, str]:
         """Run tests; return the exit status of pytest and what it printed."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
-        command += [f"--timeout={SECONDS}", "-m", "not haproxy", *tests]
+        command += ["-m", "not haproxy", *tests]
         environment = os.environ | {"PYTHONPATH": str(self._folder), "PYCONFD_TEST_PROFILE": "mutants"}
-        limited = ["/bin/sh", "-c", f'ulimit -v {MEMORY_KIB}; exec "$@"', "sh", *command]
+        limited = ["/bin/sh", "-c", f'ulimit -v {MEMORY_KIB}; ulimit -t {SECONDS}; exec "$@"', "sh", *command]
         done = subprocess.run(limited, cwd=self._folder, env=environment, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 
@@ -182,7 +184,7 @@ class Copy:
         if status == 0:
             return SURVIVED, ""
         found = _FAILED.search(printed)
-        return TIMED_OUT if "Timeout (>" in printed else CAUGHT, found[1] if found else ""
+        return TIMED_OUT if status in _OUT_OF_TIME else CAUGHT, found[1] if found else ""
 
     @staticmethod
     def _write(file: Path, text: str) -> None:

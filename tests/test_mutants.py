@@ -66,6 +66,18 @@ def test_a_mutant_that_no_test_catches_is_shown_with_its_place(repository: Path)
     assert {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()} == before
 
 
+def test_a_loop_that_never_ends_is_caught_by_its_processor_time(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "pyconfd/model/small.py").write_text("def down(n):\n    while n:\n        n -= 1\n    return n\n")
+    tests = "from pyconfd.model.small import down\n\n\ndef test_down():\n    assert down(2) == 0\n"
+    (repository / "tests/model/test_small.py").write_text(tests)
+    monkeypatch.setattr("tests.mutants.SECONDS", 2)
+    *_, whole = run(repository, ["pyconfd/model"], size=100, seed=1, jobs=2)
+    # n += 1, and n = 1; n -= 2 comes to the same.
+    assert (whole["mutants"], whole["timed_out"], whole["survived"]) == (3, 2, 1)
+
+
 def test_tests_that_fail_anyway_are_no_judge(repository: Path) -> None:
     (repository / "tests/model/test_small.py").write_text(TESTS.replace("[2, 4]", "[2, 3]"))
     with pytest.raises(SystemExit, match="tests that caught something fail without any mutant"):
