@@ -118,7 +118,8 @@ class Sources:
         """Add what the command line sets: by path, text or (repeated) several texts."""
         for setting in TABLE.values():
             given = flags.get(setting.path)
-            if isinstance(given, Sequence) and given:
+            # An empty text is a value, as in --status-listen="": no flags are () or None.
+            if isinstance(given, str) or (isinstance(given, Sequence) and given):
                 texts = (given,) if isinstance(given, str) else given
                 joined = (setting.form.separator or " ").join(map(str, texts)).strip()
                 # The shell has taken the quotes off NAME=VALUE.

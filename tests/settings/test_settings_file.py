@@ -249,6 +249,13 @@ def test_flag_over_environment_over_file() -> None:
     assert sources == [SettingSource.FLAG, SettingSource.ENVIRONMENT, SettingSource.FILE]
 
 
+def test_an_empty_flag_is_a_value_and_no_flag_is_none() -> None:
+    text = '[status]\nlisten = "127.0.0.1:9999"\n'
+    for given, listen in (("", ""), (None, "127.0.0.1:9999"), ((), "127.0.0.1:9999")):
+        resolved = resolve({"status.listen": given}, {}, lambda _: text)
+        assert resolved.settings.status.listen == listen
+
+
 def test_a_flag_given_twice_is_one_list() -> None:
     flags = {"cluster_templates.allow": ("http-request  lua.a", "b; c"), "presets.use": ("hosts", "domains,auto")}
     settings = resolve(flags | {"hosts.master": "m"}, {}, lambda _: "").settings
