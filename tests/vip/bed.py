@@ -252,14 +252,15 @@ frontend pods
         if away:
             self.observer.note(node.name, "segment", node.name)
 
-    def leave_last(self) -> None:
-        """Crash all but the node with the lowest priority: any other one would be believed before it."""
+    def leave_last(self) -> Node:
+        """Crash all but the node with the lowest priority, and return it: any other one would be believed before it."""
         *others, last = self.nodes
         for node in others:
             self.cable(node, plugged=False)
             node.crash()
         wait_for("the last node as the holder", lambda: last.holds() and last.holds(VIP6))
         self.until_settled(LIMIT_S)
+        return last
 
     @contextmanager
     def attack(self, kind: str, node: Node) -> Iterator[None]:

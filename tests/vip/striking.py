@@ -37,9 +37,8 @@ def strike(bed: Bed, fault: Fault, limit_s: float) -> Outcome:
     Raises:
         AssertionError: not one node held the address in time, or the clients were not answered by it.
     """
-    if fault.last:
-        bed.leave_last()
-    holder = bed.holder
+    # A node that crashed may have its addresses still.
+    holder = bed.leave_last() if fault.last else bed.holder
     with bed.traffic(fault.host, limit_s) as clients:
         clients.until_answered(holder.name, new=80)
         since = time.time()
