@@ -476,6 +476,7 @@ class Balancer:
         except NoAnswer as error:
             log.warning("worker.end_failed", pid=chosen.pid, problem=str(error))
             return RoomForReload(free=False)
+        self._old.ended(chosen)
         ended = EndedWorker(
             chosen.pid, connections, chosen.replaced_s, len(self._old.known), self._old.causes_of(chosen.pid)
         )

@@ -89,10 +89,11 @@ class OldWorkers:
         """
         if any(each.replaced_s - self._ended.get(each.pid, -math.inf) < ENDS_WITHIN_S for each in self.known):
             return None
-        chosen = to_end([each for each in self.known if each.pid not in self._ended], self._causes)
-        if chosen is not None:
-            self._ended[chosen.pid] = chosen.replaced_s
-        return chosen
+        return to_end([each for each in self.known if each.pid not in self._ended], self._causes)
+
+    def ended(self, worker: OldWorker) -> None:
+        """Record that ``worker`` was told to end. One that could not be told is the next one again."""
+        self._ended[worker.pid] = worker.replaced_s
 
     def causes_of(self, pid: int) -> tuple[str, ...]:
         """Return the namespaces whose changes have replaced this worker, as far as that is known."""
