@@ -13,8 +13,7 @@ import difflib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from operator import is_
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,6 +24,7 @@ from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, Endpoints, ObjectRef, Service
 from pyconfd.model.listener import Listener
 from pyconfd.model.records import ObjectMeta
+from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import NEVER, HostClaim, Name, Owner, Reservation, Reservations
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.versioned import GivenDict, GivenList, VersionedDict, differing
@@ -44,14 +44,20 @@ from pyconfd.presets.domain_tls import (
 )
 from pyconfd.presets.endpoints import EXTERNAL_NAME, NO_TCP, targets_of_port
 from pyconfd.presets.host_ownership import HostRights, Hosts
+from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
 from pyconfd.presets.objects import NO_SERVICE, Objects
-from pyconfd.presets.policy import ClaimOptions, in_ranges
-from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
+from pyconfd.presets.policy import ClaimOptions, PortRanges, in_ranges
+from pyconfd.presets.preset import (
+    CLUSTER_VIEW,
+    Preset,
+    PresetCollections,
+    PresetOptions,
+    PresetResult,
+    SameParts,
+    Translation,
+)
 from pyconfd.presets.routing.table import ALL_OF_HOST, DecidedPath, SitePath
 from pyconfd.presets.views import EndpointView, PortView, ServiceView
-
-if TYPE_CHECKING:
-    from pyconfd.model.rendering import OutputFile
 
 _T = TypeVar("_T")
 
@@ -337,7 +343,14 @@ class DecidedPort(NamedTuple):
     refused: tuple[Refusal, ...]
 
 
-class ServedDomains:
+class _PortTerms(NamedTuple):
+    """Where domains may listen: the address, "*" or "", and inclusive ranges of ports."""
+
+    address: str
+    ranges: PortRanges
+
+
+class ServedDomains(PresetCollections):
     """Who has which domain and which port, and the ``entries`` that templates see, all by what they are of."""
 
     def __init__(
@@ -345,45 +358,36 @@ class ServedDomains:
     ) -> None:
         self._objects, self._hosts, self._paths, graph = objects, hosts, paths, objects.graph
         self.claims = claimed.claims
-        self._taken_listeners = Source[Listener, str](graph, "listeners that are taken")
         self._reserved_ports = Source[Name, Reservation](graph, "reserved ports")
-        self._listening = Value[PresetOptions](graph, "where domains may listen")
-        self._listeners: Mapping[Listener, str] = {}
+        self._listening = Value[_PortTerms](graph, "where domains may listen")
         self._reserved: Reservations = VersionedDict({})
         self.decided = Derived(claimed.by_domain, self._decide, "owners of domains")
+        self.listeners = Derived(self.decided, self._ask_listener, "listeners that domains ask for")
+
+    def serve(self, owners: ListenerOwners) -> None:
+        """Decide about the ports, and make the entries."""
+        self._owners_of_listeners = owners
         self._asking_for_port = Grouped(self.claims, _port_of, "claims by port", rank=_rank)
         by_port = Grouped(self.decided, _port_of, "domains by port", rank=_rank)
         self.ports = Derived(by_port, self._decide_port, "owners of ports")
-        self.listeners = Grouped(self.ports, _listener_of, "listeners of domains")
+        self.bound = Grouped(self.ports, _listener_of, "listeners of domains")
         self.owners = Joined[Any, Any](self.decided, self.ports, name="owners of names")
         self.certificates = Derived(self.decided, self._certificate, "certificates of domains")
         self.entries = Derived(self.decided, self._entry, "entries of domains")
         self.ready = Tally(self.entries, _ready, "ready endpoints of domains")
+        self._result = DomainsResult(self)
 
-    def see(self, options: PresetOptions) -> None:
+    def result(self) -> PresetResult:
+        """Return ``domains``: a dict from domain to its entry, sorted by domain."""
+        return self._result.result()
+
+    def see(self, cluster: Cluster, options: PresetOptions, *, in_use: bool) -> None:
         """Give the sources what differs from the last time."""
-        self._listening.set(
-            PresetOptions(
-                listen_ports=options.listen_ports,
-                listen_address=options.listen_address,
-                reserved=options.reserved,
-                status_page=options.status_page,
-                addresses=options.addresses,
-            )
-        )
+        del cluster, in_use
+        self._listening.set(_PortTerms(options.listen_address, options.listen_ports))
         reserved = options.reservations_of(PresetName.DOMAINS)
         self._reserved_ports.replace({name: reserved.get(name) for name in differing(self._reserved, reserved)})
         self._reserved = reserved
-        self.take(options)
-
-    def take(self, options: PresetOptions) -> bool:
-        """Do without the listeners that others have; return whether these are others than before."""
-        listeners = options.taken_listeners
-        if listeners == self._listeners:
-            return False
-        self._taken_listeners.replace({each: listeners.get(each) for each in {*self._listeners, *listeners}})
-        self._listeners = listeners
-        return True
 
     def _decide(self, read: Read, domain: str, asking: Sequence[tuple[Claimant, ParsedObject]]) -> DecidedDomain:
         """Give a domain to the first claim of its namespace; a domain is the whole host: no consent is enough."""
@@ -413,9 +417,23 @@ class ServedDomains:
         whose = f"{owner.kind} {owner.namespace}/{owner.name} of preset ingress"
         return f"{whose} has this name already (the older object keeps it)"
 
+    def _ask_listener(self, read: Read, _: str, decided: DecidedDomain) -> ListenerClaim | None:
+        """Return where the owner of a domain asks to listen for it."""
+        claim = decided.claim
+        if claim is None or claim.bound is None or self._forbidden(read, claim.ref.namespace, claim.bound):
+            return None
+        listener = Listener.at(read.value(self._listening).address, claim.bound)
+        return ListenerClaim(listener, claim.owner)
+
+    def _forbidden(self, read: Read, namespace: str, port: int) -> str:
+        """Return why objects of a namespace may not ask for a port, "" where they may."""
+        if not in_ranges(port, read.value(self._listening).ranges):
+            return "this port is not in the setting presets.listen_ports"
+        return read.value(self._objects.policy).port(namespace, port)
+
     def _decide_port(self, read: Read, port: int, asking: Sequence[tuple[str, DecidedDomain]]) -> DecidedPort:
         """Give a port to the first claim that may have it."""
-        listener = Listener.at(read.value(self._listening).listen_address, port)
+        listener = Listener.at(read.value(self._listening).address, port)
         holder, refused = None, list[Refusal]()
         for claim in _claims(asking):
             wrong = self._wrong_port(read, claim, listener, holder)
@@ -430,12 +448,10 @@ class ServedDomains:
         self, read: Read, claim: DomainClaim, listener: Listener, older: DomainClaim | None
     ) -> tuple[RefusalReason, str] | None:
         """Return why a claim may not have its port, which the ``older`` one has; None where it may."""
-        port, namespace, options = listener.port, claim.ref.namespace, read.value(self._listening)
-        if not in_ranges(port, options.listen_ports):
-            return RefusalReason.NOT_ALLOWED, "this port is not in the setting presets.listen_ports"
-        if wrong := read.value(self._objects.policy).port(namespace, port):
+        port, namespace = listener.port, claim.ref.namespace
+        if wrong := self._forbidden(read, namespace, port):
             return RefusalReason.NOT_ALLOWED, wrong
-        if taken := options.holder(listener) or read(self._taken_listeners, listener):
+        if taken := self._owners_of_listeners.holder(read, PresetName.DOMAINS, listener):
             return RefusalReason.PORT_TAKEN, f"{taken}; {_CHOOSE}"
         if older is not None:
             return RefusalReason.PORT_TAKEN, f"{older.ref} ({older.domain}) listens there; {_CHOOSE}"
@@ -553,7 +569,7 @@ class DomainsResult:
         self._owners = Published[Name, Owner](served.owners, key=_name_of, rank=None, value=_owner_of)
         self._ports = Published[Name, Owner](served.ports, key=port_name, rank=None, value=_owner_of)
         self._listeners = Published[Listener, Owner](
-            served.listeners, rank=None, value=lambda ports: _owner_of(ports[0][1])
+            served.bound, rank=None, value=lambda ports: _owner_of(ports[0][1])
         )
         self._by_domain = Published[str, DomainCertificate](served.certificates, rank=None)
         self._presented = Published[str, PresentedCertificate](
@@ -563,25 +579,27 @@ class DomainsResult:
             Published[Any, tuple[Refusal, ...]](each, rank=None, value=lambda item: item.refused or None)
             for each in (served.claims, served.decided, served.ports, served.certificates)
         ]
-        self._refused: tuple[Sequence[Mapping[Any, tuple[Refusal, ...]]], tuple[Refusal, ...]] = ((), ())
-        self._files: tuple[Mapping[str, DomainCertificate], tuple[OutputFile, ...]] = ({}, ())
+        self._refused = SameParts[tuple[Refusal, ...]]()
+        self._files = SameParts[tuple[OutputFile, ...]]()
 
     def result(self) -> PresetResult:
         """Return it as of the last round."""
         refused_by, certificates = [each.mapping() for each in self._refused_by], self._by_domain.mapping()
-        if len(self._refused[0]) != len(refused_by) or not all(map(is_, refused_by, self._refused[0])):
-            found = (each.values() for each in refused_by)
-            self._refused = refused_by, tuple(chain.from_iterable(chain.from_iterable(found)))
-        if certificates is not self._files[0]:
-            files = {each.served.path: each.served.file for each in certificates.values()}
-            self._files = certificates, tuple(file for file in files.values() if file is not None)
         entries = self._entries.mapping()
+
+        def all_refused() -> tuple[Refusal, ...]:
+            return tuple(chain.from_iterable(chain.from_iterable(each.values() for each in refused_by)))
+
+        def files() -> tuple[OutputFile, ...]:
+            found = {each.served.path: each.served.file for each in certificates.values()}
+            return tuple(file for file in found.values() if file is not None)
+
         return PresetResult(
             {"domains": entries},
-            self._refused[1],
+            self._refused.made(tuple(refused_by), all_refused),
             self._served.ready.items.get((), 0),
             self._listeners.mapping(),
-            files=self._files[1],
+            files=self._files.made((certificates,), files),
             serves=entries,
             addresses_of=_addresses_of,
             owners=self._owners.mapping(),
@@ -605,13 +623,6 @@ class DomainsPreset(Preset):
     name = PresetName.DOMAINS
     gives = frozenset({"domains"})
     resources = CLUSTER_VIEW
-
-    def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
-        """Return ``domains``: a dict from domain to its entry, sorted by domain."""
-        del former
-        if cluster.graph is None:
-            raise ValueError("domains are read from the collections of presets")
-        return cluster.graph.domains(options)
 
     def claims(self, translation: Translation) -> Iterator[Claim]:
         """Return a claim for each object with one of the annotations."""

@@ -1,9 +1,8 @@
 """The presets' collections in one graph, and what the presets that are not part of it yet read of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from operator import is_
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from pyconfd.derived import Joined, Published
 from pyconfd.model.certificate import PresentedCertificate
@@ -17,46 +16,53 @@ from pyconfd.model.versioned import GivenDict, VersionedDict, differing
 from pyconfd.presets import host_ownership
 from pyconfd.presets.certificates import ServedCertificate
 from pyconfd.presets.cluster import Cluster
-from pyconfd.presets.domains import DomainClaims, DomainsResult, ServedDomains
+from pyconfd.presets.domains import DomainClaims, ServedDomains
 from pyconfd.presets.gateway.frontends import GatewayFrontend
 from pyconfd.presets.gateway.http_rules import RuleBackend
 from pyconfd.presets.gateway.mirror import script_file
 from pyconfd.presets.gateway.policies import PolicyDecision
 from pyconfd.presets.gateway.ports import Port, files_of, listeners_of
 from pyconfd.presets.gateway.routes import frontend_name
-from pyconfd.presets.gateway.serving import RuleSection, ServedGateways
+from pyconfd.presets.gateway.serving import RuleSection, ServedGateways, listeners_asked_for
 from pyconfd.presets.gateway.serving import addresses_of as addresses_of_rule
 from pyconfd.presets.host_ownership import Hosts
 from pyconfd.presets.ingress.claims import name_of
 from pyconfd.presets.ingress.serving import CertificateLine, IngressClaims, ServedIngresses, addresses_of
+from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import Objects
-from pyconfd.presets.preset import PresetOptions, PresetResult
+from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult, SameParts
 from pyconfd.presets.routing.types import RouteBackend, Site
 from pyconfd.presets.shared_sites import named_sites
-
-_V = TypeVar("_V")
 
 
 class PresetGraph:
     """All collections of presets, for one cluster. It belongs to one thread.
 
     Of one cluster it may be asked again and again in any order: what is returned is that of the last one seen.
+    ``presets`` are those of which it may be asked beside the ones that share frontends with each other.
     """
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, presets: Iterable[Preset] = ()) -> None:
         self.objects = objects = Objects(cluster)
         self.graph = objects.graph
+        # Presets ask first: for hosts, then for places to listen. Then each serves what it was given.
         self._domain_claims = DomainClaims(objects)
         claimed = IngressClaims(objects)
         self.hosts = Hosts(Joined[Any, Any](self._domain_claims.hosts, claimed.hosts, name="claims of hosts"))
         self.ingresses = ServedIngresses(objects, claimed, self.hosts, self._domain_claims)
-        self._domains = ServedDomains(objects, self._domain_claims, self.hosts, self.ingresses.paths)
-        named = named_sites(self.hosts, self.ingresses.sites)
-        self._named = Published[str, Site](named)
-        self._ingress_result = _IngressResult(self.ingresses)
-        self.gateways = ServedGateways(objects)
-        self._gateway_result = _GatewayResult(self.gateways)
-        self._domains_result = DomainsResult(self._domains)
+        domains = ServedDomains(objects, self._domain_claims, self.hosts, self.ingresses.paths)
+        self._presets: dict[str, PresetCollections] = {
+            PresetName.DOMAINS: domains,
+            PresetName.INGRESS: _Ingresses(self.ingresses),
+            PresetName.GATEWAY: _Gateways(objects),
+        }
+        made = ((preset.name, preset.collections(objects)) for preset in presets)
+        self._presets |= {name: collections for name, collections in made if collections is not None}
+        asked = {name: each.listeners for name, each in self._presets.items() if each.listeners is not None}
+        self.listeners = ListenerOwners(self.graph, asked)
+        for each in self._presets.values():
+            each.serve(self.listeners)
+        self._named = Published[str, Site](named_sites(self.hosts, self.ingresses.sites))
         self._reserved: Reservations = VersionedDict({})
 
     def see(self, cluster: Cluster, options: PresetOptions, names: Sequence[str]) -> Owners:
@@ -68,7 +74,10 @@ class PresetGraph:
             are_both and names.index(PresetName.DOMAINS) < names.index(PresetName.INGRESS)
         )
         self._domain_claims.see(snapshot.services if domains else {}, snapshot.endpoints if domains else {})
-        self._domains.see(options)
+        for name, each in self._presets.items():
+            each.see(cluster, options, in_use=name in names)
+            self.listeners.take(name, options.taken_listeners if name in names else {})
+        self.listeners.see(options)
         reserved = options.reservations_of(host_ownership.SCOPE)
         moved = differing(self._reserved, reserved)
         self.hosts.reservations.replace({name.name: reserved.get(name) for name in moved})
@@ -81,26 +90,18 @@ class PresetGraph:
         """Return the sites of hosts of the shared frontends that are named and not served."""
         return self._named.mapping()
 
-    def domains(self, options: PresetOptions) -> PresetResult:
-        """Return what the preset ``domains`` makes of the cluster without listeners that others have."""
-        if self._domains.take(options):
+    def result(self, name: str, options: PresetOptions) -> PresetResult | None:
+        """Return what a preset makes of the cluster without listeners that others have; None if it is not here."""
+        found = self._presets.get(name)
+        if found is None:
+            return None
+        if self.listeners.take(name, options.taken_listeners):
             self.graph.settle()
-        return self._domains_result.result()
-
-    def ingress(self) -> PresetResult:
-        """Return what the preset ``ingress`` makes of the cluster."""
-        return self._ingress_result.result()
-
-    def gateway(self, options: PresetOptions) -> PresetResult:
-        """Return what the preset ``gateway`` makes of the cluster; ``options`` say which listeners are taken."""
-        self.objects.listen(options)
-        if self.objects.listening.waits:
-            self.graph.settle()
-        return self._gateway_result.result(options.tls.directory)
+        return found.result()
 
 
-class _IngressResult:
-    """The result of the preset, whose parts are the former objects where nothing changed."""
+class _Ingresses(PresetCollections):
+    """Ingresses, which listen nowhere by themselves: the shared frontends do."""
 
     def __init__(self, ingresses: ServedIngresses) -> None:
         self._ingresses = ingresses
@@ -115,11 +116,18 @@ class _IngressResult:
         )
         self._presented = Published[str, PresentedCertificate](ingresses.presented, rank=None)
         self._by_object = Published[Key, tuple[Refusal, ...]](ingresses.refused)
-        self._refused = _SameParts[tuple[Refusal, ...]]()
+        self._refused = SameParts[tuple[Refusal, ...]]()
         self._by_secret = Published[Key, ServedCertificate](ingresses.served, rank=None)
-        self._files = _SameParts[tuple[OutputFile, ...]]()
+        self._files = SameParts[tuple[OutputFile, ...]]()
+
+    def see(self, cluster: Cluster, options: PresetOptions, *, in_use: bool) -> None:
+        """Nothing is its own."""
+
+    def serve(self, owners: ListenerOwners) -> None:
+        """Nothing depends on who listens where."""
 
     def result(self) -> PresetResult:
+        """Return ``ingress``: its sites, backends and certificates."""
         ingresses, by_object = self._ingresses, self._by_object.mapping()
         served = self._by_secret.mapping()
         backends, lines, sites = self._backends.mapping(), self._lines.mapping(), self._sites.mapping()
@@ -138,11 +146,22 @@ class _IngressResult:
         )
 
 
-class _GatewayResult:
-    """The result of the preset, whose parts are the former objects where nothing changed."""
+class _Gateways(PresetCollections):
+    """The Gateway API."""
 
-    def __init__(self, gateways: ServedGateways) -> None:
-        self._gateways = gateways
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._directory = ""
+        self.listeners = listeners_asked_for(objects)
+
+    def see(self, cluster: Cluster, options: PresetOptions, *, in_use: bool) -> None:
+        """Note where files with certificates are."""
+        del cluster, in_use
+        self._directory = options.tls.directory
+
+    def serve(self, owners: ListenerOwners) -> None:
+        """Make all that is served."""
+        self._gateways = gateways = ServedGateways(self._objects, owners)
         self._ports = Published[str, Port](gateways.ports, key=_port_name)
         self._frontends = Published[str, GatewayFrontend](gateways.frontends, key=_port_name)
         self._backends = Published[str, RuleBackend](gateways.backends, key=lambda at: at[1])
@@ -156,16 +175,16 @@ class _GatewayResult:
         self._policies = Published[StatusOf, PolicyDecision](gateways.policies)
         self._presented = Published[str, PresentedCertificate](gateways.presented, key=lambda at: at[1], rank=None)
         self._by_object = Published[StatusOf, tuple[Refusal, ...]](gateways.refused)
-        self._refused = _SameParts[tuple[Refusal, ...]]()
-        self._files = _SameParts[tuple[OutputFile, ...]]()
-        self._listeners = _SameParts[Mapping[Listener, Owner]]()
+        self._refused = SameParts[tuple[Refusal, ...]]()
+        self._files = SameParts[tuple[OutputFile, ...]]()
+        self._listeners = SameParts[Mapping[Listener, Owner]]()
 
-    def result(self, directory: str) -> PresetResult:
-        """Return the result of this round; ``directory`` is where files with certificates are."""
+    def result(self) -> PresetResult:
+        """Return ``gateway``: the frontends of Gateways' ports, and the backends of routes' rules, each by its name."""
         by_object, counts = self._by_object.mapping(), self._gateways.counts.items
         ports, policies, backends = self._ports.mapping(), self._policies.mapping(), self._backends.mapping()
         files = self._files.made((ports, policies), lambda: files_of(ports.values(), policies.values()))
-        script = script_file(directory) if counts.get("mirrored") else None
+        script = script_file(self._directory) if counts.get("mirrored") else None
         given = GivenDict(
             frontends=self._frontends.mapping(), backends=backends, mirror_script=script.path if script else ""
         )
@@ -186,16 +205,3 @@ class _GatewayResult:
 
 def _port_name(at: tuple[StatusOf, int]) -> str:
     return frontend_name(at[0].key, at[1])
-
-
-class _SameParts(Generic[_V]):
-    """What was made of the very same objects the last time."""
-
-    def __init__(self) -> None:
-        self._known: tuple[tuple[object, ...], _V] | None = None
-
-    def made(self, parts: tuple[object, ...], make: Callable[[], _V]) -> _V:
-        """Return what ``make`` returns, or returned for the same ``parts``."""
-        if self._known is None or not all(map(is_, self._known[0], parts)):
-            self._known = parts, make()
-        return self._known[1]

@@ -4,41 +4,54 @@ Each TCP port of such a Service listens on the addresses of the pool that :mod:`
 annotation ``pyconfd.io/addresses`` asks for certain ones, ``pyconfd.io/proxy-protocol`` (``v1`` or ``v2``) has the pods
 told where a connection comes from.
 
-One Service is read by :func:`_read` alone: conflicts about addresses and ports are decided before.
+:class:`_Reader` reads what one Service asks for; who listens where is decided between all presets
+(:mod:`pyconfd.presets.listener_ownership`), and :class:`BalancedServices` makes what is served of that.
 """
 
 import difflib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
+from pyconfd.derived import Derived, Published, Read, Spread, Tally, Value
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, ObjectRef, Service
 from pyconfd.model.listener import Listener
-from pyconfd.model.object_status import ObjectStatus, Statuses, StatusOf
+from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.reservation import NEVER, Owner
 from pyconfd.model.snapshot import Key, Resource, Snapshot
-from pyconfd.model.versioned import VersionedDict, differing, with_values
 from pyconfd.presets import values
 from pyconfd.presets.addresses import (
     ADDRESSES_ANNOTATION,
     LOAD_BALANCER_CLASS,
+    NOTHING_ASSIGNED,
     SHARING_ANNOTATION,
+    AddressOptions,
     AddressProblem,
     AddressReason,
     absent,
     is_served,
 )
-from pyconfd.presets.cluster import Cluster, nothing_read
-from pyconfd.presets.conflicts import reuse_equal, updated
+from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.endpoints import targets_of_port
+from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
+from pyconfd.presets.objects import NO_SERVICE, Objects, SeenService
 from pyconfd.presets.policy import network
-from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
+from pyconfd.presets.preset import (
+    CLUSTER_VIEW,
+    Preset,
+    PresetCollections,
+    PresetOptions,
+    PresetResult,
+    SameParts,
+    Translation,
+)
 from pyconfd.presets.views import EndpointView, PortView, ServiceView
 
 PROXY_PROTOCOL = "pyconfd.io/proxy-protocol"
@@ -51,9 +64,6 @@ CONDITION = "pyconfd.io/Accepted"
 """The condition of a Service that says how far it is served."""
 LONGEST_MESSAGE = 1024
 """Of a condition, in characters."""
-
-_T = TypeVar("_T")
-_K = TypeVar("_K")
 
 
 class BalancedPort(msgspec.Struct, frozen=True, gc=False):
@@ -77,47 +87,40 @@ class BalancedPort(msgspec.Struct, frozen=True, gc=False):
     endpoints: tuple[EndpointView, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _BalancedService:
-    """What was read of one Service."""
+class _Terms(NamedTuple):
+    """Which Services are read: those of pyconfd's class, and those without one where it is the ``default``."""
+
+    in_use: bool
+    addresses: AddressOptions
+
+
+class AskedService(NamedTuple):
+    """What one Service asks for; ``ports`` are those that can be served: number, and position among all.
+
+    ``absent`` are those of its ``addresses`` that are not on this machine. ``errors`` are of ports, by number and
+    protocol, as its status has them; ``refused`` is in the order in which it was found.
+    """
+
+    owner: Owner
+    uid: str
+    generation: int
+    addresses: tuple[str, ...] = ()
+    absent: frozenset[str] = frozenset()
+    ports: tuple[tuple[int, int], ...] = ()
+    source_ranges: tuple[str, ...] = ()
+    affinity_s: int = 0
+    proxy_protocol: str = ""
+    errors: tuple[tuple[tuple[int, str], str], ...] = ()
+    refused: tuple[Refusal, ...] = ()
+
+
+class ServedService(NamedTuple):
+    """What is served of one Service, what is refused, and its status."""
 
     owner: Owner
     ports: tuple[BalancedPort, ...]
     refused: tuple[Refusal, ...]
     status: ObjectStatus
-
-    @property
-    def status_of(self) -> StatusOf:
-        """The object whose status it is."""
-        return StatusOf(Resource.SERVICES, Key(self.owner.namespace, self.owner.name))
-
-    @property
-    def listeners(self) -> dict[Listener, Owner]:
-        """Where it listens."""
-        return {Listener.at(each, port.port): self.owner for port in self.ports for each in port.addresses}
-
-
-class _Inputs(NamedTuple):
-    """All beside the cluster's Services that one is read with."""
-
-    cluster: str
-    options: PresetOptions
-    addressing: tuple[object, ...]
-    nodes: object
-
-
-@dataclass(frozen=True, slots=True)
-class _LoadbalancerState:
-    """What a result was made of, and its parts."""
-
-    inputs: _Inputs | None
-    cluster: Cluster
-    services: Mapping[Key, _BalancedService] = field(default_factory=lambda: VersionedDict({}))
-    ports: Mapping[str, BalancedPort] = field(default_factory=lambda: VersionedDict({}))
-    listeners: Mapping[Listener, Owner] = field(default_factory=lambda: VersionedDict({}))
-    statuses: Statuses = field(default_factory=lambda: VersionedDict({}))
-    refused: tuple[Refusal, ...] = ()
-    claimed: int = 0
 
 
 class _RefusedServiceError(Exception):
@@ -126,70 +129,57 @@ class _RefusedServiceError(Exception):
 
 
 class _Reader:
-    """Reads one Service."""
+    """Reads what one Service asks for."""
 
-    def __init__(self, key: Key, service: Service, view: ServiceView, cluster: Cluster, options: PresetOptions) -> None:
+    def __init__(self, read: Read, key: Key, service: Service, view: ServiceView, objects: Objects) -> None:
         self._key, self._service, self._view = key, service, view
-        self._cluster, self._options = cluster, options
-        self._ref = ObjectRef("Service", key.namespace, key.name, cluster.snapshot.cluster)
+        self._policy, self._host = read.value(objects.policy), read.value(objects.host)
+        self._node_ports = read.value(objects.targets).node_ports
+        self._assigned = read(objects.assigned, StatusOf(Resource.SERVICES, key)) or NOTHING_ASSIGNED
+        self._ref = ObjectRef("Service", key.namespace, key.name, objects.cluster)
         self._refused: list[Refusal] = []
         self._errors: dict[tuple[int, str], str] = {}
-        self._absent: set[str] = set()
 
-    def read(self, former: tuple[BalancedPort, ...]) -> _BalancedService:
-        """Return what is served of it; ports that are equal to those of ``former`` are these."""
+    def read(self) -> AskedService:
+        """Return it; where anything is wrong that concerns all of the Service, it asks for no port."""
         meta = self._service.metadata
-        owner = Owner("Service", self._key.namespace, self._key.name, meta.creation_timestamp or NEVER)
-        ports: tuple[BalancedPort, ...] = ()
+        owner = Owner("Service", *self._key, meta.creation_timestamp or NEVER)
+        asked = AskedService(owner, meta.uid, meta.generation)
         try:
-            ports = reuse_equal(former, self._ports())
+            asked = self._ask(asked)
         except _RefusedServiceError as error:
             self._refused += error.refused
-        refused = tuple(sorted(set(self._refused)))
-        status = ObjectStatus(meta.uid, meta.generation, self._status(ports, refused))
-        return _BalancedService(owner, ports, refused, status)
+        return asked._replace(errors=tuple(self._errors.items()), refused=tuple(self._refused))
 
-    def _ports(self) -> list[BalancedPort]:
+    def _ask(self, asked: AskedService) -> AskedService:
         spec, annotations = self._service.spec, self._service.metadata.annotations or {}
         if not self._view.ports:
             raise self._error("spec.ports", "", RefusalReason.INCOMPLETE, "it has no port")
-        if wrong := self._options.claims.protocol(self._key.namespace, "tcp"):
+        if wrong := self._policy.protocol(self._key.namespace, "tcp"):
             raise self._error("spec.type", "LoadBalancer", RefusalReason.NOT_ALLOWED, wrong)
         version = annotations.get(PROXY_PROTOCOL, "").strip().lower()
         if version and version not in VERSIONS:
             detail = "expected v1 or v2; the whole Service is left out"
             raise self._error(f"annotation {PROXY_PROTOCOL}", version, RefusalReason.INVALID_VALUE, detail)
-        ranges = tuple(map(self._source_range, spec.load_balancer_source_ranges or ()))
-        wanted = list(self._wanted_ports())
-        if not wanted:
-            return []
-        addresses = self._addresses()
-        affinity_s = self._affinity_s()
-        ports = []
-        for port in wanted:
-            free = tuple(each for each in addresses if self._is_free(each, port))
-            if free:
-                ports.append(
-                    BalancedPort(
-                        key=f"{self._key.namespace}:{self._key.name}:{port.port}",
-                        cluster=self._cluster.snapshot.cluster,
-                        namespace=self._key.namespace,
-                        name=self._key.name,
-                        addresses=free,
-                        port=port.port,
-                        port_name=port.name,
-                        source_ranges=tuple(dict.fromkeys(ranges)),
-                        affinity_s=affinity_s,
-                        proxy_protocol=version,
-                        endpoints=targets_of_port(port, self._service, self._cluster.view.nodes, self._options),
-                    )
-                )
-        return ports
+        ranges = tuple(dict.fromkeys(map(self._source_range, spec.load_balancer_source_ranges or ())))
+        ports = tuple(self._wanted_ports())
+        if not ports:
+            return asked
+        absent_ = frozenset(self._refuse_addresses())
+        addresses, affinity_s = self._assigned.addresses, self._affinity_s()
+        return asked._replace(
+            addresses=addresses,
+            absent=absent_,
+            ports=ports,
+            source_ranges=ranges,
+            affinity_s=affinity_s,
+            proxy_protocol=version,
+        )
 
-    def _wanted_ports(self) -> Iterator[PortView]:
-        """Return the ports that can be served, each number once."""
+    def _wanted_ports(self) -> Iterator[tuple[int, int]]:
+        """Return the ports that can be served, each number once, and their positions."""
         seen = set()
-        for port in self._view.ports:
+        for position, port in enumerate(self._view.ports):
             number = str(port.port)
             if port.protocol != "TCP":
                 detail = "HAProxy balances only TCP: this port is not served, the TCP ports are"
@@ -198,10 +188,10 @@ class _Reader:
             elif not 0 < port.port < 65536 or port.port in seen:
                 detail = "not a port from 1 to 65535 that the Service has once"
                 self._refuse("spec.ports", number, RefusalReason.INVALID_VALUE, detail)
-            elif wrong := self._options.claims.port(self._key.namespace, port.port):
+            elif wrong := self._policy.port(self._key.namespace, port.port):
                 self._errors[port.port, "TCP"] = "NotAllowed"
                 self._refuse("spec.ports", number, RefusalReason.NOT_ALLOWED, wrong)
-            elif self._options.node_ports and not port.node_port:
+            elif self._node_ports and not port.node_port:
                 detail = (
                     "traffic goes to node ports (presets.backend_target) but this port has none:"
                     " set spec.allocateLoadBalancerNodePorts"
@@ -210,18 +200,16 @@ class _Reader:
                 self._refuse("spec.ports", number, RefusalReason.NO_NODE_PORT, detail)
             else:
                 seen.add(port.port)
-                yield port
+                yield port.port, position
 
-    def _addresses(self) -> tuple[str, ...]:
-        """Return the addresses that the Service has: one that is not here is bound for the time when it comes."""
-        assigned = self._cluster.addresses.of(Resource.SERVICES, self._key)
-        for problem in assigned.problems:
+    def _refuse_addresses(self) -> Iterator[str]:
+        """Refuse what it lacks; return the addresses that are not here, and are bound for the time when they come."""
+        for problem in self._assigned.problems:
             self._refuse_address(problem)
-        for address in assigned.addresses:
-            if missing := absent(address, self._cluster.snapshot.host):
-                self._absent.add(address)
+        for address in self._assigned.addresses:
+            if missing := absent(address, self._host):
                 self._refuse("status.loadBalancer", address, RefusalReason.NO_SUCH_ADDRESS, missing)
-        return assigned.addresses
+                yield address
 
     def _refuse_address(self, problem: AddressProblem) -> None:
         asked = ADDRESSES_ANNOTATION in (self._service.metadata.annotations or {})
@@ -230,13 +218,6 @@ class _Reader:
         if problem.reason is AddressReason.INVALID_KEY:
             about = f"annotation {SHARING_ANNOTATION}"
         self._refuse(about, problem.wanted, _REASONS[problem.reason], problem.detail)
-
-    def _is_free(self, address: str, port: PortView) -> bool:
-        holder = self._options.holder(Listener.at(address, port.port))
-        if holder:
-            self._errors[port.port, "TCP"] = "PortTaken"
-            self._refuse("spec.ports", str(port.port), RefusalReason.PORT_TAKEN, f"{holder}; choose another port")
-        return not holder
 
     def _source_range(self, text: str) -> str:
         try:
@@ -259,38 +240,6 @@ class _Reader:
     def _error(self, where: str, value: str, reason: RefusalReason, detail: str) -> _RefusedServiceError:
         return _RefusedServiceError(Refusal(self._ref, where, values.shown(value), reason, detail))
 
-    def _status(self, ports: tuple[BalancedPort, ...], refused: tuple[Refusal, ...]) -> Mapping[str, Any]:
-        by_address: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-        for port in ports:
-            for address in (each for each in port.addresses if each not in self._absent):
-                by_address[address].append({"port": port.port, "protocol": "TCP"})
-        errors = [
-            {"port": number, "protocol": protocol, "error": f"pyconfd.io/{error}"}
-            for (number, protocol), error in self._errors.items()
-        ]
-        ingress = []
-        for address, served in by_address.items():
-            numbers = {(each["port"], each["protocol"]) for each in served}
-            failed = [each for each in errors if (each["port"], each["protocol"]) not in numbers]
-            # Of mode VIP kube-proxy would take the connections of pods for itself, without a look at the annotations.
-            ingress.append({"ip": address, "ipMode": "Proxy", "ports": [*served, *failed]})
-        return {
-            "loadBalancer": {"ingress": ingress} if ingress else {},
-            "conditions": [self._condition(bool(ingress), refused)],
-        }
-
-    def _condition(self, served: bool, refused: tuple[Refusal, ...]) -> dict[str, Any]:
-        generation = self._service.metadata.generation
-        reason = "".join(word.capitalize() for word in refused[0].reason.split("_")) if refused else "Accepted"
-        message = "; ".join(" ".join(filter(None, (each.field, f"{each.value}:", each.detail))) for each in refused)
-        return {
-            "type": CONDITION,
-            "status": "True" if served else "False",
-            "reason": "PartlyAccepted" if served and refused else reason,
-            "message": message[:LONGEST_MESSAGE],
-            **({"observedGeneration": generation} if generation else {}),
-        }
-
 
 _REASONS: Mapping[AddressReason, RefusalReason] = MappingProxyType(
     {
@@ -308,37 +257,164 @@ _REASONS: Mapping[AddressReason, RefusalReason] = MappingProxyType(
 )
 
 
-def _read(
-    key: Key, cluster: Cluster, options: PresetOptions, former: _BalancedService | None
-) -> _BalancedService | None:
-    """Return what a Service asks for; None where it is not pyconfd's."""
-    service, view = cluster.snapshot.services.get(key), cluster.service(key)
-    if service is None or view is None or not is_served(service, options.addresses):
-        return None
-    return _Reader(key, service, view, cluster, options).read(former.ports if former is not None else ())
+def _status(
+    asked: AskedService,
+    ports: Iterable[BalancedPort],
+    errors: Mapping[tuple[int, str], str],
+    refused: tuple[Refusal, ...],
+) -> ObjectStatus:
+    by_address: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for port in ports:
+        for address in (each for each in port.addresses if each not in asked.absent):
+            by_address[address].append({"port": port.port, "protocol": "TCP"})
+    failed = [
+        {"port": number, "protocol": protocol, "error": f"pyconfd.io/{error}"}
+        for (number, protocol), error in errors.items()
+    ]
+    ingress = []
+    for address, served in by_address.items():
+        numbers = {(each["port"], each["protocol"]) for each in served}
+        others = [each for each in failed if (each["port"], each["protocol"]) not in numbers]
+        # Of mode VIP kube-proxy would take the connections of pods for itself, without a look at the annotations.
+        ingress.append({"ip": address, "ipMode": "Proxy", "ports": [*served, *others]})
+    body = {
+        "loadBalancer": {"ingress": ingress} if ingress else {},
+        "conditions": [_condition(asked.generation, bool(ingress), refused)],
+    }
+    return ObjectStatus(asked.uid, asked.generation, body)
 
 
-def _refused_of(service: _BalancedService | None) -> tuple[Refusal, ...]:
-    return service.refused if service is not None else ()
-
-
-def _joined(
-    former: Mapping[_K, _T],
-    changed: Collection[Key],
-    old: Mapping[Key, _BalancedService],
-    new: Mapping[Key, _BalancedService],
-    parts: Callable[[_BalancedService], Mapping[_K, _T]],
-) -> Mapping[_K, _T]:
-    """Return the parts of all Services, where ``former`` are those of ``old``."""
-    before = {name: part for key in changed if key in old for name, part in parts(old[key]).items()}
-    after = {name: part for key in changed if key in new for name, part in parts(new[key]).items()}
-    if before.keys() == after.keys():
-        return with_values(former, {name: part for name, part in after.items() if part != before[name]})
-    return VersionedDict({name: part for each in new.values() for name, part in parts(each).items()})
+def _condition(generation: int, served: bool, refused: tuple[Refusal, ...]) -> dict[str, Any]:
+    reason = "".join(word.capitalize() for word in refused[0].reason.split("_")) if refused else "Accepted"
+    message = "; ".join(" ".join(filter(None, (each.field, f"{each.value}:", each.detail))) for each in refused)
+    return {
+        "type": CONDITION,
+        "status": "True" if served else "False",
+        "reason": "PartlyAccepted" if served and refused else reason,
+        "message": message[:LONGEST_MESSAGE],
+        **({"observedGeneration": generation} if generation else {}),
+    }
 
 
 def _addresses_of(port: BalancedPort) -> list[str]:
     return [endpoint.address for endpoint in port.endpoints if endpoint.state == "ready"]
+
+
+def _count(_: object, port: BalancedPort) -> Iterator[tuple[tuple[()], int]]:
+    yield (), len(_addresses_of(port))
+
+
+class BalancedServices(PresetCollections):
+    """Services of type LoadBalancer: what each asks for, and what is served of it, by its key."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._terms = Value[_Terms](objects.graph, "loadbalancer")
+        self.asked = Derived(objects.services, self._ask, "claims of LoadBalancer Services")
+        self.listeners = Spread(self.asked, _listeners_of, "listeners that LoadBalancer Services ask for")
+
+    def see(self, cluster: Cluster, options: PresetOptions, *, in_use: bool) -> None:
+        """Note whether the preset is in use, and which class is its own."""
+        del cluster
+        self._terms.set(_Terms(in_use, options.addresses))
+
+    def serve(self, owners: ListenerOwners) -> None:
+        """Make the ports, the statuses and the refusals."""
+        self._owners = owners
+        self.served = Derived(self.asked, self._serve, "LoadBalancer Services")
+        self.ports = Spread(self.served, _ports_of, "ports of LoadBalancer Services")
+        self.bound = Spread(self.served, _bound_by, "listeners of LoadBalancer Services")
+        self.ready = Tally(
+            self.ports, lambda _, port: (((), len(_addresses_of(port))),), "endpoints of LoadBalancer Services"
+        )
+        self._ports = Published[str, BalancedPort](self.ports, key=lambda at: at[1], rank=_rank_of_port)
+        self._listeners = Published[Listener, Owner](self.bound, key=lambda at: at[1], rank=None)
+        self._refused = Published[Key, tuple[Refusal, ...]](self.served, value=lambda each: each.refused or None)
+        self._all_refused = SameParts[tuple[Refusal, ...]]()
+        self._statuses = Published[StatusOf, ObjectStatus](
+            self.served, key=partial(StatusOf, Resource.SERVICES), rank=None, value=lambda each: each.status
+        )
+
+    def result(self) -> PresetResult:
+        """Return ``loadbalancer``: a dict from a key to what is served of one port, in the order of the Services."""
+        ports, refused = self._ports.mapping(), self._refused.mapping()
+        return PresetResult(
+            {"loadbalancer": ports},
+            self._all_refused.made((refused,), lambda: tuple(chain.from_iterable(refused.values()))),
+            self.ready.items.get((), 0),
+            self._listeners.mapping(),
+            serves=ports,
+            addresses_of=_addresses_of,
+            statuses=self._statuses.mapping(),
+        )
+
+    def _ask(self, read: Read, key: Key, seen: SeenService) -> AskedService | None:
+        terms = read.value(self._terms)
+        if not terms.in_use or seen.object is None or seen.view is None or not is_served(seen.object, terms.addresses):
+            return None
+        return _Reader(read, key, seen.object, seen.view, self._objects).read()
+
+    def _serve(self, read: Read, key: Key, asked: AskedService) -> ServedService:
+        objects, errors, refused = self._objects, dict(asked.errors), list(asked.refused)
+        seen, targets = read(objects.services, key) or NO_SERVICE, read.value(objects.targets)
+        nodes = read.value(objects.nodes) if targets.node_ports else ()
+        views = seen.view.ports if seen.view is not None else ()
+        ports = []
+        for number, position in asked.ports:
+            free = []
+            for address in asked.addresses:
+                holder = self._owners.holder(read, PresetName.LOADBALANCER, Listener.at(address, number))
+                if holder:
+                    errors[number, "TCP"] = "PortTaken"
+                    detail = f"{holder}; choose another port"
+                    ref = ObjectRef("Service", key.namespace, key.name, objects.cluster)
+                    refused.append(Refusal(ref, "spec.ports", str(number), RefusalReason.PORT_TAKEN, detail))
+                else:
+                    free.append(address)
+            if free:
+                port = views[position]
+                endpoints = targets_of_port(port, seen.object, nodes, targets)
+                ports.append(_port(asked, objects.cluster, port, tuple(free), endpoints))
+        in_order = tuple(sorted(set(refused)))
+        return ServedService(asked.owner, tuple(ports), in_order, _status(asked, ports, errors, in_order))
+
+
+def _port(
+    asked: AskedService, cluster: str, port: PortView, addresses: tuple[str, ...], endpoints: tuple[EndpointView, ...]
+) -> BalancedPort:
+    owner = asked.owner
+    return BalancedPort(
+        key=f"{owner.namespace}:{owner.name}:{port.port}",
+        cluster=cluster,
+        namespace=owner.namespace,
+        name=owner.name,
+        addresses=addresses,
+        port=port.port,
+        port_name=port.name,
+        source_ranges=asked.source_ranges,
+        affinity_s=asked.affinity_s,
+        proxy_protocol=asked.proxy_protocol,
+        endpoints=endpoints,
+    )
+
+
+def _listeners_of(_: Key, asked: AskedService) -> Iterator[tuple[Listener, ListenerClaim]]:
+    for number, _position in asked.ports:
+        for listener in (Listener.at(address, number) for address in asked.addresses):
+            yield listener, ListenerClaim(listener, asked.owner)
+
+
+def _ports_of(_: Key, served: ServedService) -> Iterator[tuple[str, BalancedPort]]:
+    return ((port.key, port) for port in served.ports)
+
+
+def _rank_of_port(key: str) -> tuple[str, str, int]:
+    namespace, name, number = key.split(":")
+    return namespace, name, int(number)
+
+
+def _bound_by(_: Key, served: ServedService) -> Iterator[tuple[Listener, Owner]]:
+    return ((Listener.at(address, port.port), served.owner) for port in served.ports for address in port.addresses)
 
 
 class LoadbalancerPreset(Preset):
@@ -349,39 +425,9 @@ class LoadbalancerPreset(Preset):
     resources = CLUSTER_VIEW
     writes_status = frozenset({Resource.SERVICES})
 
-    def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
-        """Return ``loadbalancer``: a dict from a key to what is served of one port, in the order of the Services."""
-        nodes = cluster.view.nodes if options.node_ports else ()
-        addressing = cluster.snapshot.host.addressing
-        inputs = _Inputs(cluster.view.name, options.without_reservations(), addressing, nodes)
-        memo = former.memo if former else None
-        if not isinstance(memo, _LoadbalancerState) or memo.inputs != inputs:
-            memo = _LoadbalancerState(inputs, nothing_read(cluster.view.name))
-        changed = {
-            *cluster.changed_since(memo.cluster),
-            *differing(memo.cluster.addresses.of_all(Resource.SERVICES), cluster.addresses.of_all(Resource.SERVICES)),
-        }
-        old = memo.services
-        services = updated(old, changed, lambda key: _read(key, cluster, options, old.get(key)))
-        refused, claimed = memo.refused, memo.claimed
-        if any(_refused_of(services.get(key)) != _refused_of(old.get(key)) for key in changed):
-            refused = tuple(sorted(each for service in services.values() for each in service.refused))
-        ports = _joined(memo.ports, changed, old, services, lambda each: {port.key: port for port in each.ports})
-        for key in differing(memo.ports, ports):
-            claimed += len(_addresses_of(ports[key])) if key in ports else 0
-            claimed -= len(_addresses_of(memo.ports[key])) if key in memo.ports else 0
-        listeners = _joined(memo.listeners, changed, old, services, lambda each: each.listeners)
-        statuses = _joined(memo.statuses, changed, old, services, lambda each: {each.status_of: each.status})
-        return PresetResult(
-            {"loadbalancer": ports},
-            refused,
-            claimed,
-            listeners,
-            serves=ports,
-            addresses_of=_addresses_of,
-            statuses=statuses,
-            memo=_LoadbalancerState(inputs, cluster, services, ports, listeners, statuses, refused, claimed),
-        )
+    def collections(self, objects: Objects) -> BalancedServices:
+        """Return what is made of Services."""
+        return BalancedServices(objects)
 
     def claims(self, translation: Translation) -> Iterator[Claim]:
         """Return a claim for each Service of pyconfd's class."""

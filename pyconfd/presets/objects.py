@@ -1,7 +1,6 @@
 """The sources of the presets' collections: the objects of the cluster, what was read of them, and the settings."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from pyconfd.derived import Graph, Read, Source, Value
@@ -19,7 +18,6 @@ from pyconfd.model.gateway_api import (
 from pyconfd.model.ingress import Ingress, IngressClass
 from pyconfd.model.kubernetes import ConfigMap, Namespace, Service
 from pyconfd.model.object_status import StatusOf
-from pyconfd.model.reservation import Reservations
 from pyconfd.model.snapshot import HostFacts, Key, Named, Resource, Snapshot, denies_secrets
 from pyconfd.model.versioned import differing
 from pyconfd.presets.addresses import Assigned
@@ -31,7 +29,6 @@ from pyconfd.presets.views import NodeView, ServiceView
 
 _V = TypeVar("_V")
 _NONE: Mapping[Key, Any] = {}
-_NO_RESERVED: Mapping[str, Reservations] = {}
 
 Route = HTTPRoute | GRPCRoute | TLSRoute | TCPRoute
 
@@ -60,8 +57,6 @@ class Objects:
         self.tls = Value[TlsOptions](graph, "tls")
         self.targets = Value[PresetOptions](graph, "presets.backend_target")
         self.shared_addresses = Value[tuple[str, ...]](graph, "addresses.shared")
-        self.listening = Value[PresetOptions](graph, "who listens where")
-        """The options by which :meth:`PresetOptions.holder` judges."""
         self.denied = Value[tuple[Named, ...]](graph, "what may not be read")
         self.host = Value[HostFacts](graph, "addresses of this machine")
         self.nodes = Value[tuple[NodeView, ...]](graph, "Nodes")
@@ -71,14 +66,13 @@ class Objects:
         self.ingresses = Source[Key, Ingress](graph, "Ingresses")
         self.gateway_classes = Source[StatusOf, GatewayClass](graph, "GatewayClasses")
         self.gateways = Source[StatusOf, Gateway](graph, "Gateways")
-        self.assigned = Source[StatusOf, Assigned](graph, "addresses of Gateways")
+        self.assigned = Source[StatusOf, Assigned](graph, "addresses of the pool")
         self.routes = Source[StatusOf, Route](graph, "routes")
         self.grants = Source[Key, ReferenceGrant](graph, "ReferenceGrants")
         self.tls_policies = Source[StatusOf, BackendTLSPolicy](graph, "BackendTLSPolicies")
         self.labels = Source[str, Mapping[str, str]](graph, "labels of namespaces")
         self.config_maps = Source[Key, ConfigMap](graph, "ConfigMaps")
         self._seen = nothing_read(cluster)
-        self._listening: PresetOptions | None = None
         self._given: dict[Source[Any, Any], list[Mapping[Key, Any]]] = {}
 
     def see(self, cluster: Cluster, options: PresetOptions, names: Collection[str]) -> None:
@@ -89,7 +83,6 @@ class Objects:
         self.tls.set(options.tls)
         self.targets.set(PresetOptions(node_ports=options.node_ports, node_address_types=options.node_address_types))
         self.shared_addresses.set(options.addresses.shared)
-        self.listen(options)
         self.denied.set(snapshot.denied)
         if not self.host.items or self.host.items[()].addressing != snapshot.host.addressing:
             self.host.set(snapshot.host)
@@ -99,23 +92,17 @@ class Objects:
         self.services.replace({key: _seen(key, cluster) for key in cluster.changed_since(former)})
         self._seen = cluster
         self._give(self.ingresses, snapshot.ingresses if PresetName.INGRESS in names else _NONE)
-        self._see_gateways(cluster, snapshot if PresetName.GATEWAY in names else Snapshot(snapshot.cluster))
+        for number, resource in enumerate((Resource.GATEWAYS, Resource.SERVICES)):
+            self._give_by_status(self.assigned, resource, cluster.addresses.of_all(resource), number)
+        self._see_gateways(snapshot if PresetName.GATEWAY in names else Snapshot(snapshot.cluster))
 
-    def listen(self, options: PresetOptions) -> None:
-        """Give the options by which ports are judged; what is taken may be others than :meth:`see` was given."""
-        before = self._listening
-        if options is not before:
-            self._listening = options
-            self.listening.set(replace(options, reservations=_NO_RESERVED))
-
-    def _see_gateways(self, cluster: Cluster, snapshot: Snapshot) -> None:
+    def _see_gateways(self, snapshot: Snapshot) -> None:
         for source, resource in (
             (self.gateway_classes, Resource.GATEWAYCLASSES),
             (self.gateways, Resource.GATEWAYS),
             (self.tls_policies, Resource.BACKENDTLSPOLICIES),
         ):
             self._give_by_status(source, resource, getattr(snapshot, resource.field))
-        self._give_by_status(self.assigned, Resource.GATEWAYS, cluster.addresses.of_all(Resource.GATEWAYS))
         for number, resource in enumerate(ROUTES):
             self._give_by_status(self.routes, resource, getattr(snapshot, resource.field), number)
         self._give(self.grants, snapshot.referencegrants)

@@ -3,9 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import is_
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim
@@ -21,7 +22,10 @@ from pyconfd.presets.certificates import NO_SECRETS, TlsOptions
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, PortRanges
 
 if TYPE_CHECKING:
+    from pyconfd.derived import Collection
     from pyconfd.presets.cluster import Cluster
+    from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
+    from pyconfd.presets.objects import Objects
     from pyconfd.presets.views import ServiceView
 
 _T = TypeVar("_T")
@@ -144,6 +148,40 @@ class Translation:
         return tuple(dict.fromkeys(each for port in view.ports for each in port.endpoints)) if view is not None else ()
 
 
+class SameParts(Generic[_T]):
+    """What was made of the very same objects the last time."""
+
+    def __init__(self) -> None:
+        self._known: tuple[tuple[object, ...], _T] | None = None
+
+    def made(self, parts: tuple[object, ...], make: Callable[[], _T]) -> _T:
+        """Return what ``make`` returns, or returned for the same ``parts``."""
+        if self._known is None or not all(map(is_, self._known[0], parts)):
+            self._known = parts, make()
+        return self._known[1]
+
+
+class PresetCollections(ABC):
+    """The collections of one preset: what its objects ask for, and what is made of that.
+
+    ``listeners`` are the places where they ask to listen, valid by the rules of the preset itself.
+    """
+
+    listeners: "Collection[Any, ListenerClaim] | None" = None
+
+    @abstractmethod
+    def see(self, cluster: "Cluster", options: PresetOptions, *, in_use: bool) -> None:
+        """Have the sources that are its own hold a cluster and options; those of all are up to date already."""
+
+    @abstractmethod
+    def serve(self, owners: "ListenerOwners") -> None:
+        """Make the collections that depend on who has what. It is called once, when all presets have asked."""
+
+    @abstractmethod
+    def result(self) -> PresetResult:
+        """Return what is served as of the last round; what did not change since is the same object."""
+
+
 class Preset(ABC):
     """One way to ask to be served. Pure; :mod:`pyconfd.presets.registry` knows all presets.
 
@@ -159,13 +197,18 @@ class Preset(ABC):
     writes_status: ClassVar[frozenset[Resource]] = frozenset()
     fragments: ClassVar[Path | None] = None
 
-    @abstractmethod
+    def collections(self, objects: "Objects") -> PresetCollections | None:
+        """Return new collections over the objects of a graph; None where the preset is read by :meth:`read`."""
+        del objects
+        return None
+
     def read(self, cluster: "Cluster", options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return the template variables and what was refused; never raise.
 
         ``former`` is an earlier result of this preset: the new one is equal with and without it, but what did not
         change since is not made again, it is the very object of ``former``.
         """
+        raise NotImplementedError
 
     @abstractmethod
     def claims(self, translation: Translation) -> Iterator[Claim]:

@@ -20,10 +20,10 @@ from pyconfd.model.context import (
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
 from pyconfd.model.rendering import OutputFile
-from pyconfd.model.reservation import NO_OWNERS, Name, Owner, Owners, Reservations
+from pyconfd.model.reservation import NO_OWNERS, Owner, Owners, Reservations
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.model.versioned import GivenDict
-from pyconfd.presets import addresses, cluster, host_ownership, values
+from pyconfd.presets import addresses, cluster, host_ownership, listener_ownership, values
 from pyconfd.presets.certificates import certificate_for, notes_on, presented
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.conflicts import NO_REFUSALS
@@ -31,6 +31,7 @@ from pyconfd.presets.domains import DomainsPreset
 from pyconfd.presets.gateway.preset import GatewayPreset
 from pyconfd.presets.graph import PresetGraph
 from pyconfd.presets.ingress.preset import IngressPreset
+from pyconfd.presets.listener_ownership import name_of
 from pyconfd.presets.loadbalancer import LoadbalancerPreset
 from pyconfd.presets.preset import Preset, PresetOptions, PresetResult, Translation
 
@@ -108,15 +109,19 @@ class Memo:
         read = self._cluster
         graph = self._graph
         if graph is None or graph.objects.cluster != snapshot.cluster or graph.graph.is_broken:
-            graph = self._graph = PresetGraph(snapshot.cluster)
+            graph = self._graph = PresetGraph(snapshot.cluster, PRESETS.values())
         return replace(read, hosts=graph.see(read, options, names), graph=graph)
 
     def read_preset(self, name: str, read: Cluster, options: PresetOptions) -> PresetResult:
         """Return what a preset makes of the Snapshot.
 
+        Those that are collections keep what did not change by themselves.
+
         One Snapshot may be read with several options (a listener is taken, fragments are tried): each result builds on
         that of the same options, if there is one.
         """
+        if read.graph is not None and (found := read.graph.result(name, options)) is not None:
+            return found
         known = [each for each in (*self._former, *self._current) if each.preset == name]
         same = (each for each in reversed(known) if each.options is options or each.options == options)
         former = next(same, known[-1] if known else None)
@@ -130,9 +135,6 @@ class Memo:
         self._refused = self._refused.of(*parts)
         return self._refused.refused
 
-
-LISTENERS = "listeners"
-"""Stands for what presets listen on beside the pool, where names are reserved by scope."""
 
 SWITCH = "cluster_templates.allow_configuration_from_cluster"
 """The setting without which no template of the cluster is rendered."""
@@ -218,7 +220,7 @@ def translate(
     listeners = tuple(result.listeners for result in results)
     pool = options.addresses.members
     if bound := memo.bound.made((pool, *listeners), lambda: _bound(listeners, pool)):
-        reserved[LISTENERS] = bound
+        reserved[listener_ownership.SCOPE] = bound
     off = () if options.cluster_templates else tuple(map(_switched_off, templates))
     return Context(
         _template_names(names, results, read, default, memo),
@@ -263,7 +265,7 @@ def _template_names(
 def _bound(listeners: Sequence[Mapping[Listener, Owner]], pool: Collection[str]) -> Owners:
     """Return who listens where; the addresses of the pool are shared out, and reserved, by themselves."""
     return {
-        _name_of_listener(listener): owner
+        name_of(listener): owner
         for mine in listeners
         for listener, owner in mine.items()
         if listener.address not in pool
@@ -312,7 +314,9 @@ def _results(names: Sequence[str], read: Cluster, options: PresetOptions, memo: 
     listeners: list[dict[Listener, str]] = [{} for _ in names]
     # What one loses may let its next claim in, which may be too young as well: each round takes something away.
     while len(names) > 1:
-        found = _lost_to_others(names, results, options.addresses.members, options.reservations_of(LISTENERS), memo)
+        found = _lost_to_others(
+            names, results, options.addresses.members, options.reservations_of(listener_ownership.SCOPE), memo
+        )
         again = [number for number in range(len(names)) if found[number]]
         if not again:
             break
@@ -348,7 +352,7 @@ def _lost(
     claimed = []
     for number, mine in enumerate(listeners):
         for listener, owner in mine.items():
-            known = reserved.get(_name_of_listener(listener))
+            known = reserved.get(name_of(listener))
             is_new = known is None or known.namespace != owner.namespace
             claimed.append((is_new, owner.since, owner.namespace, owner.name, number, listener, owner))
     if len({number for *_, number, _, _ in claimed}) < 2:
@@ -369,10 +373,6 @@ def _lost(
             whose = f"{by.kind} {by.namespace}/{by.name} of preset {names[other]}"
             lost[number][listener] = f"{whose} listens on {place} already, and keeps it"
     return lost
-
-
-def _name_of_listener(listener: Listener) -> Name:
-    return Name(str(listener), "")
 
 
 def _takes(older: Listener, listener: Listener, pool: Collection[str]) -> bool:

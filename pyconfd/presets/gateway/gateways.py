@@ -214,13 +214,12 @@ def decide_gateway(
         *(each for each in (*rejected, *programmed, *unresolved) if each.reason not in summaries),
         *(fault for each in listeners for fault in each.faults),
     )
-    owner = Owner("Gateway", meta.namespace, meta.name, meta.creation_timestamp or NEVER)
     served = assigned.addresses if not rejected else ()
     return GatewayDecision(
         Key(meta.namespace, meta.name),
         meta.uid,
         meta.generation,
-        owner,
+        owner_of(gateway),
         served,
         frozenset(missing),
         listeners,
@@ -228,6 +227,12 @@ def decide_gateway(
         faults,
         tuple(found),
     )
+
+
+def owner_of(gateway: Gateway) -> Owner:
+    """Return a Gateway as the owner of what it has."""
+    meta = gateway.metadata
+    return Owner("Gateway", meta.namespace, meta.name, meta.creation_timestamp or NEVER)
 
 
 def _rejections(gateway: Gateway) -> tuple[Fault, ...]:

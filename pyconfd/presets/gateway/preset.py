@@ -10,13 +10,12 @@ from pyconfd.model.gateway_api import Gateway, GRPCRoute, HTTPRoute, ParentRefer
 from pyconfd.model.kubernetes import AnyObject, ObjectRef
 from pyconfd.model.snapshot import KIND_OF, Key, Resource, Snapshot
 from pyconfd.presets import values
-from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.gateway.attachment import names_gateway, parent_key, valid_hosts
 from pyconfd.presets.gateway.gateways import is_mine, mistaken_class, mistaken_parent
 from pyconfd.presets.gateway.http_rules import RuleBackend
 from pyconfd.presets.gateway.status import CONTROLLER
 from pyconfd.presets.objects import ROUTES, Route
-from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
+from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, Translation
 
 
 class GatewayPreset(Preset):
@@ -37,13 +36,6 @@ class GatewayPreset(Preset):
         Resource.CONFIGMAPS,
     }
     writes_status = frozenset({Resource.GATEWAYCLASSES, Resource.GATEWAYS, *ROUTES, Resource.BACKENDTLSPOLICIES})
-
-    def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
-        """Return ``gateway``: the frontends of Gateways' ports, and the backends of routes' rules, each by its name."""
-        del former
-        if cluster.graph is None:
-            raise ValueError("Gateways are read from the collections of presets")
-        return cluster.graph.gateway(options)
 
     def claims(self, translation: Translation) -> Iterator[Claim]:
         """Return a claim for each Gateway of this controller, and for each route that names one."""

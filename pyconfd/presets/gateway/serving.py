@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pyconfd.derived import Derived, Grouped, Joined, Read, Spread, Tally
+from pyconfd.derived import Collection, Derived, Grouped, Joined, Read, Spread, Tally
 from pyconfd.model.certificate import PresentedCertificate
-from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.gateway_api import BackendTLSPolicy, Gateway, GatewayClass, ReferenceGrant
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import Listener
@@ -34,6 +34,7 @@ from pyconfd.presets.gateway.gateways import (
     is_mine,
     is_misspelled,
     mistaken_class,
+    owner_of,
 )
 from pyconfd.presets.gateway.grants import Grants
 from pyconfd.presets.gateway.http_rules import RuleBackend
@@ -65,6 +66,7 @@ from pyconfd.presets.gateway.routes import (
 from pyconfd.presets.gateway.status import CONTROLLER, ancestor_status, object_status
 from pyconfd.presets.gateway.work import RouteWork, beyond_budget
 from pyconfd.presets.host_ownership import wildcards_above
+from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
 from pyconfd.presets.objects import Objects, Route
 from pyconfd.presets.routing.table import ConditionalRoutingTable, entry_of
 from pyconfd.presets.routing.types import RouteRule, Site
@@ -117,11 +119,29 @@ class References(NamedTuple):
     gateways: frozenset[Key]
 
 
+def listeners_asked_for(objects: Objects) -> Collection[Any, ListenerClaim]:
+    """Return where Gateways of this controller ask to listen: their ports at the addresses that they have."""
+
+    def ask(read: Read, id_: StatusOf, gateway: Gateway) -> tuple[ListenerClaim, ...]:
+        found = read(objects.gateway_classes, _class(gateway.spec.gateway_class_name))
+        assigned = read(objects.assigned, id_)
+        if assigned is None or found is None or not is_mine(found):
+            return ()
+        owner, policy = owner_of(gateway), read.value(objects.policy)
+        ports = sorted({each.port for each in gateway.spec.listeners if not policy.port(id_.key.namespace, each.port)})
+        return tuple(
+            ListenerClaim(Listener.at(address, port), owner) for port in ports for address in assigned.addresses
+        )
+
+    asked = Derived(objects.gateways, ask, "claims of Gateways")
+    return Spread(asked, lambda _, claims: enumerate(claims), "listeners that Gateways ask for")
+
+
 class ServedGateways:
     """All that is made of the Gateway API. ``ports`` and ``frontends`` are by Gateway and number."""
 
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
+    def __init__(self, objects: Objects, owners: ListenerOwners) -> None:
+        self._objects, self._owners = objects, owners
         self._grants = Grouped(objects.grants, _namespace_of_grant, "grants by namespace")
         self.gateways = Derived(objects.gateways, self._gateway, "decisions on Gateways")
 
@@ -201,13 +221,13 @@ class ServedGateways:
         if found is None or not is_mine(found) or class_fault(found) is not None:
             return None
         assigned = read(objects.assigned, id_) or NOTHING_ASSIGNED
-        policy, options = read.value(objects.policy), read.value(objects.listening)
+        policy = read.value(objects.policy)
 
         def taken(port: int) -> str:
             if wrong := policy.port(key.namespace, port):
                 return wrong
-            holders = (options.holder(Listener.at(address, port)) for address in assigned.addresses)
-            return next(filter(None, holders), "")
+            places = (Listener.at(address, port) for address in assigned.addresses)
+            return next(filter(None, (self._owners.holder(read, PresetName.GATEWAY, each) for each in places)), "")
 
         grants = read.view(self._grants)
         lookup = Resolver(lambda at: self._secret(read, at), lambda at: self._bundle(read, at), Grants(grants))

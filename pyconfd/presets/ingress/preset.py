@@ -15,10 +15,9 @@ from pyconfd.model.context import PresetName
 from pyconfd.model.ingress import Ingress
 from pyconfd.model.kubernetes import AnyObject
 from pyconfd.model.snapshot import Key, Resource, Snapshot
-from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.ingress.claims import name_of, read_ingress
 from pyconfd.presets.ingress.classes import mistaken_class, own_classes
-from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
+from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, Translation
 from pyconfd.presets.routing.references import ServiceReference
 from pyconfd.presets.routing.table import path_of
 from pyconfd.presets.routing.types import RouteBackend
@@ -35,13 +34,6 @@ class IngressPreset(Preset):
     gives = frozenset({"ingress"})
     resources = CLUSTER_VIEW | {Resource.INGRESSES, Resource.INGRESSCLASSES}
     writes_status = frozenset({Resource.INGRESSES})
-
-    def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
-        """Return ``ingress``: its sites, backends and certificates."""
-        del former, options
-        if cluster.graph is None:
-            raise ValueError("Ingresses are read from the collections of presets")
-        return cluster.graph.ingress()
 
     def claims(self, translation: Translation) -> Iterator[Claim]:
         """Return a claim for each Ingress of pyconfd's classes."""
