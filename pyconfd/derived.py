@@ -81,7 +81,7 @@ class Graph:
 
     @contextmanager
     def trial(self, changes: Mapping["Source[Any, Any]", Mapping[Any, Any]]) -> Iterator[None]:
-        """Have other items in some sources (None for none) while the block runs, and the former ones after it.
+        """Replace items of some sources (None removes one) while the block runs, and restore them after it.
 
         The cost follows the size of the change. After it every item is the very object that it was.
         """
@@ -135,7 +135,7 @@ class Collection(Generic[K, V]):
         self._readers: dict[Any, _Reader | set[_Reader]] = {}
 
     def update(self) -> None:
-        """Take over what changed in the collections that this one is made of."""
+        """Update the items after changes of the collections that this one is made of."""
         raise NotImplementedError
 
     def made_of(self, key: K) -> Sequence[tuple["Collection[Any, Any]", Any]]:
@@ -164,7 +164,7 @@ class Collection(Generic[K, V]):
                 node.wake(key)
 
     def remember(self, what: object, reader: _Reader) -> None:
-        """Note that a call reads an item, or ``ALL``."""
+        """Record that a call reads an item, or ``ALL``."""
         # Nearly every item has one reader: a set for each would take more memory than the items.
         readers = self._readers.setdefault(what, reader)
         if type(readers) is set:
@@ -173,7 +173,7 @@ class Collection(Generic[K, V]):
             self._readers[what] = {cast("_Reader", readers), reader}
 
     def forget(self, what: object, reader: _Reader) -> None:
-        """Note that a call does not read an item any more."""
+        """Forget that a call reads an item."""
         readers = self._readers.get(what)
         if type(readers) is set and len(readers) > 1:
             readers.discard(reader)
@@ -194,11 +194,11 @@ class Source(Collection[K, V]):
         return bool(self._waiting)
 
     def replace(self, items: Mapping[K, V | None]) -> None:
-        """Have other items from the next :meth:`Graph.settle` on, None for none; the others stay."""
+        """Replace items from the next :meth:`Graph.settle` on (None removes one); the others stay."""
         self._waiting.update(items)
 
     def update(self) -> None:
-        """Take over what was given."""
+        """Put in the items that :meth:`replace` was called with."""
         waiting, self._waiting = self._waiting, {}
         for key, item in waiting.items():
             self._put(key, item)
@@ -213,7 +213,7 @@ class Value(Source[tuple[()], V]):
     """One thing from outside, such as a setting: a source with one item."""
 
     def set(self, value: V) -> None:
-        """Have another value from the next :meth:`Graph.settle` on."""
+        """Set the value from the next :meth:`Graph.settle` on."""
         self.replace({(): value})
 
 
@@ -278,14 +278,14 @@ class Derived(Collection[K, V], Generic[K, I, V]):
         self._read = Read(self)
 
     def wake(self, what: Any) -> None:
-        """Have an item made again in this round, ``ALL`` for all."""
+        """Mark an item to be made again in this round, ``ALL`` for all."""
         if what is ALL:
             self._stale.update(dict.fromkeys(self.of.items))
         else:
             self._stale[what] = None
 
     def reads_value(self, value: "Collection[tuple[()], Any]") -> None:
-        """Note that calls read a value; nearly all do, so it is not noted for each."""
+        """Record that calls read a value; nearly all do, so it is not recorded for each."""
         if value not in self._values:
             self._sees(value)
             self._values.add(value)
@@ -440,7 +440,7 @@ class Joined(Collection[K, V]):
         self.of = of
 
     def update(self) -> None:
-        """Take over what changed in any of them."""
+        """Put in what changed in any of them."""
         for key in {key: None for each in self.of for key in each.changed}:
             found = (each.items[key] for each in self.of if key in each.items)
             self._put(key, next(found, None))
@@ -471,7 +471,7 @@ class Published(Generic[S, V]):
         of.graph.published.append(self)
 
     def note(self) -> None:
-        """Note what changed in this round."""
+        """Record what changed in this round."""
         if self._of.changed:
             self._changed.update(dict.fromkeys(self._of.changed))
 

@@ -4,7 +4,7 @@ import re
 
 
 def problem(changelog: str, version: str) -> str:
-    """Say what the changelog lacks for a release of ``version``; empty where it is complete."""
+    """Return what the changelog lacks for a release of ``version``; empty where it is complete."""
     heads = re.findall(r"^## \[([^\]]+)\](.*)$", changelog, re.MULTILINE)
     numbered = [(name, rest) for name, rest in heads if name.lower() != "unreleased"]
     if not numbered or numbered[0][0] != version:

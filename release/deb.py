@@ -54,14 +54,14 @@ def build_deb(wheelhouse: Path, target: Path) -> Path:
 
 
 def debian_version(number: str) -> str:
-    """Give the version as dpkg orders it: a release candidate comes before its release."""
+    """Return the version as dpkg orders it: a release candidate comes before its release."""
     for word in ("a", "b", "rc"):
         number = number.replace(word, f"~{word}")
     return number
 
 
 def architecture() -> str:
-    """Give Debian's name for this kind of machine, for which the wheelhouse is."""
+    """Return Debian's name for this kind of machine, for which the wheelhouse is."""
     return subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -89,7 +89,7 @@ def _python(tree: Path, wheelhouse: Path) -> None:
 
 
 def _platforms(wheelhouse: Path) -> Iterable[str]:
-    """Give pip every platform that a wheel in the wheelhouse is for."""
+    """Return for pip every platform that a wheel in the wheelhouse is for."""
     tags = {tag for wheel in wheelhouse.glob("*.whl") for tag in wheel.stem.split("-")[-1].split(".")}
     return (f"--platform={tag}" for tag in sorted(tags - {"any"}))
 
@@ -182,7 +182,7 @@ def _install(source: Path, target: Path, mode: int = 0o644) -> None:
 
 
 def _level(tree: Path) -> None:
-    """Take out of the files whatever depends on when and by whom this was run: dates, and the umask."""
+    """Remove from the files whatever depends on when and by whom this was run: dates, and the umask."""
     epoch = source_date_epoch()
     for path in sorted(tree.rglob("*"), reverse=True):
         if not path.is_symlink():

@@ -23,7 +23,7 @@ class ReleaseError(Exception):
 
 
 def version() -> str:
-    """Give the version; ``pyconfd/__init__.py`` is the only place that has it.
+    """Return the version; ``pyconfd/__init__.py`` is the only place that has it.
 
     Raises:
         ReleaseError: when it is not there.
@@ -48,7 +48,7 @@ def python_bounds() -> str:
 
 
 def source_date_epoch() -> int:
-    """Give the seconds since 1970 that stand in for "now" in every artefact: SOURCE_DATE_EPOCH, else the last commit.
+    """Return the "now" of every artefact in seconds since 1970: SOURCE_DATE_EPOCH, else the last commit.
 
     Raises:
         ReleaseError: when there is neither, or the variable is no such number.

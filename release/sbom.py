@@ -18,7 +18,7 @@ _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 
 def bill_of_materials(wheels: Iterable[Path], epoch: int) -> str:
-    """Give the document as JSON; ``epoch`` is its date, seconds since 1970.
+    """Return the document as JSON; ``epoch`` is its date, seconds since 1970.
 
     The dependencies are those that are in the wheelhouse: what another system or an extra would need is not.
 
@@ -53,7 +53,7 @@ def bill_of_materials(wheels: Iterable[Path], epoch: int) -> str:
 
 
 def metadata(wheel: Path) -> Message:
-    """Give what a wheel says of itself."""
+    """Return a wheel's metadata."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
         return HeaderParser().parsestr(archive.read(name).decode("utf-8"))
@@ -77,7 +77,7 @@ def _component(wheel: Path, meta: Message) -> dict[str, Any]:
 
 
 def _licences(meta: Message) -> list[dict[str, Any]]:
-    """Give the licence as its author states it: an expression, else the classifiers, else the old free field."""
+    """Return the licence as its author states it: an expression, else the classifiers, else the old free field."""
     if meta["License-Expression"]:
         return [{"expression": meta["License-Expression"]}]
     classifiers = [text for text in meta.get_all("Classifier", []) if text.startswith("License ::")]

@@ -74,12 +74,12 @@ def _locked_wheels(target: Path, cache: Path, python: str) -> None:
 
 
 def without_build_tools(lock: str) -> str:
-    """Give the lock without what only builds: a requirement begins in the first column, its hashes are indented."""
+    """Return the lock without what only builds: a requirement begins in the first column, its hashes are indented."""
     return "".join(item for item in re.split(r"^(?=\S)", lock, flags=re.MULTILINE) if not item.startswith(BUILD_ONLY))
 
 
 def requirements(wheels: Path) -> str:
-    """Give the list for ``pip install --no-index --find-links WHEELS --require-hashes``: one line and hash a wheel."""
+    """Return the list for ``pip install --no-index --find-links WHEELS --require-hashes``: a line and hash a wheel."""
     lines = []
     for wheel in sorted(wheels.glob("*.whl"), key=lambda path: path.name.lower()):
         name, number = wheel.name.split("-")[:2]
@@ -89,7 +89,7 @@ def requirements(wheels: Path) -> str:
 
 
 def normalised(name: str) -> str:
-    """Give a distribution's name as indexes write it.
+    """Return a distribution's name as indexes write it.
 
     Source: PyPA specifications, "Names and normalization".
     """

@@ -238,7 +238,7 @@ class Loop(ABC):
         return NextAttempt(task.value, round(clock.now() + max(0.0, due_at - clock.monotonic())))
 
     def _was_resumed(self) -> bool:
-        """Look whether applying is paused; return True once when it is not any more."""
+        """Check whether applying is paused; return True once when it is not any more."""
         former, self._paused = self._paused, self._around.paused(self._around.clock.now())
         if self._paused and not former:
             log.warning("applying.paused", reason=self._paused.reason, until=self._paused.until)

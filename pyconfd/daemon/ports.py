@@ -47,7 +47,7 @@ class RestoringBalancer(BalancerPort, Protocol):
         ...
 
     def standing(self, *, may_repair: bool = True) -> BalancerStatus:
-        """Look after what runs, repair what somebody changed by hand if that may be, and tell how it stands."""
+        """Check what runs, repair what somebody changed by hand if that is allowed, and return the condition."""
         ...
 
     def condition(self) -> HaproxyState:

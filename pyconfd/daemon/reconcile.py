@@ -225,7 +225,7 @@ _SEARCHED = frozenset({Step.RENDER, Step.CHECK, Step.BINDS})
 def _search(
     inputs: Inputs, left_out: LeftOut, done: Reconciled, outcome: Rejected, balancer: BalancerPort
 ) -> SearchResult:
-    """Look for the objects behind a rejection."""
+    """Find the offending objects behind a rejection."""
     running = balancer.last_good()
     claimed = _translate(inputs, left_out.rest()).listeners
 

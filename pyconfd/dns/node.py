@@ -59,7 +59,7 @@ class NodeReader:
         self._status: Status | None = None
 
     def facts(self) -> ServingFacts:
-        """Look once; takes some seconds at the most."""
+        """Collect the facts once; it takes some seconds at most."""
         dns = self._settings.dns
         holders, drained = self._holders()
         return ServingFacts(

@@ -150,7 +150,7 @@ class DomainClaims:
         return next((each for each in _claims(asking) if hosts.is_owner(domain, each.ref.namespace)), None)
 
     def see(self, services: Mapping[Key, Service], endpoints: Mapping[Key, Endpoints]) -> None:
-        """Give the source what differs from the last time."""
+        """Put what differs from the last time into the source."""
         for kind, now in (("Service", services), ("Endpoints", endpoints)):
             changed = differing(self._seen[kind], now)
             self._annotated.replace({(key, kind): _annotated(now.get(key)) for key in changed})
@@ -382,7 +382,7 @@ class ServedDomains(PresetCollections):
         return self._result.result()
 
     def see(self, cluster: Cluster, options: PresetOptions, *, in_use: bool) -> None:
-        """Give the sources what differs from the last time."""
+        """Put what differs from the last time into the sources."""
         del cluster, in_use
         self._listening.set(_PortTerms(options.listen_address, options.listen_ports))
         reserved = options.reservations_of(PresetName.DOMAINS)
@@ -390,7 +390,7 @@ class ServedDomains(PresetCollections):
         self._reserved = reserved
 
     def _decide(self, read: Read, domain: str, asking: Sequence[tuple[Claimant, ParsedObject]]) -> DecidedDomain:
-        """Give a domain to the first claim of its namespace; a domain is the whole host: no consent is enough."""
+        """Assign a domain to the first claim of its namespace; a domain is the whole host: no consent is enough."""
         hosts, served, refused = self._hosts.rights(read), None, list[Refusal]()
         for claim in _claims(asking):
             if not hosts.is_owner(domain, claim.ref.namespace):

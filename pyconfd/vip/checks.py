@@ -325,7 +325,7 @@ class Uplink:
         return any(answered >= at for answered in self._answered.values())
 
     def listen(self, now: float) -> None:
-        """Look for any traffic at once.
+        """Check for any traffic at once.
 
         Raises:
             OSError: the interface is gone.
@@ -351,7 +351,7 @@ class Uplink:
         return tuple(sorted(route.gateway for route in self._routes.values()))
 
     def look(self, now: float) -> None:
-        """Look for lost routes and, only while the gateways are silent, for any traffic.
+        """Check for lost routes and, only while the gateways are silent, for any traffic.
 
         Raises:
             OSError: the kernel does not answer, or the interface is gone.

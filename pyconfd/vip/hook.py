@@ -252,7 +252,7 @@ class Hook:
         self.monitor.packets.send([probe(own, address, source) for address, source in sorted(peers | gateways)])
 
     def _listen(self) -> None:
-        """Look for anything that comes in: without it, that the holder is not heard says nothing about the holder."""
+        """Check for any packet that comes in: without one, the silence of the holder says nothing about the holder."""
         try:
             self.monitor.uplink.listen(self.now)
         except OSError as error:

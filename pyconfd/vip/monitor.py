@@ -116,7 +116,7 @@ class NodeMonitor:
         )
 
     def probe(self, now: float) -> bool:
-        """Look for the processes, and ask haproxy, where it is due; return whether it answers as it should."""
+        """Check the processes and ask haproxy, where it is due; return whether it answers as it should."""
         for process in (self.haproxy, self.keepalived, self.keepalived_parent):
             process.look(now)
         # Before the next answer is read: one of the former process would pass for one of the new.
@@ -132,7 +132,7 @@ class NodeMonitor:
         return self.ping.misses == 0 and (self.health is None or self.health.misses == 0)
 
     def look(self, now: float) -> None:
-        """Look at whatever is due."""
+        """Run the checks that are due."""
         self._open_packets()
         if self._fifo_check.due(now):
             self._open_fifo()

@@ -31,7 +31,7 @@ COPY = "00-adopted.conf"
 )
 @click.option("--copy", is_flag=True, help="Keep the running configuration: as the fragment 00-adopted.conf.")
 def adopt(context: CommandContext, *, copy: bool) -> int:
-    """Let pyconfd replace a configuration that it did not write.
+    """Replace a configuration that pyconfd did not write.
 
     Where HAProxy runs with a configuration that pyconfd did not write, the first start of pyconfd changes nothing, and
     `pyconfd plan` and `pyconfd status` name the frontends, binds and backends that would disappear. This command says

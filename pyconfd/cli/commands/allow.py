@@ -22,9 +22,10 @@ from pyconfd.status.document import read_report
 )
 @click.argument("hold_id", metavar="ID")
 def allow(context: CommandContext, hold_id: str) -> int:
-    """Let a held change through once.
+    """Apply a held change once.
 
-    It was held because it would take every endpoint, or suddenly too many, away. `pyconfd status` shows its ID.
+    Removal protection holds a change that would remove every endpoint, or suddenly too many. `pyconfd status` shows
+    its ID.
     """
     settings = context.settings()
     report = read_report(settings)

@@ -23,7 +23,7 @@ _EXITS = {
 
 dns = command_group(
     "dns",
-    "Have names in Route 53 follow this node.\n\n"
+    "Publish this node's names in Route 53.\n\n"
     "They point at exactly the nodes that can serve. Never the last record is taken out, never a"
     " record that pyconfd did not write is touched. The settings are in [dns]; docs/route53.md says what AWS needs.",
     examples={
@@ -116,9 +116,9 @@ def status(context: CommandContext, *, as_json: bool) -> int:
 @click.option("--until-boot", is_flag=True, help="Only until the next boot.")
 @json_option
 def withdraw(context: CommandContext, *, as_json: bool, wait: bool, until_boot: bool) -> int:
-    """Take this node out, and keep it out.
+    """Remove this node's records until `pyconfd dns publish`.
 
-    It is taken out of every name until `pyconfd dns publish`, over reboots too. The last records of a name stay.
+    They are removed from every name, and stay away after a reboot too. The last records of a name stay.
     """
     found = commands.withdraw(context.settings(), until_boot=until_boot)
     _print(found, as_json=as_json)
@@ -132,7 +132,7 @@ def withdraw(context: CommandContext, *, as_json: bool, wait: bool, until_boot: 
 @dns_command()
 @json_option
 def publish(context: CommandContext, *, as_json: bool) -> int:
-    """Let this node in again, at once where it can serve."""
+    """Publish this node again, at once where it can serve."""
     found = commands.publish(context.settings())
     return _report(found, as_json=as_json)
 
@@ -141,7 +141,7 @@ def publish(context: CommandContext, *, as_json: bool) -> int:
 @click.argument("name", metavar="NAME")
 @json_option
 def adopt(context: CommandContext, name: str, *, as_json: bool) -> int:
-    """Take over the records that are at a name.
+    """Adopt the records that are at a name.
 
     These are plain address records that are there already; or change the name's mode. Every address stays in the answer
     until its node publishes it, or `pyconfd dns forget adopted:ADDRESS` takes it out.
@@ -154,7 +154,7 @@ def adopt(context: CommandContext, name: str, *, as_json: bool) -> int:
 @click.argument("name", metavar="NAME")
 @json_option
 def drop(context: CommandContext, name: str, *, as_json: bool) -> int:
-    """Take out all records of a name that is kept no more.
+    """Delete all records of a name that is no longer kept.
 
     Every record that pyconfd has there, the last one too: the name is answered no more. Refused while the settings or
     the annotation of this node have it. A name that had settings of its own is found with the same: --dns-owner,
@@ -168,9 +168,9 @@ def drop(context: CommandContext, name: str, *, as_json: bool) -> int:
 @click.argument("node", metavar="NODE")
 @json_option
 def forget(context: CommandContext, node: str, *, as_json: bool) -> int:
-    """Take out a node that will not come back.
+    """Delete the records of a node that will not come back.
 
-    It is taken out of every name. One that lives puts itself in again: there, use withdraw.
+    They are deleted from every name. A node that runs publishes them again: there, use withdraw.
     """
     found = commands.forget(context.settings(), node)
     return _report(found, as_json=as_json)

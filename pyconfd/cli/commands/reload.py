@@ -29,10 +29,10 @@ POLL_S = 0.05
 )
 @click.option("--pid", type=click.IntRange(min=1), metavar="PID", help="The daemon. [default: it is asked]")
 def reload(context: CommandContext, pid: int | None) -> int:
-    """Have the daemon read its settings again.
+    """Re-read the daemon's settings.
 
-    Have the daemon read its settings again, and wait until it has: what `systemctl reload pyconfd` runs. Settings that
-    it rejects are printed, and it goes on with the former ones.
+    Signal the daemon to re-read its settings, and wait until it has: what `systemctl reload pyconfd` runs. Rejected
+    settings are printed, and the daemon keeps the previous ones.
     """
     settings, _ = context.settings_or_defaults()
     if not pid:

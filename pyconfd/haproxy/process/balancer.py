@@ -173,7 +173,7 @@ class Balancer:
         return self._condition
 
     def _look_at_process(self) -> None:
-        """Look whether HAProxy runs. A worker that hangs takes seconds: a tenth of the time is spent on it at most."""
+        """Check whether HAProxy runs. A worker that hangs takes seconds: a tenth of the time is spent on it at most."""
         began = time.monotonic()
         if began >= self._process_due:
             self._note_running(self._transaction.running(self._known()))
@@ -351,7 +351,7 @@ class Balancer:
         return self._file.pending
 
     def observe(self) -> Observation:
-        """Look at what is installed and what runs."""
+        """Return what is installed and what runs."""
         observed = self._transaction.observe(self._known())
         self._note_running(observed.running)
         if isinstance(found := observed.running, Running):
@@ -420,7 +420,7 @@ class Balancer:
         return self._unless_rejected(self._unless_suspect(found))
 
     def _look(self) -> Observation:
-        """Look at files and process, connect to its socket, and enter the state that this shows."""
+        """Observe files and process, connect to its socket, and enter the state that this shows."""
         observed, last = self.observe(), self.last_good()
         running = observed.running
         if isinstance(running, Running) and self._unfinished.was_left(running.worker_pid):

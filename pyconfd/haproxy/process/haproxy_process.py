@@ -340,7 +340,7 @@ class HaproxyProcess:
     def _watch(
         self, digest: str | None, texts: Sequence[str], before: RunningState, deadline: float
     ) -> tuple[bool, Running | None]:
-        """Look until the newest worker shows ``digest``, the reload failed, or time is up; return the last look."""
+        """Wait until the newest worker shows ``digest``, the reload failed, or time is up; return what runs."""
         seen: Running | None = None
         blind_until = time.monotonic() + SETTLE_S
         while True:

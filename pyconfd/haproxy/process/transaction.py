@@ -62,7 +62,7 @@ class Transaction:
         """The same of files whose contents were read."""
 
     def observe(self, known: Known) -> Observation:
-        """Look at what is installed and what runs."""
+        """Return what is installed and what runs."""
         untouched = self._untouched()
         written = known.written or known.applied
         if untouched is not None and written is not None and not untouched.same_as(written):
@@ -77,7 +77,7 @@ class Transaction:
         return Observation(text, running, digests, known.written, known.changed, untouched)
 
     def running(self, known: Known) -> RunningState:
-        """Look at the process alone."""
+        """Return what runs."""
         return self._process.observe(_possible_texts(self._installed_text(), known.applied))
 
     def hard_stop_s(self) -> float | None:
