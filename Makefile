@@ -65,8 +65,8 @@ $(VENV)/.stamp: requirements-dev.lock pyproject.toml
 docs: venv ## generate docs/settings.md
 	$(BIN)/pyconfd settings --markdown > docs/settings.md
 
-size: ## lines, modules, classes, names used twice and comment share, by package
-	@$(PYTHON) -m tests.size
+size: venv ## lines, modules, classes, names used twice and comment share, by package
+	@$(BIN)/python -m tests.size
 
 mutants: venv ## how many small changes to the pure packages the nearest tests catch (SAMPLE=300 SEED=1 ONLY=path)
 	@SAMPLE=$(SAMPLE) SEED=$(SEED) $(BIN)/python -m tests.mutants $(ONLY)

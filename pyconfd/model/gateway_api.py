@@ -451,7 +451,7 @@ class ReferenceGrant(Record, frozen=True, gc=False):
     spec: ReferenceGrantSpec = ReferenceGrantSpec()
 
 
-class PolicyTarget(Record, frozen=True, gc=False):
+class PolicyTargetReference(Record, frozen=True, gc=False):
     """A Service of the policy's namespace, or the port of it that is called ``section_name``."""
 
     group: str = ""
@@ -488,7 +488,7 @@ class BackendValidation(Record, frozen=True, gc=False):
 class BackendTlsPolicySpec(Record, frozen=True, gc=False):
     """TLS from the Gateway to Services."""
 
-    target_refs: tuple[PolicyTarget, ...] = ()
+    target_refs: tuple[PolicyTargetReference, ...] = ()
     validation: BackendValidation = BackendValidation()
 
 
