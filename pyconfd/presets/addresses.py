@@ -1,8 +1,9 @@
 """The pool of addresses: which one each Gateway and each Service of type LoadBalancer gets.
 
-Both ask one pool, so it is shared out in one place, before the presets read: :func:`read` turns the objects of a
-Snapshot into requests, :func:`allocate` answers them. The answer depends on the objects, and on what the register of
-names says of them: what an object was given it keeps. Its status counts for nothing: others may write it.
+Both ask one pool, so it is shared out in one place: :func:`of_gateway` and :func:`of_service` turn objects into
+requests, :func:`allocate` answers all of them (:mod:`pyconfd.presets.address_ownership`). The answer depends on the
+objects, and on what the register of names says of them: what an object was given it keeps. Its status counts for
+nothing: others may write it.
 """
 
 import re
@@ -11,12 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from functools import partial
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pyconfd.model.context import PresetName
+from pyconfd.model.gateway_api import Gateway, GatewayClass
 from pyconfd.model.kubernetes import Service
 from pyconfd.model.listener import Listener
+from pyconfd.model.object_status import StatusOf
 from pyconfd.model.ownership import BY_OBJECT
 from pyconfd.model.reservation import (
     NEVER,
@@ -28,11 +29,9 @@ from pyconfd.model.reservation import (
     Reservation,
     Reservations,
 )
-from pyconfd.model.snapshot import KIND_OF, HostFacts, Key, Resource, Snapshot
-from pyconfd.model.versioned import differing, with_values
+from pyconfd.model.snapshot import KIND_OF, HostFacts, Key, Resource
 from pyconfd.presets import conflicts, values
-from pyconfd.presets.conflicts import updated
-from pyconfd.presets.policy import ANYTHING, ClaimOptions
+from pyconfd.presets.policy import ClaimOptions
 
 GATEWAY_CONTROLLER = "pyconfd.io/gateway"
 """``controllerName`` of the GatewayClasses that pyconfd serves."""
@@ -44,8 +43,6 @@ SHARING_ANNOTATION = "pyconfd.io/sharing-key"
 """The annotation of Services of several namespaces that share an address: an equal one on all of them."""
 _SHARING_KEY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
-_ASKING = MappingProxyType({Resource.GATEWAYS: "gateway", Resource.SERVICES: PresetName.LOADBALANCER})
-"""The resources whose objects are given addresses, each with the preset that serves them."""
 RESERVED = BY_OBJECT
 """Stands for the pool where names and ports are reserved by preset."""
 _ANY = ""
@@ -138,6 +135,11 @@ class AddressRequest:
         return self.created, self.key, self.resource
 
     @property
+    def id(self) -> StatusOf:
+        """The object, as it is told what it has."""
+        return StatusOf(self.resource, self.key)
+
+    @property
     def owner(self) -> Owner:
         """The object."""
         return Owner(KIND_OF[self.resource], *self.key, self.created)
@@ -159,7 +161,6 @@ class Assigned(NamedTuple):
 
 
 NOTHING_ASSIGNED = Assigned()
-Requests = Mapping[Key, AddressRequest]
 
 
 def allocate(
@@ -169,7 +170,7 @@ def allocate(
     *,
     owners: Owners = NO_OWNERS,
     per_namespace: int = 0,
-) -> dict[tuple[Resource, Key], Assigned]:
+) -> dict[StatusOf, Assigned]:
     """Return what each request is given.
 
     First each object keeps what it has by ``owners``, as far as it still asks for it, in the order of
@@ -179,19 +180,19 @@ def allocate(
     ranked = sorted(requests, key=lambda request: request.rank)
     free = _Free(pool, {each for request in ranked for each in request.wanted}, reservations, per_namespace)
     owned = _by_object(owners)
-    first_owners = _FirstOwners(ranked, owners, owned)
+    first = _FirstOwners(ranked, owners, owned)
     for standing in _Standing if owned else ():
         for request in ranked:
             for address, has in owned.get(request.owner[:3], {}).items():
-                if first_owners.standing(request, address, has) is standing:
-                    but_guests = standing is _Standing.AS_BEFORE or first_owners.is_first(request, address)
+                if first.standing(request, address, has) is standing:
+                    but_guests = standing is _Standing.AS_BEFORE or first.is_first(request, address)
                     free.keep(request, address, but_guests=but_guests)
     for request in ranked if reservations else ():
         for address in free.kept_for(request):
             free.keep(request, address)
     for request in ranked:
         free.assign(request)
-    return {(request.resource, request.key): free.answer(request) for request in ranked}
+    return {request.id: free.answer(request) for request in ranked}
 
 
 class _Standing(Enum):
@@ -231,9 +232,9 @@ class _FirstOwners:
         return _Standing.AS_BEFORE if is_as_before else _Standing.ASKS_FOR_MORE
 
 
-def _first_owners(
+def first_owners(
     requests: Iterable[AddressRequest],
-    assigned: Mapping[Resource, Mapping[Key, Assigned]],
+    assigned: Mapping[StatusOf, Assigned],
     owners: Owners,
     reservations: Reservations,
 ) -> Iterator[tuple[Name, Owner]]:
@@ -243,7 +244,7 @@ def _first_owners(
     """
     users: defaultdict[str, list[AddressRequest]] = defaultdict(list)
     for request in requests:
-        for address in assigned[request.resource][request.key].addresses if request.sharing_key else ():
+        for address in assigned[request.id].addresses if request.sharing_key else ():
             users[address].append(request)
     shared = {each: mine for each, mine in users.items() if len({user.key.namespace for user in mine}) > 1}
     had = _by_object(owners) if shared else {}
@@ -336,7 +337,7 @@ class _Free:
         self._of_key: defaultdict[str, _PartlyUsedAddresses] = defaultdict(_PartlyUsedAddresses)
         self._starts: defaultdict[str, int] = defaultdict(int)
         self._nothing_unused: set[tuple[str, str]] = set()
-        self._given: defaultdict[tuple[Resource, Key], dict[str, str]] = defaultdict(dict)
+        self._given: defaultdict[StatusOf, dict[str, str]] = defaultdict(dict)
         """By request: the address for each of what it wants."""
 
     def keep(self, request: AddressRequest, address: str, *, but_guests: bool = False) -> None:
@@ -344,7 +345,7 @@ class _Free:
 
         ``but_guests``: what is reserved there for others by a sharing key that the request does not have is void.
         """
-        given = self._given[request.resource, request.key]
+        given = self._given[request.id]
         lacking = (each for each in request.wanted if each not in given)
         suiting = (each for each in lacking if self._suits(address, each, request, but_guests=but_guests))
         if (wanted := next(suiting, None)) is not None:
@@ -352,14 +353,14 @@ class _Free:
 
     def assign(self, request: AddressRequest) -> None:
         """Assign what a request still lacks, as far as there is something."""
-        given = self._given[request.resource, request.key]
+        given = self._given[request.id]
         for wanted in request.wanted:
             if wanted not in given and (address := self._first(wanted, request)):
                 self._take(address, wanted, request)
 
     def answer(self, request: AddressRequest) -> Assigned:
         """Return all that a request has, and why it lacks others, once everything is assigned."""
-        given = self._given[request.resource, request.key]
+        given = self._given[request.id]
         problems = [
             *request.problems,
             *(self._problem(wanted, request) for wanted in request.wanted if wanted not in given),
@@ -376,7 +377,7 @@ class _Free:
         return right and address in self._pool and self._is_free(address, request, but_guests=but_guests)
 
     def _take(self, address: str, wanted: str, request: AddressRequest) -> None:
-        self._given[request.resource, request.key][wanted] = address
+        self._given[request.id][wanted] = address
         namespace, key = request.key.namespace, request.sharing_key
         known = self._users[address].setdefault((namespace, key), request)
         if request.rank < known.rank:
@@ -512,117 +513,7 @@ def _family(address: str) -> str:
     return "IPv6" if ":" in address else "IPv4"
 
 
-# From the objects of a Snapshot to requests
-
-
-@dataclass(frozen=True, slots=True)
-class AddressBook:
-    """The requests for addresses and what was assigned; what did not change is the same object as in the former one.
-
-    ``terms`` are all beside the objects that requests are read and answered with, ``former_owners`` and
-    ``reservations`` what they had before. ``owners`` says who has which address, or which port of one.
-    """
-
-    snapshot: Snapshot
-    terms: tuple[Any, ...]
-    requests: Mapping[Resource, Requests]
-    assigned: Mapping[Resource, Mapping[Key, Assigned]]
-    owners: Owners = field(default_factory=lambda: NO_OWNERS)
-    former_owners: Owners = field(default_factory=lambda: NO_OWNERS)
-    reservations: Reservations = field(default_factory=lambda: NO_RESERVATIONS)
-
-    def of(self, resource: Resource, key: Key) -> Assigned:
-        """Return what an object has."""
-        return self.of_all(resource).get(key, NOTHING_ASSIGNED)
-
-    def of_all(self, resource: Resource) -> Mapping[Key, Assigned]:
-        """Return what each object of a resource has."""
-        return self.assigned.get(resource, _NOBODY)
-
-
-_NOBODY: Mapping[Key, Assigned] = MappingProxyType({})
-NO_ADDRESSES = AddressBook(Snapshot(), (), MappingProxyType({}), MappingProxyType({}))
-
-
-def read(
-    snapshot: Snapshot,
-    presets: Collection[str] = (),
-    options: AddressOptions = NO_POOL,
-    claims: ClaimOptions = ANYTHING,
-    former: AddressBook = NO_ADDRESSES,
-    *,
-    reservations: Reservations = NO_RESERVATIONS,
-    owners: Owners = NO_OWNERS,
-) -> AddressBook:
-    """Return which addresses the objects of these presets have; ``owners`` says what they had. Never raises.
-
-    With ``former`` only changed objects are read, and nothing is shared out again unless one asks for something else.
-    """
-    asking = tuple(resource for resource, preset in _ASKING.items() if preset in presets)
-    terms = (asking, options.pool, options.default_class, options.per_namespace, claims)
-    if terms != former.terms:
-        former = NO_ADDRESSES
-    # With what was given as what they had before, all keep it.
-    same_owners = owners is former.owners or owners == former.former_owners
-    same_terms = terms == former.terms and same_owners and _are_alike(former, reservations)
-    if snapshot is former.snapshot and same_terms and reservations is former.reservations:
-        return former
-    requests = {resource: _requests(resource, snapshot, options, claims, former) for resource in asking}
-    changed = any(differing(former.requests.get(each, {}), requests[each]) for each in asking)
-    assigned, given = former.assigned, former.owners
-    if not same_terms or changed:
-        asked = [each for mine in requests.values() for each in mine.values()]
-        found = allocate(asked, options.pool, reservations, owners=owners, per_namespace=options.per_namespace)
-        assigned = {
-            resource: _kept(former.assigned.get(resource, {}), {key: found[resource, key] for key in mine})
-            for resource, mine in requests.items()
-        }
-        given = {
-            name: each.owner
-            for each in asked
-            for address in assigned[each.resource][each.key].addresses
-            for name in each.places(address)
-        }
-        given.update(_first_owners(asked, assigned, owners, reservations))
-        given = former.owners if given == former.owners else given
-    return AddressBook(snapshot, terms, requests, assigned, given, owners, reservations)
-
-
-def _are_alike(former: AddressBook, reservations: Reservations) -> bool:
-    """Return whether all would be assigned as before: what differs is recorded for who was given it or had it."""
-    told = False
-    for name in differing(former.reservations, reservations):
-        before, now = former.reservations.get(name), reservations.get(name)
-        if now is None or now.owner not in (former.owners.get(name), before and before.owner):
-            return False
-        told = told or before is not None
-    # Who may not have an address is told until when.
-    return not told or not any(
-        problem.reason is AddressReason.RESERVED
-        for mine in former.assigned.values()
-        for each in mine.values()
-        for problem in each.problems
-    )
-
-
-def _kept(former: Mapping[Key, Assigned], now: dict[Key, Assigned]) -> Mapping[Key, Assigned]:
-    """Return ``now`` with the objects of ``former`` that are equal."""
-    if former.keys() != now.keys():
-        return {key: old if (old := former.get(key)) is not None and old == new else new for key, new in now.items()}
-    return with_values(former, {key: new for key, new in now.items() if new != former[key]})
-
-
-def _requests(
-    resource: Resource, snapshot: Snapshot, options: AddressOptions, claims: ClaimOptions, former: AddressBook
-) -> Requests:
-    objects: Mapping[Key, Any] = getattr(snapshot, resource.field)
-    known = former.requests.get(resource, {})
-    changed = differing(getattr(former.snapshot, resource.field), objects)
-    if resource is Resource.GATEWAYS:
-        if differing(former.snapshot.gatewayclasses, snapshot.gatewayclasses):
-            changed = {*changed, *objects}
-        return updated(known, changed, lambda key: _of_gateway(key, snapshot, claims))
-    return updated(known, changed, lambda key: _of_service(key, snapshot, options, claims))
+# From objects to requests
 
 
 def is_served(service: Service, options: AddressOptions) -> bool:
@@ -632,9 +523,9 @@ def is_served(service: Service, options: AddressOptions) -> bool:
     return spec.type == "LoadBalancer" and mine
 
 
-def _of_service(key: Key, snapshot: Snapshot, options: AddressOptions, claims: ClaimOptions) -> AddressRequest | None:
-    service = snapshot.services.get(key)
-    if service is None or not is_served(service, options):
+def of_service(key: Key, service: Service, options: AddressOptions, claims: ClaimOptions) -> AddressRequest | None:
+    """Return what a Service asks for, None where it is not pyconfd's or may have no port."""
+    if not is_served(service, options):
         return None
     ports = {each.port for each in service.spec.ports or () if (each.protocol or "TCP") == "TCP"}
     ports = {each for each in ports if not claims.port(key.namespace, each)}
@@ -653,12 +544,11 @@ def _of_service(key: Key, snapshot: Snapshot, options: AddressOptions, claims: C
     return AddressRequest(Resource.SERVICES, key, created, wanted, tuple(sorted(ports)), sharing_key, problems)
 
 
-def _of_gateway(key: Key, snapshot: Snapshot, claims: ClaimOptions) -> AddressRequest | None:
-    gateway = snapshot.gateways.get(key)
-    found = snapshot.gatewayclasses.get(Key("", gateway.spec.gateway_class_name)) if gateway is not None else None
-    if gateway is None or found is None or found.spec.controller_name != GATEWAY_CONTROLLER:
+def of_gateway(key: Key, gateway: Gateway, class_: GatewayClass, claims: ClaimOptions) -> AddressRequest | None:
+    """Return what a Gateway asks for, None where it is not pyconfd's or can be served nowhere."""
+    if class_.spec.controller_name != GATEWAY_CONTROLLER:
         return None
-    if found.spec.parameters_ref is not None:  # a class that is not accepted serves nothing
+    if class_.spec.parameters_ref is not None:  # a class that is not accepted serves nothing
         return None
     asked = gateway.spec.addresses or ()
     if any(each.type != "IPAddress" for each in asked):

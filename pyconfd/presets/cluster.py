@@ -1,7 +1,7 @@
 """The rich view that every preset gives beside its own names: ``cluster``."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +13,6 @@ from pyconfd.model.reservation import NO_OWNERS, Owners
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.versioned import VersionedDict, differing, with_values
 from pyconfd.presets import values
-from pyconfd.presets.addresses import NO_ADDRESSES, AddressBook
 from pyconfd.presets.certificates import TLS, ReadSecret, read_secret
 from pyconfd.presets.conflicts import reuse_if_same, updated
 from pyconfd.presets.endpoints import join, owner_of, slices_of_endpoints
@@ -53,9 +52,8 @@ class Cluster:
     """What was read of a Snapshot: the view for templates, the services by key, and what was refused.
 
     ``ready`` counts the endpoints that traffic may be sent to, one for each port. ``places`` says where endpoints may
-    be. ``slices``, ``nodes`` and ``secrets`` are what the next reading builds on. ``addresses`` says which addresses of
-    the pool objects have, ``hosts`` whose each host of the shared frontends is. ``graph`` has the
-    collections of presets, where presets in use read them.
+    be. ``slices``, ``nodes`` and ``secrets`` are what the next reading builds on. ``hosts`` says whose each host
+    of the shared frontends is. ``graph`` has the collections of presets, where presets in use read them.
     """
 
     snapshot: Snapshot
@@ -67,7 +65,6 @@ class Cluster:
     slices: Mapping[Key, _Slices] = field(repr=False, compare=False)
     nodes: Mapping[Key, "_NodePart"] = field(repr=False, compare=False)
     secrets: Mapping[Key, ReadSecret] = field(repr=False, compare=False)
-    addresses: AddressBook = field(default=NO_ADDRESSES, repr=False, compare=False)
     hosts: Owners = field(default_factory=lambda: NO_OWNERS, repr=False, compare=False)
     graph: "PresetGraph | None" = field(default=None, repr=False, compare=False)
 
@@ -103,7 +100,6 @@ def read(
     snapshot: Snapshot,
     former: Cluster | None = None,
     claims: ClaimOptions = ANYTHING,
-    addresses: AddressBook = NO_ADDRESSES,
 ) -> Cluster:
     """Read a whole Snapshot. It never raises: what cannot be used is refused by name.
 
@@ -114,7 +110,7 @@ def read(
         former = nothing_read(snapshot.cluster)
     seen, places = former.snapshot, claims.places(snapshot)
     if seen is snapshot and places == former.places:
-        return former if addresses is former.addresses else replace(former, addresses=addresses)
+        return former
     slices, touched = _regrouped(former.slices, seen.endpointslices, snapshot.endpointslices)
     changed = {*differing(seen.services, snapshot.services), *differing(seen.endpoints, snapshot.endpoints), *touched}
     changed_nodes = differing(seen.nodes, snapshot.nodes)
@@ -141,7 +137,7 @@ def read(
         found = tuple(each.view for each in secrets.values() if each.view is not None)
         certificates = reuse_if_same(certificates, found)
     view = ClusterView(snapshot.cluster, services, views, certificates)
-    return Cluster(snapshot, view, services, refused, ready, places, slices, nodes, secrets, addresses)
+    return Cluster(snapshot, view, services, refused, ready, places, slices, nodes, secrets)
 
 
 def ready_addresses(service: ReadService) -> Iterable[str]:

@@ -14,6 +14,7 @@ from pyconfd.model.reservation import NO_OWNERS, Name, Owner, Owners, Reservatio
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.model.versioned import GivenDict, VersionedDict, differing
 from pyconfd.presets import host_ownership
+from pyconfd.presets.address_ownership import AddressOwners
 from pyconfd.presets.certificates import ServedCertificate
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.domains import DomainClaims, ServedDomains
@@ -45,6 +46,7 @@ class PresetGraph:
     def __init__(self, cluster: str, presets: Iterable[Preset] = ()) -> None:
         self.objects = objects = Objects(cluster)
         self.graph = objects.graph
+        self.addresses = AddressOwners(objects)
         # Presets ask first: for hosts, then for places to listen. Then each serves what it was given.
         self._domain_claims = DomainClaims(objects)
         claimed = IngressClaims(objects)
@@ -54,9 +56,9 @@ class PresetGraph:
         self._presets: dict[str, PresetCollections] = {
             PresetName.DOMAINS: domains,
             PresetName.INGRESS: _Ingresses(self.ingresses),
-            PresetName.GATEWAY: _Gateways(objects),
+            PresetName.GATEWAY: _Gateways(objects, self.addresses),
         }
-        made = ((preset.name, preset.collections(objects)) for preset in presets)
+        made = ((preset.name, preset.collections(objects, self.addresses)) for preset in presets)
         self._presets |= {name: collections for name, collections in made if collections is not None}
         asked = {name: each.listeners for name, each in self._presets.items() if each.listeners is not None}
         self.listeners = ListenerOwners(self.graph, asked)
@@ -65,8 +67,11 @@ class PresetGraph:
         self._named = Published[str, Site](named_sites(self.hosts, self.ingresses.sites))
         self._reserved: Reservations = VersionedDict({})
 
-    def see(self, cluster: Cluster, options: PresetOptions, names: Sequence[str]) -> Owners:
-        """Bring all up to a cluster and options, and return who has which host; ``names`` are the presets in use."""
+    def see(self, cluster: Cluster, options: PresetOptions, names: Sequence[str], had: Owners = NO_OWNERS) -> Owners:
+        """Bring all up to a cluster and options, and return who has which host.
+
+        ``names`` are the presets in use, ``had`` the addresses of the pool that objects had before.
+        """
         self.objects.see(cluster, options, names)
         snapshot, domains = cluster.snapshot, PresetName.DOMAINS in names
         are_both = domains and PresetName.INGRESS in names
@@ -77,6 +82,7 @@ class PresetGraph:
         for name, each in self._presets.items():
             each.see(cluster, options, in_use=name in names)
             self.listeners.take(name, options.taken_listeners if name in names else {})
+        self.addresses.see(options, had, names)
         self.listeners.see(options)
         reserved = options.reservations_of(host_ownership.SCOPE)
         moved = differing(self._reserved, reserved)
@@ -84,6 +90,8 @@ class PresetGraph:
         self.hosts.shared.set(options.claims.shared_hosts)
         self._reserved = reserved
         self.graph.settle()
+        if self.addresses.catch_up():
+            self.graph.settle()
         return self.hosts.owners()
 
     def named_sites(self) -> Mapping[str, Site]:
@@ -149,10 +157,10 @@ class _Ingresses(PresetCollections):
 class _Gateways(PresetCollections):
     """The Gateway API."""
 
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
+    def __init__(self, objects: Objects, addresses: AddressOwners) -> None:
+        self._objects, self._addresses = objects, addresses
         self._directory = ""
-        self.listeners = listeners_asked_for(objects)
+        self.listeners = listeners_asked_for(objects, addresses)
 
     def see(self, cluster: Cluster, options: PresetOptions, *, in_use: bool) -> None:
         """Note where files with certificates are."""
@@ -161,7 +169,7 @@ class _Gateways(PresetCollections):
 
     def serve(self, owners: ListenerOwners) -> None:
         """Make all that is served."""
-        self._gateways = gateways = ServedGateways(self._objects, owners)
+        self._gateways = gateways = ServedGateways(self._objects, self._addresses, owners)
         self._ports = Published[str, Port](gateways.ports, key=_port_name)
         self._frontends = Published[str, GatewayFrontend](gateways.frontends, key=_port_name)
         self._backends = Published[str, RuleBackend](gateways.backends, key=lambda at: at[1])

@@ -27,14 +27,15 @@ from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.reservation import NEVER, Owner
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import values
+from pyconfd.presets.address_ownership import AddressOwners
 from pyconfd.presets.addresses import (
     ADDRESSES_ANNOTATION,
     LOAD_BALANCER_CLASS,
-    NOTHING_ASSIGNED,
     SHARING_ANNOTATION,
     AddressOptions,
     AddressProblem,
     AddressReason,
+    Assigned,
     absent,
     is_served,
 )
@@ -131,11 +132,13 @@ class _RefusedServiceError(Exception):
 class _Reader:
     """Reads what one Service asks for."""
 
-    def __init__(self, read: Read, key: Key, service: Service, view: ServiceView, objects: Objects) -> None:
-        self._key, self._service, self._view = key, service, view
+    def __init__(
+        self, read: Read, key: Key, seen: tuple[Service, ServiceView], objects: Objects, assigned: Assigned
+    ) -> None:
+        self._key, (self._service, self._view) = key, seen
         self._policy, self._host = read.value(objects.policy), read.value(objects.host)
         self._node_ports = read.value(objects.targets).node_ports
-        self._assigned = read(objects.assigned, StatusOf(Resource.SERVICES, key)) or NOTHING_ASSIGNED
+        self._assigned = assigned
         self._ref = ObjectRef("Service", key.namespace, key.name, objects.cluster)
         self._refused: list[Refusal] = []
         self._errors: dict[tuple[int, str], str] = {}
@@ -307,8 +310,8 @@ def _count(_: object, port: BalancedPort) -> Iterator[tuple[tuple[()], int]]:
 class BalancedServices(PresetCollections):
     """Services of type LoadBalancer: what each asks for, and what is served of it, by its key."""
 
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
+    def __init__(self, objects: Objects, addresses: AddressOwners) -> None:
+        self._objects, self._addresses = objects, addresses
         self._terms = Value[_Terms](objects.graph, "loadbalancer")
         self.asked = Derived(objects.services, self._ask, "claims of LoadBalancer Services")
         self.listeners = Spread(self.asked, _listeners_of, "listeners that LoadBalancer Services ask for")
@@ -352,7 +355,8 @@ class BalancedServices(PresetCollections):
         terms = read.value(self._terms)
         if not terms.in_use or seen.object is None or seen.view is None or not is_served(seen.object, terms.addresses):
             return None
-        return _Reader(read, key, seen.object, seen.view, self._objects).read()
+        assigned = self._addresses.assigned(read, StatusOf(Resource.SERVICES, key))
+        return _Reader(read, key, (seen.object, seen.view), self._objects, assigned).read()
 
     def _serve(self, read: Read, key: Key, asked: AskedService) -> ServedService:
         objects, errors, refused = self._objects, dict(asked.errors), list(asked.refused)
@@ -425,9 +429,9 @@ class LoadbalancerPreset(Preset):
     resources = CLUSTER_VIEW
     writes_status = frozenset({Resource.SERVICES})
 
-    def collections(self, objects: Objects) -> BalancedServices:
+    def collections(self, objects: Objects, addresses: AddressOwners) -> BalancedServices:
         """Return what is made of Services."""
-        return BalancedServices(objects)
+        return BalancedServices(objects, addresses)
 
     def claims(self, translation: Translation) -> Iterator[Claim]:
         """Return a claim for each Service of pyconfd's class."""

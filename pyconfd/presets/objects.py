@@ -20,7 +20,6 @@ from pyconfd.model.kubernetes import ConfigMap, Namespace, Service
 from pyconfd.model.object_status import StatusOf
 from pyconfd.model.snapshot import HostFacts, Key, Named, Resource, Snapshot, denies_secrets
 from pyconfd.model.versioned import differing
-from pyconfd.presets.addresses import Assigned
 from pyconfd.presets.certificates import ReadSecret, TlsOptions
 from pyconfd.presets.cluster import Cluster, nothing_read
 from pyconfd.presets.policy import ClaimOptions
@@ -66,7 +65,6 @@ class Objects:
         self.ingresses = Source[Key, Ingress](graph, "Ingresses")
         self.gateway_classes = Source[StatusOf, GatewayClass](graph, "GatewayClasses")
         self.gateways = Source[StatusOf, Gateway](graph, "Gateways")
-        self.assigned = Source[StatusOf, Assigned](graph, "addresses of the pool")
         self.routes = Source[StatusOf, Route](graph, "routes")
         self.grants = Source[Key, ReferenceGrant](graph, "ReferenceGrants")
         self.tls_policies = Source[StatusOf, BackendTLSPolicy](graph, "BackendTLSPolicies")
@@ -92,8 +90,6 @@ class Objects:
         self.services.replace({key: _seen(key, cluster) for key in cluster.changed_since(former)})
         self._seen = cluster
         self._give(self.ingresses, snapshot.ingresses if PresetName.INGRESS in names else _NONE)
-        for number, resource in enumerate((Resource.GATEWAYS, Resource.SERVICES)):
-            self._give_by_status(self.assigned, resource, cluster.addresses.of_all(resource), number)
         self._see_gateways(snapshot if PresetName.GATEWAY in names else Snapshot(snapshot.cluster))
 
     def _see_gateways(self, snapshot: Snapshot) -> None:
@@ -128,6 +124,11 @@ class Objects:
     def secrets_for(self, read: Read) -> "SecretsView":
         """Return the Secrets, for a function of a collection."""
         return SecretsView(read, self)
+
+
+def class_of_gateway(gateway: Gateway) -> StatusOf:
+    """Return the key of the class that a Gateway names."""
+    return StatusOf(Resource.GATEWAYCLASSES, Key("", gateway.spec.gateway_class_name))
 
 
 def _changes(now: Mapping[Key, _V], keys: Collection[Key]) -> dict[Key, _V | None]:

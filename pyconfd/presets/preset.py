@@ -23,6 +23,7 @@ from pyconfd.presets.policy import ANYTHING, ClaimOptions, PortRanges
 
 if TYPE_CHECKING:
     from pyconfd.derived import Collection
+    from pyconfd.presets.address_ownership import AddressOwners
     from pyconfd.presets.cluster import Cluster
     from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
     from pyconfd.presets.objects import Objects
@@ -197,9 +198,9 @@ class Preset(ABC):
     writes_status: ClassVar[frozenset[Resource]] = frozenset()
     fragments: ClassVar[Path | None] = None
 
-    def collections(self, objects: "Objects") -> PresetCollections | None:
+    def collections(self, objects: "Objects", addresses: "AddressOwners") -> PresetCollections | None:
         """Return new collections over the objects of a graph; None where the preset is read by :meth:`read`."""
-        del objects
+        del objects, addresses
         return None
 
     def read(self, cluster: "Cluster", options: PresetOptions, former: PresetResult | None = None) -> PresetResult:

@@ -100,17 +100,12 @@ class Memo:
         """Read a Snapshot; what was of no use for the one before is forgotten."""
         if snapshot is not self._snapshot:
             self._snapshot, self._former, self._current = snapshot, self._current, []
-        former = self._cluster.addresses if self._cluster is not None else addresses.NO_ADDRESSES
-        reserved = options.reservations_of(addresses.RESERVED)
-        book = addresses.read(
-            snapshot, names, options.addresses, options.claims, former, reservations=reserved, owners=had
-        )
-        self._cluster = cluster.read(snapshot, self._cluster, options.claims, book)
+        self._cluster = cluster.read(snapshot, self._cluster, options.claims)
         read = self._cluster
         graph = self._graph
         if graph is None or graph.objects.cluster != snapshot.cluster or graph.graph.is_broken:
             graph = self._graph = PresetGraph(snapshot.cluster, PRESETS.values())
-        return replace(read, hosts=graph.see(read, options, names), graph=graph)
+        return replace(read, hosts=graph.see(read, options, names, had), graph=graph)
 
     def read_preset(self, name: str, read: Cluster, options: PresetOptions) -> PresetResult:
         """Return what a preset makes of the Snapshot.
@@ -205,7 +200,8 @@ def translate(
     results = _results(names, read, options, memo)
     default = _default_certificate(read, options, memo)
     templates: list[ClusterTemplate] = []
-    owners: dict[str, Owners] = {addresses.RESERVED: read.addresses.owners} if read.addresses.owners else {}
+    assigned = read.graph.addresses.owners() if read.graph is not None else NO_OWNERS
+    owners: dict[str, Owners] = {addresses.RESERVED: assigned} if assigned else {}
     reserved = dict(owners)
     if read.hosts:
         reserved[host_ownership.SCOPE] = read.hosts

@@ -21,7 +21,7 @@ from pyconfd.model.kubernetes import Service, ServicePort, ServiceSpec
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import Name, NameRegister, Owner
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.presets import addresses
+from pyconfd.presets import address_ownership, addresses
 from pyconfd.presets.addresses import (
     ADDRESSES_ANNOTATION,
     FIRST_OWNER,
@@ -138,7 +138,7 @@ def test_addresses_are_shared_out_only_when_that_may_change_something(monkeypatc
     web = Asked("2026-01-01T00:00:00Z", (443,), "", "", "")
     waits = Asked("2026-01-02T00:00:00Z", (443,), POOL[0], "", "")
     allocate = Mock(wraps=addresses.allocate)
-    monkeypatch.setattr(addresses, "allocate", allocate)
+    monkeypatch.setattr(address_ownership, "allocate", allocate)
     register, memo, shared_out = NameRegister(), Memo(), list[float]()
     steps: list[tuple[float, dict[Key, Asked]]] = [
         (0, {a: web}),

@@ -30,13 +30,11 @@ from pyconfd.model.reservation import (
     owned_by,
 )
 from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot
-from pyconfd.presets import addresses
 from pyconfd.presets.addresses import (
     ADDRESSES_ANNOTATION,
     FIRST_OWNER,
     GATEWAY_CONTROLLER,
     LOAD_BALANCER_CLASS,
-    NO_ADDRESSES,
     SHARING_ANNOTATION,
     AddressOptions,
     AddressReason,
@@ -45,6 +43,7 @@ from pyconfd.presets.addresses import (
     allocate,
 )
 from pyconfd.presets.policy import ClaimOptions, Rule, network
+from tests.presets.address_book import AddressBook, read
 
 GATEWAYS, SERVICES = Resource.GATEWAYS, Resource.SERVICES
 BOTH = ("gateway", "loadbalancer")
@@ -415,10 +414,8 @@ def test_one_family_that_is_exhausted_does_not_take_the_other_away() -> None:
 class TestWhatObjectsAskFor:
     def read(self, *objects: Service | Gateway, rules: ClaimOptions | None = None, **options: Any) -> dict[str, Any]:
         """Return what the objects of one namespace have."""
-        found = addresses.read(
-            snapshot(*objects), BOTH, AddressOptions(POOL, **options), rules or ClaimOptions(), NO_ADDRESSES
-        )
-        return {key.name: assigned for mine in found.assigned.values() for key, assigned in mine.items()}
+        found = read(snapshot(*objects), BOTH, AddressOptions(POOL, **options), rules or ClaimOptions())
+        return {id_.key.name: assigned for id_, assigned in found.assigned.items()}
 
     def test_foreign_objects_are_given_nothing(self) -> None:
         objects = (
@@ -435,7 +432,7 @@ class TestWhatObjectsAskFor:
         assert set(self.read(*objects, default_class=True)) == {"none"}
 
     def test_a_preset_that_is_not_in_use_takes_no_address(self) -> None:
-        found = addresses.read(snapshot(load_balancer("a"), listening("b")), ("gateway",), AddressOptions(POOL))
+        found = read(snapshot(load_balancer("a"), listening("b")), ("gateway",), AddressOptions(POOL))
         assert found.of(SERVICES, Key("shop", "a")).addresses == ()
         assert found.of(GATEWAYS, Key("shop", "b")).addresses == ("192.0.2.1",)
 
@@ -536,61 +533,62 @@ def test_an_allocation_that_builds_on_a_former_one_is_that_of_a_fresh_one(
     steps: list[tuple[Key, Any]], remembers: bool
 ) -> None:
     objects: dict[tuple[type, Key], Any] = {}
-    former = NO_ADDRESSES
+    former: AddressBook | None = None
     for key, made in steps:
         if made is None:
             objects.pop((Service, key), None)
             objects.pop((Gateway, key), None)
         elif made == "":
-            if (old := objects.get((Service, key))) is not None:
+            if (old := objects.get((Service, key))) is not None and former is not None:
                 ingress = [{"ip": each} for each in former.of(SERVICES, key).addresses]
                 objects[Service, key] = Service(old.metadata, old.spec, {"loadBalancer": {"ingress": ingress}})
         else:
             objects[type(made), key] = made
         now = snapshot(*objects.values())
-        owners = former.owners if remembers else NO_OWNERS
-        built = addresses.read(now, BOTH, AddressOptions(POOL), ClaimOptions(), former, owners=owners)
-        fresh = addresses.read(now, BOTH, AddressOptions(POOL), owners=owners)
+        owners = former.owners if former is not None and remembers else NO_OWNERS
+        built = read(now, BOTH, AddressOptions(POOL), ClaimOptions(), former, owners=owners)
+        fresh = read(now, BOTH, AddressOptions(POOL), owners=owners)
         assert (built.assigned, built.owners) == (fresh.assigned, fresh.owners)
         if remembers:
-            again = addresses.read(now, BOTH, AddressOptions(POOL), owners=built.owners)
+            again = read(now, BOTH, AddressOptions(POOL), owners=built.owners)
             assert (again.assigned, again.owners) == (built.assigned, built.owners)
         former = built
 
 
 def test_a_written_status_changes_no_object() -> None:
-    before = addresses.read(snapshot(load_balancer("a"), load_balancer("b")), BOTH, AddressOptions(POOL))
+    before = read(snapshot(load_balancer("a"), load_balancer("b")), BOTH, AddressOptions(POOL))
     written = load_balancer("a", status={"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}})
     now = snapshot(written, load_balancer("b"))
-    after = addresses.read(now, BOTH, AddressOptions(POOL), ClaimOptions(), before, owners=before.owners)
-    assert (after.assigned is before.assigned, after.owners is before.owners) == (True, True)
+    after = read(now, BOTH, AddressOptions(POOL), ClaimOptions(), before, owners=before.owners)
+    assert after.owners is before.owners
+    assert all(after.assigned[each] is mine for each, mine in before.assigned.items())
 
 
 def test_what_another_balancer_recorded_counts_without_a_change_of_objects() -> None:
     now = snapshot(load_balancer("a"), load_balancer("b"))
-    before = addresses.read(now, BOTH, AddressOptions(POOL))
+    before = read(now, BOTH, AddressOptions(POOL))
     owners = had(a="3:443", b="1:443")
-    after = addresses.read(now, BOTH, AddressOptions(POOL), former=before, owners=owners)
+    after = read(now, BOTH, AddressOptions(POOL), former=before, owners=owners)
     assert [after.of(SERVICES, Key("shop", name)).addresses for name in "ab"] == [("192.0.2.3",), ("192.0.2.1",)]
 
 
 def test_a_reservation_that_another_balancer_recorded_counts_without_a_change_of_objects() -> None:
     now, own = snapshot(load_balancer("a")), Name("192.0.2.1:443", "")
-    before = addresses.read(now, BOTH, AddressOptions(POOL))
+    before = read(now, BOTH, AddressOptions(POOL))
     mine, foreign = (
         {own: Reservation(Owner("Service", each, "a", "2026-01-01T00:00:00Z"))} for each in ("shop", "bank")
     )
     for reserved, address in ((mine, "192.0.2.1"), (foreign, "192.0.2.2"), (mine, "192.0.2.1")):
-        after = addresses.read(now, BOTH, AddressOptions(POOL), former=before, reservations=reserved)
+        after = read(now, BOTH, AddressOptions(POOL), former=before, reservations=reserved)
         assert after.of(SERVICES, Key("shop", "a")).addresses == (address,)
 
 
 def test_what_is_not_reserved_any_more_may_be_had_without_a_change_of_objects() -> None:
     now, pool = snapshot(load_balancer("a")), AddressOptions(POOL[:1])
     reserved = {Name("192.0.2.1:443", ""): Reservation(Owner("Service", "bank", "a", "2026"), 9.0)}
-    before = addresses.read(now, BOTH, pool, reservations=reserved)
+    before = read(now, BOTH, pool, reservations=reserved)
     assert [each.reason for each in before.of(SERVICES, Key("shop", "a")).problems] == [AddressReason.EXHAUSTED]
-    after = addresses.read(now, BOTH, pool, former=before)
+    after = read(now, BOTH, pool, former=before)
     assert after.of(SERVICES, Key("shop", "a")).addresses == ("192.0.2.1",)
 
 

@@ -11,17 +11,21 @@ from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import Name, Owner, Reservation
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import cluster
+from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.domains import port_name
 from pyconfd.presets.graph import PresetGraph
 from pyconfd.presets.host_ownership import SCOPE
+from pyconfd.presets.listener_ownership import SCOPE as LISTENERS
+from pyconfd.presets.listener_ownership import name_of
 from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.registry import PRESETS
 from tests.derived.checking import CheckedCalls, items_of, see_that_changes_are_told
 from tests.presets.ingress.objects import ADDRESSES, Obj, ingress, ingress_class, path, secret, service, snapshot
 from tests.world.pki import CertificateAuthority, KeyPair
 
-NAMES = ("domains", "ingress", "gateway")
+NAMES = ("domains", "ingress", "gateway", "loadbalancer")
 HOSTS = ("a.example.com", "*.example.com", "b.example.com", "")
 NAMESPACES = ("demo", "team")
 CHOSEN = st.builds(
@@ -63,6 +67,34 @@ BOUND = st.fixed_dictionaries(
 )
 WRONG = st.sampled_from([{"domain": "a.example.com"}, {"pyconfd.io/x": "y"}, {"domain": "-", "proto": "http"}])
 ANNOTATIONS = st.one_of(st.just(dict[str, str]()), WEB, BOUND, BOUND, WRONG)
+LOAD_BALANCERS = st.builds(
+    lambda name, pods, namespace, day, annotations, ports: service(
+        name,
+        *[f"10.0.0.{pod}" for pod in sorted(pods)],
+        namespace=namespace,
+        day=day,
+        annotations=annotations,
+        type="LoadBalancer",
+        loadBalancerClass="pyconfd.io/lb",
+        ports=[{"name": "http", "port": port} for port in sorted(ports)],
+    ),
+    st.sampled_from(["web", "lb1", "lb2"]),
+    st.sets(st.integers(1, 3), max_size=2),
+    st.sampled_from(NAMESPACES),
+    st.integers(1, 3),
+    st.one_of(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "pyconfd.io/addresses": st.sampled_from(["192.0.2.1", "192.0.2.2", "192.0.2.9"]),
+                "pyconfd.io/sharing-key": st.sampled_from(["k", "no good"]),
+                "pyconfd.io/proxy-protocol": st.sampled_from(["v2", "v3"]),
+            },
+        ),
+        BOUND,
+    ),
+    st.sets(st.sampled_from([6379, 6380, 80]), max_size=2),
+)
 SERVICES = st.builds(
     lambda name, pods, namespace, day, annotations, kind: service(
         name, *[f"10.0.0.{pod}" for pod in sorted(pods)], namespace=namespace, day=day, annotations=annotations,
@@ -92,6 +124,7 @@ ENDPOINTS = st.builds(
     st.sampled_from([8080, 9090]),
     ANNOTATIONS,
 )
+POOL = replace(ADDRESSES, pool=("192.0.2.1", "192.0.2.2"))
 RESERVED = st.dictionaries(
     st.sampled_from([Name("", host) for host in HOSTS[:3]]),
     st.builds(lambda namespace: Reservation(Owner("Ingress", namespace, "gone", "2026-01-01T00:00:00Z"), 9.0),
@@ -104,16 +137,22 @@ RESERVED_PORTS = st.dictionaries(
               st.sampled_from([*NAMESPACES, "gone"])),
     max_size=2,
 )  # fmt: skip
+RESERVED_LISTENERS = st.dictionaries(
+    st.sampled_from([name_of(Listener.at(address, 6379)) for address in ("", "*", "192.0.2.1")]),
+    st.builds(lambda namespace: Reservation(Owner("Service", namespace, "gone", "2026-01-01T00:00:00Z")),
+              st.sampled_from(NAMESPACES)),
+    max_size=1,
+)  # fmt: skip
 TAKEN_LISTENERS = st.dictionaries(
     st.builds(Listener.at, st.sampled_from(["", "*"]), st.sampled_from([6379, 6380, 80])),
     st.just("an older one has it"),
     max_size=2,
 )
-PRESETS = st.sampled_from([NAMES, NAMES, ("ingress", "domains", "gateway"), ("domains",)])
+IN_USE = st.sampled_from([NAMES, NAMES, ("loadbalancer", "ingress", "domains"), ("domains",)])
 OPTIONS = st.builds(
     PresetOptions,
     node_ports=st.sampled_from([False, False, True]),
-    addresses=st.sampled_from([ADDRESSES, ADDRESSES, PresetOptions().addresses]),
+    addresses=st.sampled_from([POOL, POOL, replace(POOL, pool=POOL.pool[:1], per_namespace=1), AddressOptions()]),
     claims=st.sampled_from(
         [
             ClaimOptions(),
@@ -137,7 +176,7 @@ def _at(each: Obj) -> tuple[str, str, str]:
     return each["kind"], each["metadata"]["namespace"], each["metadata"]["name"]
 
 
-OBJECTS = st.one_of(INGRESS.map(lambda made: [made]), SERVICES, ENDPOINTS)
+OBJECTS = st.one_of(INGRESS.map(lambda made: [made]), SERVICES, ENDPOINTS, LOAD_BALANCERS)
 CHANGES = st.lists(st.tuples(OBJECTS, st.sampled_from([False, False, False, True])), max_size=3)
 STEPS = st.tuples(
     CHANGES,
@@ -145,19 +184,20 @@ STEPS = st.tuples(
     st.sampled_from([None, None, None, True, False]),
     st.none() | st.none() | OPTIONS,
     st.none() | RESERVED,
-    st.none() | st.none() | PRESETS,
+    st.none() | st.none() | IN_USE,
     st.none() | st.none() | RESERVED_PORTS,
     st.none() | st.none() | st.none() | TAKEN_LISTENERS,
+    st.none() | st.none() | RESERVED_LISTENERS,
 )
 """A few objects that come, change or go; which Secrets there are; whether the class is the default; other settings;
-hosts that are reserved; which presets are in use; ports that are reserved; listeners that are taken."""
+hosts that are reserved; which presets are in use; ports that are reserved; listeners that are taken, and reserved."""
 
 
 class World:
     """Objects and settings that change a little with each step."""
 
     def __init__(self, pairs: dict[str, KeyPair]) -> None:
-        self.options = PresetOptions(addresses=ADDRESSES, tls=TlsOptions("/tls", ("*",)))
+        self.options = PresetOptions(addresses=POOL, tls=TlsOptions("/tls", ("*",)))
         self._pairs, self._objects = pairs, dict[tuple[str, str, str], Obj]()
         self._secrets, self._default = frozenset[str](), False
         self.presets: tuple[str, ...] = NAMES
@@ -177,6 +217,7 @@ class World:
             reservations={
                 SCOPE: former.reservations_of(SCOPE) if step[4] is None else step[4],
                 "domains": former.reservations_of("domains") if step[6] is None else step[6],
+                LISTENERS: former.reservations_of(LISTENERS) if step[8] is None else step[8],
             },
             taken_listeners=former.taken_listeners if step[7] is None else step[7],
         )
@@ -200,12 +241,12 @@ def seen_by(graph: PresetGraph, seen: Snapshot, world: World) -> PresetGraph:
 def test_collections_are_those_of_a_new_graph_and_no_call_is_superfluous(
     pairs: dict[str, KeyPair], steps: list[Any]
 ) -> None:
-    graph, world = PresetGraph(""), World(pairs)
+    graph, world = PresetGraph("", PRESETS.values()), World(pairs)
     calls = CheckedCalls(graph.graph)
     for step in steps:
         seen = world.after(step)
         before = items_of(graph.graph)
         seen_by(graph, seen, world)
         calls.settled()
-        assert items_of(graph.graph) == items_of(seen_by(PresetGraph(""), seen, world).graph)
+        assert items_of(graph.graph) == items_of(seen_by(PresetGraph("", PRESETS.values()), seen, world).graph)
         see_that_changes_are_told(before, graph.graph)

@@ -20,7 +20,7 @@ from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.reservation import Owner
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.presets import values
-from pyconfd.presets.addresses import NOTHING_ASSIGNED
+from pyconfd.presets.address_ownership import AddressOwners
 from pyconfd.presets.certificates import certificate_for, is_named, notes_on, presented
 from pyconfd.presets.gateway.attachment import Labels
 from pyconfd.presets.gateway.authorities import ca_bundle
@@ -67,7 +67,7 @@ from pyconfd.presets.gateway.status import CONTROLLER, ancestor_status, object_s
 from pyconfd.presets.gateway.work import RouteWork, beyond_budget
 from pyconfd.presets.host_ownership import wildcards_above
 from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
-from pyconfd.presets.objects import Objects, Route
+from pyconfd.presets.objects import Objects, Route, class_of_gateway
 from pyconfd.presets.routing.table import ConditionalRoutingTable, entry_of
 from pyconfd.presets.routing.types import RouteRule, Site
 
@@ -119,19 +119,17 @@ class References(NamedTuple):
     gateways: frozenset[Key]
 
 
-def listeners_asked_for(objects: Objects) -> Collection[Any, ListenerClaim]:
+def listeners_asked_for(objects: Objects, addresses: AddressOwners) -> Collection[Any, ListenerClaim]:
     """Return where Gateways of this controller ask to listen: their ports at the addresses that they have."""
 
     def ask(read: Read, id_: StatusOf, gateway: Gateway) -> tuple[ListenerClaim, ...]:
-        found = read(objects.gateway_classes, _class(gateway.spec.gateway_class_name))
-        assigned = read(objects.assigned, id_)
-        if assigned is None or found is None or not is_mine(found):
+        found = read(objects.gateway_classes, class_of_gateway(gateway))
+        if found is None or not is_mine(found):
             return ()
         owner, policy = owner_of(gateway), read.value(objects.policy)
+        assigned = addresses.assigned(read, id_).addresses
         ports = sorted({each.port for each in gateway.spec.listeners if not policy.port(id_.key.namespace, each.port)})
-        return tuple(
-            ListenerClaim(Listener.at(address, port), owner) for port in ports for address in assigned.addresses
-        )
+        return tuple(ListenerClaim(Listener.at(address, port), owner) for port in ports for address in assigned)
 
     asked = Derived(objects.gateways, ask, "claims of Gateways")
     return Spread(asked, lambda _, claims: enumerate(claims), "listeners that Gateways ask for")
@@ -140,8 +138,8 @@ def listeners_asked_for(objects: Objects) -> Collection[Any, ListenerClaim]:
 class ServedGateways:
     """All that is made of the Gateway API. ``ports`` and ``frontends`` are by Gateway and number."""
 
-    def __init__(self, objects: Objects, owners: ListenerOwners) -> None:
-        self._objects, self._owners = objects, owners
+    def __init__(self, objects: Objects, addresses: AddressOwners, owners: ListenerOwners) -> None:
+        self._objects, self._addresses, self._owners = objects, addresses, owners
         self._grants = Grouped(objects.grants, _namespace_of_grant, "grants by namespace")
         self.gateways = Derived(objects.gateways, self._gateway, "decisions on Gateways")
 
@@ -217,10 +215,10 @@ class ServedGateways:
 
     def _gateway(self, read: Read, id_: StatusOf, gateway: Gateway) -> GatewayDecision | None:
         objects, key = self._objects, id_.key
-        found = read(objects.gateway_classes, _class(gateway.spec.gateway_class_name))
+        found = read(objects.gateway_classes, class_of_gateway(gateway))
         if found is None or not is_mine(found) or class_fault(found) is not None:
             return None
-        assigned = read(objects.assigned, id_) or NOTHING_ASSIGNED
+        assigned = self._addresses.assigned(read, id_)
         policy = read.value(objects.policy)
 
         def taken(port: int) -> str:
@@ -346,7 +344,7 @@ class ServedGateways:
         if decided is not None:
             ref = self._ref("Gateway", key)
             return (*(fault.refusal(ref) for fault in decided.faults), *_notes_of(decided, ref)) or None
-        if read(self._objects.gateway_classes, _class(gateway.spec.gateway_class_name)) is not None:
+        if read(self._objects.gateway_classes, class_of_gateway(gateway)) is not None:
             return None
         classes = {each.key: found for each, found in read.all(self._objects.gateway_classes).items()}
         if not is_misspelled(gateway, classes):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pyconfd.model.gateway_api import GROUP
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.presets import addresses, cluster
+from pyconfd.presets import cluster
 from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.gateway import work
@@ -213,8 +213,7 @@ class World:
 
 def seen_by(graph: PresetGraph, seen: Snapshot, options: PresetOptions) -> PresetGraph:
     """Show a graph a cluster that is read from nothing."""
-    book = addresses.read(seen, NAMES, options.addresses, options.claims, addresses.NO_ADDRESSES)
-    graph.see(cluster.read(seen, None, options.claims, book), options, NAMES)
+    graph.see(cluster.read(seen, None, options.claims), options, NAMES)
     return graph
 
 

@@ -93,7 +93,7 @@ def service(
         "ports": [{"name": "http", "port": 8080}, {"name": "admin", "port": 8081}],
     }
     return [
-        {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports, **spec}},
+        {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports} | spec},
         *([slice_] if addresses else []),
     ]
 
