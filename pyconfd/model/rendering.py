@@ -2,14 +2,14 @@
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain, compress, count, islice
 from operator import ne
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyconfd.model.reservation import Owners
 
@@ -106,6 +106,15 @@ class OutputFile:
     content: str = field(repr=False)
 
 
+class Run(NamedTuple):
+    """Blocks of a piece, from ``start`` to ``end``, that stand where another one has those from ``old_start``."""
+
+    start: int
+    end: int
+    old_start: int
+    old_end: int
+
+
 class Piece:
     """The text that one fragment gave, as the ``blocks`` it is made of. It ends with a newline unless it is empty.
 
@@ -118,8 +127,7 @@ class Piece:
         self.fragment = fragment
         self.blocks = blocks
         self.mark = object()  # stands for this piece, and keeps nothing alive
-        self._former: object | None = None
-        self._replaced: Collection[int] = ()
+        self._since: tuple[object, list[Run]] | None = None
 
     def with_blocks(self, replaced: Mapping[int, str]) -> "Piece":
         """Return the same with other blocks in some places."""
@@ -127,16 +135,14 @@ class Piece:
         for place, block in replaced.items():
             blocks[place] = block
         made = Piece(self.fragment, *blocks)
-        made._former, made._replaced = self.mark, sorted(replaced)
+        made._since = self.mark, [Run(place, place + 1, place, place + 1) for place in sorted(replaced)]
         return made
 
-    def places_since(self, former: "Piece") -> Iterable[int] | None:
-        """Return where the blocks differ from those of ``former``; None where there are more or fewer of them."""
-        if self is former:
-            return ()
-        if self._former is former.mark:
-            return self._replaced
-        return differences(former.blocks, self.blocks) if len(self.blocks) == len(former.blocks) else None
+    def runs_since(self, former: "Piece") -> list[Run]:
+        """Return which blocks came, changed or went since ``former``, in order; those between are the same."""
+        if self._since is None or self._since[0] is not former.mark:
+            self._since = former.mark, _runs(former.blocks, self.blocks)
+        return self._since[1]
 
     @cached_property
     def text(self) -> str:
@@ -217,9 +223,9 @@ def _differ_at_once(own: Sequence[Piece], others: Sequence[Piece]) -> bool:
     for one, other in zip(own, others, strict=False):
         if one is other:
             continue
-        for place in other.places_since(one) or ():
-            block, its = one.blocks[place], other.blocks[place]
-            return not (block.startswith(its) or its.startswith(block))
+        for run in other.runs_since(one)[:1]:
+            block, its = one.blocks[run.old_start : run.old_end], other.blocks[run.start : run.end]
+            return bool(block and its) and not (block[0].startswith(its[0]) or its[0].startswith(block[0]))
         return False
     return False
 
@@ -239,6 +245,25 @@ def differences(one: Sequence[Any], other: Sequence[Any]) -> Iterator[int]:
         part, its = one[start : start + _STEP], other[start : start + _STEP]
         if part != its:
             yield from compress(count(start), map(ne, part, its))
+
+
+def _runs(old: tuple[str, ...], new: tuple[str, ...]) -> list[Run]:
+    """Return where two sequences of blocks differ. A block that moved counts as one that went and came."""
+    start = _first_difference(old, new)
+    tail = min(_first_difference(old[::-1], new[::-1]), min(len(old), len(new)) - start)
+    end, old_end = len(new) - tail, len(old) - tail
+    known = {block: place for place, block in enumerate(old[start:old_end], start)}
+    runs: list[Run] = []
+    at, old_at = start, start
+    for place, block in enumerate(new[start:end], start):
+        if (found := known.get(block, -1)) < old_at:
+            continue
+        if (place, found) != (at, old_at):
+            runs.append(Run(at, place, old_at, found))
+        at, old_at = place + 1, found + 1
+    if (at, old_at) != (end, old_end):
+        runs.append(Run(at, end, old_at, old_end))
+    return runs
 
 
 def _same_text(own: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyconfd.haproxy.config.changes import entries_of
 from pyconfd.haproxy.config.index import index_of
-from pyconfd.haproxy.config.servers import Inherited, servers_of
+from pyconfd.haproxy.config.servers import servers_of
 from pyconfd.haproxy.config.text import parse
 from pyconfd.model.plan import (
     AddBackend,
@@ -57,11 +57,11 @@ class ProcessModel:
     @classmethod
     def of(cls, rendering: Rendering) -> "ProcessModel":
         """Return what a process holds that has just loaded ``rendering``."""
-        bases = index_of(rendering.text).bases
+        index = index_of(rendering.text)
         backends = {}
-        for key, section in zip(bases, (s for s in parse(rendering.text) if s.keyword != "global"), strict=True):
+        for key, section in zip(index.keys, parse(rendering.text), strict=True):
             if key.keyword == "backend":
-                servers = servers_of(section, bases.get(key, Inherited()))
+                servers = servers_of(section, index.base(key))
                 backends[key.name] = {one.name: _made(one.address, one.effective) for one in servers}
         maps = {f.path: list(entries_of(f.content) or ()) for f in rendering.files if f.kind is FileKind.MAP}
         certificates = {f.path: f.content for f in rendering.files if f.kind is FileKind.CERTIFICATE}

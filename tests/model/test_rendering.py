@@ -1,10 +1,11 @@
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.model.outcome import Generation, Stored
-from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering, Run
 
 KEY = OutputFile(FileKind.CERTIFICATE, "/f/certs/a.pem", "secret")
 
@@ -91,13 +92,35 @@ def test_what_is_made_of_a_piece_knows_where_it_differs(
         own = {at: text for (of, at), text in replaced.items() if of == number and at < len(piece.blocks)}
         pieces.append(piece.with_blocks({at: text for at, text in own.items() if text != piece.blocks[at]}))
         assert pieces[-1].blocks == tuple(own.get(at, text) for at, text in enumerate(piece.blocks))
-        found = pieces[-1].places_since(piece)
-        assert found is not None
-        assert list(found) == [at for at, text in enumerate(piece.blocks) if pieces[-1].blocks[at] != text]
+        changed = [at for at, text in enumerate(piece.blocks) if pieces[-1].blocks[at] != text]
+        assert pieces[-1].runs_since(piece) == [Run(at, at + 1, at, at + 1) for at in changed]
     second = Rendering(tuple(pieces))
     assert first.same_as(second) == second.same_as(first) == (first.text == second.text)
 
 
-def test_a_piece_with_more_blocks_does_not_say_where_it_differs() -> None:
-    assert Piece("a", "x", "y").places_since(Piece("a", "x")) is None
-    assert list(Piece("a", "x", "y").places_since(Piece("b", "x", "z")) or ()) == [1]
+@given(*[st.lists(st.sampled_from("uvwxyz")).map("".join)] * 2)
+def test_runs_make_of_one_piece_the_other(old: str, new: str) -> None:
+    was, now = Piece("a", *old), Piece("a", *new)
+    made, end = "", 0
+    for run in now.runs_since(was):
+        assert (run.old_start, run.old_end) != (run.start, run.end) or old[run.start : run.end] != new[
+            run.start : run.end
+        ]
+        made += old[end : run.old_start] + new[run.start : run.end]
+        end = run.old_end
+    assert made + old[end:] == new
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "runs"),
+    [
+        ("abcdef", "abcdef", []),
+        ("abcdef", "abXcdef", [(2, 3, 2, 2)]),
+        ("abcdef", "abdef", [(2, 2, 2, 3)]),
+        ("abcdef", "XabcdYf", [(0, 1, 0, 0), (5, 6, 4, 5)]),
+        ("abcdef", "acdeXf", [(1, 1, 1, 2), (4, 5, 5, 5)]),
+        ("abcdef", "acbdef", [(1, 1, 1, 2), (2, 3, 3, 3)]),
+    ],
+)
+def test_runs_are_no_longer_than_what_differs(old: str, new: str, runs: list[tuple[int, int, int, int]]) -> None:
+    assert Piece("a", *new).runs_since(Piece("b", *old)) == runs

@@ -192,7 +192,7 @@ def test_changed_blocks_are_told_apart() -> None:
     domains, by = VersionedDict(many(200)), renderer("head\n" + EACH)
     before = rendered(by, {"domains": domains}).pieces[0]
     after = rendered(by, {"domains": domains.with_values({"s050": entry(999)})}).pieces[0]
-    assert list(after.places_since(before) or ()) == [51]
+    assert after.runs_since(before) == [(51, 52, 51, 52)]
 
 
 def test_outer_names_render_all_elements_again() -> None:

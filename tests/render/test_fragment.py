@@ -102,5 +102,5 @@ def test_blocks_that_did_not_change_are_the_same_objects() -> None:
     before = render(fragment, es={"a": one, "b": two})
     after = render(fragment, before, es={"a": one, "b": {"name": "3"}})
     assert after.piece.text == "first\n1\n3\nlast\n"
-    assert list(after.piece.places_since(before.piece) or ()) == [2]
+    assert after.piece.runs_since(before.piece) == [(2, 3, 2, 3)]
     assert all(after.piece.blocks[place] is before.piece.blocks[place] for place in (0, 1, 3))

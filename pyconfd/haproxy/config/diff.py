@@ -7,8 +7,8 @@ Pieces that are the same object are the same text. Only the sections of changed 
 piece cannot be judged by itself, both texts are cut into sections and those that differ are parsed.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -21,8 +21,8 @@ from pyconfd.haproxy.config.changes import (
     changed_section,
     removed_section,
 )
-from pyconfd.haproxy.config.index import Cut, Index, SectionKey, cut, index_of, is_idle, section_of
-from pyconfd.haproxy.config.servers import Inherited
+from pyconfd.haproxy.config.index import Cut, Index, SectionKey, Span, base_of, cut, index_of, is_balanced, section_of
+from pyconfd.haproxy.config.servers import Defaults, Inherited
 from pyconfd.haproxy.config.slices import SLICE, ServerChanges, ServerCommand
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.observation import NotRunning, Observation, Running
@@ -44,34 +44,36 @@ from pyconfd.model.plan import (
     SetState,
     SetWeight,
 )
-from pyconfd.model.rendering import FileKind, Piece, Rendering, noted_certificates
+from pyconfd.model.rendering import FileKind, Piece, Rendering, Run, noted_certificates
 from pyconfd.model.reservation import moves
-
-_FREE = frozenset({"global", "defaults"})
-"""Sections whose meaning depends on where they stand, or on which others depend."""
-
 
 PARTIAL = "changed live"
 """The fragment of a rendering that the process runs while a reload waits."""
 
 
-class _Block(NamedTuple):
-    """Where a block that differs stands: what precedes its sections, and of each the key and what follows the block."""
+class _Place(NamedTuple):
+    """Where a span of sections stands: in the blocks of a piece, behind ``head``.
+
+    Blocks before them have ``opened`` of its first section, those after them ``rest`` of its last one.
+    """
 
     piece: int
-    place: int
+    run: Run
     head: str
-    sections: tuple[tuple[SectionKey, str], ...]
+    opened: str
+    rest: str
 
 
-@dataclass(slots=True)
-class _Sections:
-    """Texts of the sections that differ; None where one is missing. ``blocks`` is None where all were compared."""
+class _Changed(NamedTuple):
+    """The sections that may differ: their texts in two configurations, and the defaults above each in the newer one.
+
+    ``places`` are those of the spans; None where the whole texts were compared.
+    """
 
     old: Mapping[SectionKey, str]
     new: Mapping[SectionKey, str]
-    bases: Mapping[SectionKey, Inherited]
-    blocks: tuple[_Block, ...] | None = None
+    above: Mapping[SectionKey, Defaults]
+    places: tuple[tuple[Span, _Place], ...] | None = None
 
 
 class _Rest(NamedTuple):
@@ -96,8 +98,8 @@ class Comparison:
     def __init__(self) -> None:
         self._applied: Rendering | None = None
         self._index: Index | None = None
-        self._last: tuple[_Sections, SectionChanges, Abilities] | None = None
-        self._next: tuple[Rendering, Index | Mapping[SectionKey, str]] | None = None
+        self._last: tuple[_Changed, SectionChanges, Abilities] | None = None
+        self._next: tuple[Rendering, Index | Sequence[Span]] | None = None
         self._rest: _Rest | None = None
 
     def compare(self, applied: Rendering, desired: Rendering, abilities: Abilities) -> SectionChanges | None:
@@ -105,20 +107,20 @@ class Comparison:
         if applied is desired or applied.same_as(desired):
             return None
         index = self._index_of(applied)
-        sections = self._changed_blocks(index, applied, desired)
-        if sections is None:
+        changed = _changed_spans(index, applied, desired)
+        whole = True
+        if changed is None:
             wanted = index_of(desired.text)
             self._next = (desired, wanted)
-            sections = _Sections(index.texts, wanted.texts, wanted.bases)
-            found = self._sections(sections, index, abilities)
-            _judge_whole(found, index, wanted)
+            changed, whole = _Changed(index.in_order(), wanted.texts, wanted.above), index.whole and wanted.whole
         else:
-            self._next = (desired, sections.new)
-            found = self._sections(sections, index, abilities)
+            self._next = (desired, [span for span, _ in changed.places or ()])
+        found = self._sections(changed, index, abilities)
+        _judge_place(found, index, changed, whole=whole)
         found.extend(changed_files(applied.files, desired.files, index))
         found.obstacles += _other_certificates(applied, desired)
         found.commands = _in_safe_order(found.commands)
-        self._last = sections, found, abilities
+        self._last = changed, found, abilities
         return found
 
     def partial(self, applied: Rendering) -> Slice:
@@ -148,20 +150,18 @@ class Comparison:
                 break
             chosen[key], rest = found.live[key].parted(frozenset(servers))
             if rest.commands and rest.is_all:
-                self._rest = _Rest(key, self._index_of(applied).bases.get(key, Inherited()), abilities, rest)
+                self._rest = _Rest(key, self._index_of(applied).base(key), abilities, rest)
         return self._part(applied, chosen)
 
     def _part(self, applied: Rendering, changes: Mapping[SectionKey, ServerChanges]) -> Slice:
         index = self._index_of(applied)
         texts = {key: each.whole for key, each in changes.items()}
-        blocks = self._last[0].blocks if self._last else None
-        if blocks is None:
-            whole = {**index.texts, **texts}
-            pieces: tuple[Piece, ...] = (Piece(PARTIAL, "".join((index.head, *whole.values()))),)
-        else:
-            pieces = _with_texts(applied.pieces, blocks, {**index.texts, **texts}, texts.keys())
+        places = self._last[0].places if self._last else None
+        pieces = _with_texts(applied.pieces, places, texts, index) if places is not None else None
+        if pieces is None:
+            pieces = (Piece(PARTIAL, "".join((index.head, *{**index.in_order(), **texts}.values()))),)
         made = replace(applied, pieces=pieces)
-        self._next = made, texts
+        self._next = made, [Span((key,), {key: text}, {}) for key, text in texts.items()]
         return Slice(made, tuple(_in_safe_order([command for each in changes.values() for command in each.commands])))
 
     def index(self, applied: Rendering) -> Index:
@@ -179,38 +179,13 @@ class Comparison:
         elif isinstance(known[1], Index):
             index = known[1]
         elif index is not None:
-            index.replace(known[1])
+            index.patch(known[1])
         else:
             index = index_of(applied.text)
         self._applied, self._index = applied, index
         return index
 
-    def _changed_blocks(self, index: Index, applied: Rendering, desired: Rendering) -> _Sections | None:
-        """Return the sections of the pieces that differ; None where they cannot be judged by themselves."""
-        pairs = _changed_pieces(applied, desired)
-        if pairs is None or not index.whole:
-            return None
-        old: dict[SectionKey, str] = {}
-        new: dict[SectionKey, str] = {}
-        blocks: list[_Block] = []
-        for piece, place, before, after in pairs:
-            (head, was), (other_head, now) = cut(before), cut(after)
-            if head != other_head and not (is_idle(head) and is_idle(other_head)):
-                return None
-            if [part[:2] for part in was] != [part[:2] for part in now]:
-                return None
-            keys: list[tuple[SectionKey, str]] = []
-            for part, other in zip(was, now, strict=True):
-                known = _known(index, part)
-                if known is None or part.keyword in _FREE or ".if" in other.text or ".endif" in other.text:
-                    return None
-                key, rest = known
-                old[key], new[key] = index.texts[key], other.text + rest
-                keys.append(known)
-            blocks.append(_Block(piece, place, head, tuple(keys)))
-        return _Sections(old, new, index.bases, tuple(blocks))
-
-    def _sections(self, sections: _Sections, index: Index, abilities: Abilities) -> SectionChanges:
+    def _sections(self, sections: _Changed, index: Index, abilities: Abilities) -> SectionChanges:
         found = SectionChanges()
         for key, text in sections.new.items():
             was = sections.old.get(key)
@@ -225,13 +200,13 @@ class Comparison:
                 found.extend(added_section(section, index.defaults, named, abilities))
         for key, text in sections.old.items():
             if key not in sections.new and (gone := section_of(text)) is not None:
-                found.extend(removed_section(gone, index.bases.get(key, Inherited()), abilities))
+                found.extend(removed_section(gone, index.base(key), abilities))
         return found
 
     def _changed(
         self, found: SectionChanges, key: SectionKey, texts: tuple[str, str], index: Index, abilities: Abilities
     ) -> None:
-        base, rest = index.bases.get(key, Inherited()), self._rest
+        base, rest = index.base(key), self._rest
         if rest is not None and rest[:3] == (key, base, abilities) and rest.changes.texts == texts:
             commands: list[Command] = [*rest.changes.commands]
             detail = f"{key.keyword} {key.name}: {len(commands)} more changes of servers"
@@ -250,33 +225,165 @@ class Comparison:
             found.live[key] = ServerChanges.between(old, new, texts, difference.commands, is_all=is_all)
 
 
-def _changed_pieces(applied: Rendering, desired: Rendering) -> list[tuple[int, int, str, str]] | None:
-    """Return the blocks that differ with their places, pair by pair; None where pieces or blocks are others."""
-    if len(applied.pieces) != len(desired.pieces):
+def _changed_spans(index: Index, applied: Rendering, desired: Rendering) -> _Changed | None:
+    """Return the sections of the blocks that differ; None where they cannot be told from the others for certain."""
+    pairs = list(zip(applied.pieces, desired.pieces, strict=False))
+    if not index.whole or len(applied.pieces) != len(desired.pieces) or any(a.fragment != b.fragment for a, b in pairs):
         return None
-    pairs: list[tuple[int, int, str, str]] = []
-    for number, (was, now) in enumerate(zip(applied.pieces, desired.pieces, strict=True)):
+    found: list[tuple[Span, _Place]] = []
+    for number, (was, now) in enumerate(pairs):
         if was is now:
             continue
-        places = now.places_since(was) if was.fragment == now.fragment else None
-        if places is None:
+        runs = now.runs_since(was)
+        for some in (runs, _as_one(runs, was, now)):
+            of_piece = [_span(index, applied.pieces, number, run, now) for run in some]
+            spans = [each for each in of_piece if each is not None]
+            if len(spans) == len(some) and _are_apart(spans):
+                break
+        else:
             return None
-        pairs.extend((number, place, was.blocks[place], now.blocks[place]) for place in places)
-    return pairs
+        found += spans
+    if not _are_apart(found):
+        return None
+    old = {key: index.texts[key] for span, _ in found for key in span.old}
+    new = {key: text for span, _ in found for key, text in span.new.items()}
+    if len(new) < sum(len(span.new) for span, _ in found) or any(key in index.texts for key in new.keys() - old.keys()):
+        return None
+    above = {key: defaults for span, _ in found for key, defaults in span.above.items()}
+    return _Changed(old, new, above, tuple(found))
+
+
+def _are_apart(found: Sequence[tuple[Span, _Place]]) -> bool:
+    """Return whether no two runs of blocks concern one section."""
+    return len({key for span, _ in found for key in span.old}) == sum(len(span.old) for span, _ in found)
+
+
+def _as_one(runs: Sequence[Run], was: Piece, now: Piece) -> list[Run]:
+    """Return one run of whole lines from the first of ``runs`` to the last, for what they cannot say one by one."""
+    if not runs:
+        return []
+    start, old_start, end, old_end = runs[0].start, runs[0].old_start, runs[-1].end, runs[-1].old_end
+    while start and not now.blocks[start - 1].endswith("\n"):
+        start, old_start = start - 1, old_start - 1
+    while end < len(now.blocks) and not _are_lines(was.blocks[old_start:old_end], now.blocks[start:end]):
+        end, old_end = end + 1, old_end + 1
+    return [Run(start, end, old_start, old_end)]
+
+
+def _are_lines(*parts: Sequence[str]) -> bool:
+    return all(not blocks or blocks[-1].endswith("\n") for blocks in parts)
+
+
+def _span(index: Index, pieces: Sequence[Piece], number: int, run: Run, desired: Piece) -> tuple[Span, _Place] | None:
+    """Return the sections that a run of blocks belongs to; None where it is in doubt which, or what they inherit."""
+    was, now = pieces[number].blocks[run.old_start : run.old_end], desired.blocks[run.start : run.end]
+    if not _are_lines(pieces[number].blocks[: run.old_start][-1:], was, now):
+        return None
+    texts = "".join(was), "".join(now)
+    (head, old), (other_head, new) = map(cut, texts)
+    opened = ""
+    if head != other_head or not (old and new):
+        opened = _last_section(pieces, number, run.old_start)
+        if not opened:
+            return None
+        old, new = (cut(opened + text)[1] for text in texts)
+    keys = _known(index, old, opened=bool(opened))
+    if keys is None:
+        return None
+    rest = index.texts[keys[-1]].removeprefix(old[-1].text)
+    wanted: dict[SectionKey, str] = {}
+    for part in new:
+        key = keys[0] if opened and not wanted else SectionKey(part.keyword, part.name)
+        text = part.text + rest if part is new[-1] else part.text
+        if key in wanted or not is_balanced(text):
+            return None
+        wanted[key] = text
+    defaults = _defaults_above(index, keys, wanted)
+    if defaults is None:
+        return None
+    return Span(tuple(keys), wanted, defaults), _Place(number, run, "" if opened else head, opened, rest)
+
+
+def _last_section(pieces: Sequence[Piece], number: int, end: int) -> str:
+    """Return the text of the last section that begins before a block, up to it; "" where there is none."""
+    following: list[str] = []
+    for piece in reversed(pieces[: number + 1]):
+        blocks = piece.blocks[:end] if piece is pieces[number] else piece.blocks
+        lines: list[str] = []
+        for place in reversed(range(len(blocks))):
+            lines.insert(0, blocks[place])
+            if not place or blocks[place - 1].endswith("\n"):
+                text = "".join(lines)
+                if sections := cut(text)[1]:
+                    return "".join((sections[-1].text, *reversed(following)))
+                following.append(text)
+                lines = []
+    return ""
+
+
+def _known(index: Index, parts: Sequence[Cut], *, opened: bool) -> list[SectionKey] | None:
+    """Return the keys of sections of the applied text, the last of which may go on; None where it has others."""
+    keys: list[SectionKey] = []
+    for part in parts:
+        found = []
+        key = SectionKey(part.keyword, part.name)
+        while key in index.texts:
+            text = index.texts[key]
+            if text == part.text or (part is parts[-1] and text.startswith(part.text)):
+                found.append(key)
+            key = key._replace(position=key.position + 1)
+        # Of several with one name only one that stays the first is known for certain.
+        if len(found) != 1 or (key.position > 1 and not (opened and part is parts[0])):
+            return None
+        keys += found
+    return keys
+
+
+def _defaults_above(
+    index: Index, old: Sequence[SectionKey], new: Mapping[SectionKey, str]
+) -> dict[SectionKey, Defaults] | None:
+    """Return the defaults sections above each of ``new``; None where such a section itself changes, comes or goes."""
+    first, *others = new
+    if any(key.keyword == "defaults" for key in (*old[1:], *others)) or (
+        first != old[0] and "defaults" in {first.keyword, old[0].keyword}
+    ):
+        return None
+    above = index.above[old[0]]
+    if first.keyword != "defaults":
+        return dict.fromkeys(new, above)
+    was, now = section_of(index.texts[first]), section_of(new[first])
+    if was is None or now is None or was.options != now.options:
+        return None
+    if [line.words for line in was.lines] != [line.words for line in now.lines]:
+        return None
+    return {first: above, **dict.fromkeys(others, above.below(now))}
 
 
 def _with_texts(
-    pieces: Sequence[Piece], blocks: Iterable[_Block], texts: Mapping[SectionKey, str], changed: Collection[SectionKey]
-) -> tuple[Piece, ...]:
-    """Return the pieces with other texts of the sections that ``changed``."""
-    replaced: dict[int, dict[int, str]] = {}
-    for block in blocks:
-        if any(key in changed for key, _ in block.sections):
-            parts = (texts[key].removesuffix(rest) for key, rest in block.sections)
-            replaced.setdefault(block.piece, {})[block.place] = "".join((block.head, *parts))
+    pieces: Sequence[Piece], places: Iterable[tuple[Span, _Place]], texts: Mapping[SectionKey, str], index: Index
+) -> tuple[Piece, ...] | None:
+    """Return the pieces with other ``texts`` of some sections; None where these reach beyond the blocks of a span."""
+    replaced: dict[int, list[tuple[Run, str]]] = {}
+    for span, (number, run, head, opened, rest) in places:
+        if texts.keys().isdisjoint(span.old):
+            continue
+        text = "".join(texts.get(key, index.texts[key]) for key in span.old)
+        own = text.removeprefix(opened).removesuffix(rest)
+        if len(own) != len(text) - len(opened) - len(rest):
+            return None
+        replaced.setdefault(number, []).append((run, head + own))
     return tuple(
-        piece.with_blocks(replaced[number]) if number in replaced else piece for number, piece in enumerate(pieces)
+        _with_runs(piece, replaced[number]) if number in replaced else piece for number, piece in enumerate(pieces)
     )
+
+
+def _with_runs(piece: Piece, replaced: Iterable[tuple[Run, str]]) -> Piece:
+    blocks: list[str] = []
+    end = 0
+    for run, text in replaced:
+        blocks += (*piece.blocks[end : run.old_start], *([text] if text else []))
+        end = run.old_end
+    return Piece(piece.fragment, *blocks, *piece.blocks[end:])
 
 
 def _other_certificates(applied: Rendering, desired: Rendering) -> list[Obstacle]:
@@ -289,33 +396,26 @@ def _other_certificates(applied: Rendering, desired: Rendering) -> list[Obstacle
     return [Obstacle(ReloadReason.CERTIFICATES_CHANGED, f"certificate {path} changed") for path in changed]
 
 
-def _known(index: Index, part: Cut) -> tuple[SectionKey, str] | None:
-    """Find the section that a piece holds whole: its key, and the idle lines that follow it in later pieces."""
-    key = SectionKey(part.keyword, part.name)
-    whole = index.texts.get(key)
-    if whole is None or SectionKey(part.keyword, part.name, 1) in index.texts or not whole.startswith(part.text):
-        return None
-    rest = whole[len(part.text) :]
-    return (key, rest) if is_idle(rest) else None
-
-
-def _judge_whole(found: SectionChanges, old: Index, new: Index) -> None:
-    """See what the sections do not show one by one: their order, what they inherit, conditions around them."""
-    if not (old.whole and new.whole):
+def _judge_place(found: SectionChanges, old: Index, changed: _Changed, *, whole: bool) -> None:
+    """See what the sections do not show one by one: what they inherit where they stand, conditions around them."""
+    if not whole:
         detail = "lines before the first section, or an .if beyond the end of one, changed or hide what did"
         found.obstacles.append(Obstacle(ReloadReason.TEXT_CHANGED, detail))
         found.live.clear()
         return
-    moved = next((key for key, base in new.bases.items() if _moved(key, base, old, new)), None)
+    moved = next((key for key in changed.new if _moved(key, old, changed)), None)
     if moved is not None and not any(one.reason is ReloadReason.DEFAULTS_CHANGED for one in found.obstacles):
         detail = f"{moved.keyword} {moved.name} inherits from another section"
         found.obstacles.append(Obstacle(ReloadReason.DEFAULTS_CHANGED, detail))
 
 
-def _moved(key: SectionKey, base: Inherited, old: Index, new: Index) -> bool:
+def _moved(key: SectionKey, old: Index, changed: _Changed) -> bool:
     """Return whether a section inherits from another one than before though its header is the same."""
-    same_header = old.texts.get(key, "").partition("\n")[0] == new.texts[key].partition("\n")[0]
-    return same_header and key in old.bases and old.bases[key] != base
+    above, text = changed.above[key], changed.new[key]
+    if key not in old.texts or old.above[key] == above:
+        return False
+    same_header = old.texts[key].partition("\n")[0] == text.partition("\n")[0]
+    return same_header and old.base(key) != base_of(key, text, above)
 
 
 def _in_safe_order(commands: list[Command]) -> list[Command]:

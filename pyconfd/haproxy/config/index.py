@@ -2,13 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from pyconfd.haproxy.config.servers import ConfiguredBackend, Inherited, inherited, servers_of, takes_servers
+from pyconfd.haproxy.config.servers import ConfiguredBackend, Defaults, Inherited, servers_of, takes_servers
 from pyconfd.haproxy.config.text import SECTION_KEYWORDS, Section, name_of, parse_part, words
 
 _HEADER = re.compile(rf"^[ \t]*(?:{'|'.join(sorted(SECTION_KEYWORDS))})(?=[ \t\r\n#]|$)", re.MULTILINE)
@@ -17,7 +17,7 @@ _IDLE = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?(?:\n|$))*")
 """Lines without words: blanks and comments."""
 
 _CERTIFICATES = frozenset({"crt", "crt-list", "default-crt"})
-_PROXIES = frozenset({"backend", "frontend", "listen"})
+_INHERITING = frozenset({"backend", "defaults", "frontend", "listen"})
 
 
 class SectionKey(NamedTuple):
@@ -54,16 +54,26 @@ def cut(text: str) -> tuple[str, list[Cut]]:
     return text[: starts[0]] if starts else text, found
 
 
+class Span(NamedTuple):
+    """Sections that follow one another, and the texts of those that take their place, with the defaults above each."""
+
+    old: tuple[SectionKey, ...]
+    new: Mapping[SectionKey, str]
+    above: Mapping[SectionKey, Defaults]
+
+
 @dataclass(slots=True)
 class Index:
-    """The sections of one configuration by key, in order. ``whole`` is False where a condition spans sections.
+    """The sections of one configuration: their ``keys`` in order, and their ``texts`` by key in any order.
 
-    ``bases`` says what each proxy inherits, ``defaults`` are the named defaults sections.
+    ``whole`` is False where a condition spans sections.
+    ``above`` are the defaults sections above each, ``defaults`` the named ones of all.
     """
 
     head: str
+    keys: list[SectionKey]
     texts: dict[SectionKey, str]
-    bases: dict[SectionKey, Inherited]
+    above: dict[SectionKey, Defaults]
     defaults: Mapping[str, Inherited]
     whole: bool
     _used_maps: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -72,20 +82,40 @@ class Index:
     @property
     def text(self) -> str:
         """The whole configuration."""
-        return "".join((self.head, *self.texts.values()))
+        return "".join((self.head, *self.in_order().values()))
+
+    def in_order(self) -> dict[SectionKey, str]:
+        """Return the texts in the order of the sections."""
+        return {key: self.texts[key] for key in self.keys}
 
     def section(self, key: SectionKey) -> Section | None:
         """Return a section parsed; None where there is none, or where it hides another one."""
         return section_of(self.texts[key]) if key in self.texts else None
 
-    def replace(self, changes: Mapping[SectionKey, str]) -> None:
-        """Replace the texts of sections that are there already."""
-        texts = [text for key, new in changes.items() for text in (self.texts[key], new)]
+    def base(self, key: SectionKey) -> Inherited:
+        """Return what a section inherits; nothing where there is none of that key."""
+        return base_of(key, self.texts[key], self.above[key]) if key in self.texts else Inherited()
+
+    def patch(self, spans: Sequence[Span]) -> None:
+        """Put other sections in the place of some; the spans are in order."""
+        old = {key: self.texts[key] for span in spans for key in span.old}
+        new = {key: text for span in spans for key, text in span.new.items()}
+        differing = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+        texts = [text for key in differing for text in (old.get(key), new.get(key)) if text is not None]
         for path in [path for path in self._used_maps if any(path in text for text in texts)]:
             del self._used_maps[path]
         if any("crt" in text for text in texts):
             self._certificates = None
-        self.texts.update(changes)
+        self.texts.update(new)
+        for key in old.keys() - new.keys():
+            del self.texts[key], self.above[key]
+        end = 0
+        for span in spans:
+            self.above.update(span.above)
+            if span.old != tuple(span.new):
+                start = self.keys.index(span.old[0], end)
+                self.keys[start : start + len(span.old)] = span.new
+                end = start + len(span.new)
 
     def map_converters(self, path: str) -> frozenset[str]:
         """Return what the configuration does with the file ``path``: the converters that read it, "" for other uses."""
@@ -145,26 +175,28 @@ def index_of(text: str) -> Index:
     head, cuts = cut(text)
     seen: Counter[tuple[str, str]] = Counter()
     texts: dict[SectionKey, str] = {}
-    outlines: dict[SectionKey, Section] = {}
+    above: dict[SectionKey, Defaults] = {}
+    defaults = Defaults()
     whole = is_idle(head)
-    for number, (keyword, name, own) in enumerate(cuts, start=1):
+    for keyword, name, own in cuts:
         key = SectionKey(keyword, name, seen[keyword, name])
         seen[keyword, name] += 1
-        texts[key] = own
-        whole = whole and _is_balanced(own)
-        if keyword == "defaults" or keyword in _PROXIES:
-            outlines[key] = _outline(own, number, parse_lines=keyword == "defaults")
-    bases, named = inherited(outlines.values())
-    return Index(head, texts, {key: bases[section.number] for key, section in outlines.items()}, named, whole)
+        texts[key], above[key] = own, defaults
+        whole = whole and is_balanced(own)
+        if keyword == "defaults":
+            defaults = defaults.below(parse_part(own)[0])
+    return Index(head, list(texts), texts, above, defaults.named, whole)
 
 
-def _outline(text: str, number: int, *, parse_lines: bool) -> Section:
-    """Return a section with its place, and its lines only where they are inherited from."""
-    parsed = parse_part(text if parse_lines else text.partition("\n")[0])[0]
-    return Section(parsed.keyword, parsed.name, number, parsed.lines, parsed.options)
+def base_of(key: SectionKey, text: str, above: Defaults) -> Inherited:
+    """Return what a section with this text inherits below those defaults sections."""
+    if key.keyword not in _INHERITING:
+        return Inherited()
+    return above.base(key.keyword, name_of(words(text.partition("\n")[0]))[1])
 
 
-def _is_balanced(text: str) -> bool:
+def is_balanced(text: str) -> bool:
+    """Return whether each ``.if`` of a section ends in it."""
     if ".if" not in text and ".endif" not in text:
         return True
     depth = 0
@@ -180,7 +212,7 @@ _WITH_SERVERS = frozenset({"backend", "listen"})
 
 def keys_with_servers(index: Index) -> list[SectionKey]:
     """Return the sections that may have servers, in order."""
-    return [key for key in index.bases if key.keyword in _WITH_SERVERS and not key.position]
+    return [key for key in index.keys if key.keyword in _WITH_SERVERS and not key.position]
 
 
 def keys_of(index: Index, backend: str) -> Iterator[SectionKey]:
@@ -201,7 +233,7 @@ def configured_backend(index: Index, key: SectionKey) -> ConfiguredBackend | Non
     unclear = {"disabled", "server-template"}
     if any(line.words[0] in unclear or (line.conditional and line.words[0] == "server") for line in section.lines):
         return None
-    base = index.bases.get(key, Inherited())
+    base = index.base(key)
     found = servers_of(section, base)
     servers = {server.name: server for server in found}
     if len(servers) != len(found) or any("$" in name for name in servers):

@@ -5,8 +5,8 @@ Source: HAProxy configuration manual, 4.2 ``balance``, ``default-server``, ``has
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from pyconfd.haproxy.config.text import Section
@@ -138,23 +138,23 @@ class ConfiguredBackend:
         return why_not_addable(server, cookies=cookies)
 
 
-def inherited(sections: Iterable[Section]) -> tuple[Mapping[int, Inherited], Mapping[str, Inherited]]:
-    """Return what each section inherits, by the number of its header, and what each named defaults section gives."""
-    named: dict[str, Inherited] = {}
-    last = Inherited()
-    found: dict[int, Inherited] = {}
-    for section in sections:
-        base = last
-        if section.options[:1] == ("from",) and len(section.options) > 1:
-            base = named.get(section.options[1], Inherited())
-        elif section.keyword == "defaults":
-            base = Inherited()
-        found[section.number] = base
-        if section.keyword == "defaults":
-            last = _with(base, section)
-            if section.name:
-                named[section.name] = last
-    return MappingProxyType(found), MappingProxyType(named)
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """The ``defaults`` sections above a place: what the ``last`` of them gives, and each that has a name."""
+
+    last: Inherited = Inherited()
+    named: Mapping[str, Inherited] = field(default_factory=lambda: MappingProxyType({}))
+
+    def base(self, keyword: str, options: tuple[str, ...]) -> Inherited:
+        """Return what a section with these words behind its name inherits at this place."""
+        if options[:1] == ("from",) and len(options) > 1:
+            return self.named.get(options[1], Inherited())
+        return Inherited() if keyword == "defaults" else self.last
+
+    def below(self, section: Section) -> "Defaults":
+        """Return those above what follows ``section``, one of ``defaults``."""
+        last = _with(self.base(section.keyword, section.options), section)
+        return Defaults(last, MappingProxyType({**self.named, section.name: last}) if section.name else self.named)
 
 
 def _with(base: Inherited, section: Section) -> Inherited:

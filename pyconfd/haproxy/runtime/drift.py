@@ -168,7 +168,7 @@ def _elsewhere(server: ServerNow, expected: ConfiguredServer) -> str:
 def _signature(index: Index, key: SectionKey, answer: str | None) -> tuple[object, ...]:
     """Return what a backend is judged by: most are the same at each look, and then nothing is parsed."""
     twice = key._replace(position=1) in index.texts
-    return index.texts[key], index.bases.get(key), twice, hash(answer and server_rows(answer))
+    return index.texts[key], index.above.get(key), twice, hash(answer and server_rows(answer))
 
 
 class DriftMonitor:
