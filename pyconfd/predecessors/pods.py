@@ -92,7 +92,7 @@ def _kept(value: Any) -> Any:
     if isinstance(value, dict):
         items = ((key, _kept(item)) for key, item in value.items() if values.is_word(key) or key == "")
         return {key: item for key, item in items if item is not _DROPPED}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [item for item in map(_kept, value) if item is not _DROPPED]
     return value
 

@@ -1,0 +1,124 @@
+"""Which pods are ready, which have a label, and what templates get of a pod."""
+
+import ipaddress
+
+import pytest
+
+from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.kubernetes import (
+    ContainerStatus,
+    ObjectRef,
+    Pod,
+    PodCondition,
+    PodReadinessGate,
+    PodSpec,
+    PodStatus,
+)
+from pyconfd.model.records import ObjectMeta
+from pyconfd.model.snapshot import Key
+from pyconfd.predecessors.pods import PodIndex, address_of, endpoint, is_ready, may_serve, whole, wrong_address
+from pyconfd.presets.policy import AllowedAddresses
+
+ANYWHERE = AllowedAddresses()
+GATED = PodSpec((PodReadinessGate("example.com/up"),))
+
+
+def pod(
+    name: str = "p",
+    ip: str | None = "10.0.0.1",
+    *,
+    labels: dict[str, str] | None = None,
+    phase: str = "Running",
+    containers: tuple[bool, ...] | None = (True,),
+    conditions: dict[str, str] | None = None,
+    deleted: str | None = None,
+    spec: PodSpec | None = None,
+    namespace: str = "demo",
+) -> Pod:
+    meta = ObjectMeta(name, namespace, labels=labels, deletion_timestamp=deleted)
+    found = None if conditions is None else tuple(PodCondition(*each) for each in conditions.items())
+    ready = None if containers is None else tuple(map(ContainerStatus, containers))
+    return Pod(meta, spec or PodSpec(), PodStatus(phase, ip, found, ready))
+
+
+@pytest.mark.parametrize(
+    ("given", "ready"),
+    [
+        (pod(), True),
+        (pod(phase="Succeeded"), False),
+        (pod(phase="Failed"), False),
+        (pod(deleted="2026-01-01T00:00:00Z"), False),
+        (pod(ip=None), False),
+        (pod(ip="no address"), False),
+        (pod(containers=None), False),
+        (pod(containers=()), False),
+        (pod(containers=(True, False)), False),
+        (pod(conditions={"Ready": "True"}), True),
+        (pod(conditions={"Ready": "False"}), False),
+        (pod(conditions={"Ready": "Unknown"}), False),
+        (pod(conditions={"PodScheduled": "False"}), True),
+        (pod(spec=GATED), False),
+        (pod(spec=GATED, conditions={"example.com/up": "False"}), False),
+        (pod(spec=GATED, conditions={"example.com/up": "True"}), True),
+    ],
+)
+def test_a_pod_is_ready(given: Pod, ready: bool) -> None:
+    assert is_ready(given) is ready
+    assert may_serve(given, ANYWHERE) is ready
+    assert not may_serve(given, AllowedAddresses(networks=(ipaddress.ip_network("192.0.2.0/24"),)))
+
+
+@pytest.mark.parametrize(
+    ("ip", "address"), [("10.0.0.1", "10.0.0.1"), ("FD00:0::1", "fd00::1"), (None, ""), ("10.0.0", ""), ("x", "")]
+)
+def test_the_address_of_a_pod_is_in_its_usual_spelling(ip: str | None, address: str) -> None:
+    assert address_of(pod(ip=ip)) == address
+
+
+@pytest.mark.parametrize(
+    ("address", "ready", "expected"),
+    [("10.0.0.1", True, ("ready", "ipv4", True)), ("fd00::1", False, ("down", "ipv6", False))],
+)
+def test_a_pod_as_an_endpoint(address: str, ready: bool, expected: tuple[str, str, bool]) -> None:
+    found = endpoint(address, "p", ready=ready)
+    assert (found.state, found.family, found.ready) == expected
+    assert (found.address, found.pod, found.serving) == (address, "p", ready)
+
+
+def test_a_pod_where_none_may_be_is_refused_by_its_address() -> None:
+    expected = Refusal(
+        ObjectRef("Pod", "demo", "p", "c"), "status.podIP", "10.0.0.1", RefusalReason.FORBIDDEN_ADDRESS, "why"
+    )
+    assert wrong_address(pod(), "why", "c") == expected
+
+
+def test_texts_that_are_no_plain_words_are_left_out_of_the_object() -> None:
+    made = whole(
+        pod(labels={"app": "web", "note": "a\nb", "a b": "x", "": "kept"}, ip="10.0.0.1\n", conditions={"a\nb": "True"})
+    )
+    assert made["metadata"]["labels"] == {"app": "web", "": "kept"}
+    assert "podIP" not in made["status"]
+    assert made["status"]["containerStatuses"] == [{"ready": True}]
+    assert made["status"]["conditions"] == [{"status": "True"}]
+
+
+def test_pods_are_found_by_all_of_their_labels_in_the_order_of_names() -> None:
+    pods = (
+        pod("b", labels={"app": "web", "tier": "front"}),
+        pod("a", labels={"app": "web"}),
+        pod("c", labels={"app": "db"}),
+        pod("down", labels={"app": "web"}, containers=(False,)),
+        pod("no name", labels={"app": "web"}),
+        pod("bare"),
+        pod("z", labels={"app": "web"}, namespace="other"),
+    )
+    index = PodIndex({Key(each.metadata.namespace, each.metadata.name): each for each in pods}, ANYWHERE)
+
+    def found(namespace: str, **selector: str) -> list[str]:
+        return [each.metadata.name for each in index.ready(namespace, selector)]
+
+    assert found("demo") == ["a", "b", "bare", "c"]
+    assert found("demo", app="web") == ["a", "b"]
+    assert found("demo", app="web", tier="front") == found("demo", tier="front", app="web") == ["b"]
+    assert found("demo", app="db", tier="front") == found("demo", app="none") == found("none") == []
+    assert found("other", app="web") == ["z"]
