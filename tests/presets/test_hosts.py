@@ -170,6 +170,46 @@ def test_names_for_dns_are_handed_on() -> None:
     assert len(context.refused) == 2
 
 
+@pytest.mark.parametrize(
+    ("suffixes", "names"),
+    [
+        ((), ("a.bar.com", "bar.com", "foobar.com")),
+        (("bar.com",), ("a.bar.com", "bar.com")),
+        (("example.com", "a.bar.com"), ("a.bar.com",)),
+        (("example.com",), ()),
+    ],
+)
+def test_names_for_dns_are_those_below_the_suffixes(suffixes: tuple[str, ...], names: tuple[str, ...]) -> None:
+    options = replace(OPTIONS, own=own_options(HostsOptions(config=BALANCER, dns_suffixes=suffixes)))
+    context = translated(deployment(**{ROUTE53: "a.bar.com,bar.com,foobar.com"}), options=options)
+    assert context.dns_names == names
+    assert {each.reason for each in context.refused} <= {RefusalReason.NOT_ALLOWED}
+    assert len(context.refused) == 3 - len(names)
+    for each in context.refused:
+        assert (each.ref, each.field) == (BALANCER, f"annotation {ROUTE53}")
+
+
+def test_each_pod_that_is_a_target_claims_its_app() -> None:
+    pods = (
+        target("a", "10.0.0.1", "web"),
+        target("down", None, "web"),
+        target("bare", "10.0.0.2", ""),
+        target("proxy", "10.0.0.3", "haproxy"),
+        pod("stranger", "10.0.0.4", {"app": "web"}, namespace="default"),
+    )
+    found = snapshot(deployment(), *pods)
+    context = registry.translate(found, ("hosts",), OPTIONS)
+    claims = {
+        each.ref.name: (each.ref.kind, each.names, [backend.name for backend in each.backends], each.because)
+        for each in registry.claims_of(found, context, ("hosts",), OPTIONS)
+    }
+    assert claims == {
+        "a": ("Pod", ("web",), ["web"], "label app web"),
+        "down": ("Pod", ("web",), [], "label app web"),
+        "bare": ("Pod", (), [], "label app (missing)"),
+    }
+
+
 def test_what_is_read_by_name() -> None:
     assert registry.named_of(("hosts",), OPTIONS) == {Named(Resource.DEPLOYMENTS, "default", "haproxy")}
     of_pod = PresetOptions(own=own_options(HostsOptions(config=ObjectRef("Pod", "a", "b"))))

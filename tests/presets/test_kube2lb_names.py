@@ -36,6 +36,14 @@ def test_commas_inside_an_expression_do_not_part_entries(text: str, entries: lis
         r"(?:a|b)\.example",
         r"^.*\.example\.com$",
         r"^\d+\.\w+?$",
+        # The limits, and a repeated group of one alternative.
+        r"a*b+c{2,}",
+        r"a{255}",
+        r"a{1,255}",
+        r"(ab){2}",
+        r"(ab)?(c|d)?",
+        r"((a)(b))*",
+        r"a|b",
     ],
 )
 def test_useful_expressions_are_taken(expression: str) -> None:
@@ -86,6 +94,12 @@ def test_useful_expressions_are_taken(expression: str) -> None:
         "((a+)?)*",
         "(a{1,9}){1,9}",
         ".*.*.*.*x",
+        "a*b+c{2,}d*",
+        "a{1,256}",
+        "((a|b))*",
+        "((a+))*",
+        "(a+){2}",
+        "(x(a|b)y){2}",
         "a{1000}",
         "a{256}",
         "a" * 254,

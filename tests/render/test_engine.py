@@ -254,6 +254,26 @@ class TestErrors:
         assert found.message == "'items' has no 'ipps', while rendering demo/shop (domain 'shop.local')"
         assert "'ips'" in found.remedy
 
+    @pytest.mark.parametrize(
+        ("template", "message", "remedy"),
+        [
+            ("{{ {'port': 1}.prt }}", "a dict has no 'prt'", "did you mean 'port'?"),
+            ("{{ item.prt }}", "'item' has no 'prt'", "did you mean 'port'?"),
+            ("{{ text.isdigt }}", "'text' has no 'isdigt'", ""),
+            ("{{ numbers.coun }}", "'numbers' has no 'coun'", ""),
+            ("{{ none.prt }}", "a NoneType has no 'prt'", ""),
+        ],
+    )
+    def test_fields_of_what_has_some_are_suggested(self, template: str, message: str, remedy: str) -> None:
+        names = {"item": Service("demo", "shop", 80), "text": "x", "numbers": [1]}
+        found = problem("{% set item, text, numbers = item, text, numbers %}" + template, names)
+        assert (found.message.partition(",")[0], found.remedy.partition("?")[0]) == (message, remedy.partition("?")[0])
+
+    def test_what_was_at_hand_is_a_clue(self) -> None:
+        items = [{"port": 1}]
+        found = problem("{% for item in items %}{{ item.prt }}{% endfor %}", {"items": items})
+        assert any(each is items[0] for each in found.clues.values)
+
     def test_objects_name_themselves_too(self) -> None:
         names = {"services": [Service("demo", "shop", 80), Service("demo", "cart", 81)]}
         found = problem("{% for s in services %}{% if s.name == 'cart' %}{{ s.prt }}{% endif %}{% endfor %}", names)

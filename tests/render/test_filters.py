@@ -156,6 +156,7 @@ def test_colliding_server_ids_are_resolved_in_any_order() -> None:
         ("10.0.0.1", "10.0.0.1"),
         ("fd00::1", "[fd00::1]"),
         ("[fd00::1]", "[fd00::1]"),
+        ("[web.local]", "web.local"),
         ("web.local", "web.local"),
         ("*", "*"),
     ],
@@ -165,7 +166,9 @@ def test_bracket(address: str, expected: str) -> None:
     assert hostport(address, 80) == hostport(address, "80") == f"{expected}:80"
 
 
-@pytest.mark.parametrize("address", ["", "10.0.0.1 check", "a;b", "10.0.0.1\n", "${A}", "[]"])
+@pytest.mark.parametrize(
+    "address", ["", "10.0.0.1 check", "a;b", "10.0.0.1\n", "${A}", "[]", "[fd00::1", "fd00::1]", "**"]
+)
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(InvalidValueError, match="no address"):
         bracket(address)

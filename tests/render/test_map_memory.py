@@ -52,6 +52,15 @@ class TestMaps:
         assert self.content(by, {"a": "y", "b": "x"}).content == "k x\nk y\n"
         assert self.content(by, {"a": "y", "b": "y", "c": "z z"}).content == "k y\nk z z\n"
 
+    def test_entries_of_a_map_that_none_declares_are_a_problem_each_map(self) -> None:
+        by = renderer("{{ map_file('m') }}{% do map_entry('b', 'k', 1) %}{% do map_entry('a', 'k', 1) %}")
+        with pytest.raises(RejectedInput) as raised:
+            rendered(by, {})
+        assert [(each.place, each.remedy) for each in raised.value.problems] == [
+            (f"map '{name}'", f"write {{{{ map_file('{name}') }}}} where its path belongs, or leave the entries out")
+            for name in ("b", "a")
+        ]
+
     def test_a_loop_may_declare_maps(self) -> None:
         by = renderer("{% for n in names %}{{ map_file(n) }}{% do map_entry(n, n, 1) %}{% endfor %}")
         assert [file.content for file in rendered(by, {"names": ["a", "b"]}).files] == ["a 1\n", "b 1\n"]

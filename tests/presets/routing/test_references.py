@@ -5,7 +5,7 @@ import pytest
 from pyconfd.model.kubernetes import ServicePort
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import cluster
-from pyconfd.presets.routing.references import Missing, ServiceReference, Unresolved, resolve
+from pyconfd.presets.routing.references import Missing, ServiceReference, Unresolved, app_protocol, resolve
 from pyconfd.presets.views import PortView
 from tests.presets.objects import service, snapshot
 
@@ -49,3 +49,25 @@ def test_a_reference_that_leads_nowhere_has_a_reason(
     made = resolved(given, permitted=permitted)
     assert isinstance(made, Missing)
     assert made.reason is reason
+
+
+def test_a_port_that_is_not_there_is_said_beside_those_that_are() -> None:
+    made = resolved(reference(81))
+    assert made == Missing(
+        Unresolved.NOT_FOUND, "the Service has no such TCP port; it has: web 80, dns-tcp 53", port=True
+    )
+    assert not getattr(resolved(reference(80, "none")), "port", None)
+
+
+@pytest.mark.parametrize(
+    ("port", "protocol"),
+    [
+        (ServicePort("web", 80, app_protocol="kubernetes.io/h2c"), "kubernetes.io/h2c"),
+        (ServicePort("web", 80), ""),
+        (ServicePort("web", 81, app_protocol="kubernetes.io/h2c"), ""),
+        (ServicePort(None, 80, app_protocol="kubernetes.io/h2c"), ""),
+    ],
+)
+def test_what_pods_speak_is_said_by_the_port_of_this_name_and_number(port: ServicePort, protocol: str) -> None:
+    view = PortView("web", 80, "TCP", 0, 8080, ())
+    assert app_protocol(service("shop", ports=(port,)), view) == protocol

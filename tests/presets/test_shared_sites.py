@@ -1,0 +1,94 @@
+"""Sites of hosts that are named: which host belongs to which site, and which unserved host needs one."""
+
+import pytest
+
+from pyconfd.derived import Graph, Source
+from pyconfd.model.reservation import HostClaim, Name, Owner, Reservation
+from pyconfd.presets.host_ownership import HostDecision, HostRights, Hosts
+from pyconfd.presets.routing.types import HostKind, Site
+from pyconfd.presets.shared_sites import named_sites, shared_site
+
+SINCE = "2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("host", "wildcard", "kind", "id_"),
+    [
+        ("a.test", HostKind.ONE_LABEL, HostKind.EXACT, "a.test"),
+        ("*", HostKind.ANY_DEPTH, HostKind.ANY, "*"),
+        ("*.a.test", HostKind.ONE_LABEL, HostKind.ONE_LABEL, "*.a.test"),
+        ("*.a.test", HostKind.ANY_DEPTH, HostKind.ANY_DEPTH, ".a.test"),
+    ],
+)
+@pytest.mark.parametrize("below", [True, False])
+def test_the_site_of_a_host(host: str, wildcard: HostKind, kind: HostKind, id_: str, below: bool) -> None:
+    mine = HostDecision(Owner("Ingress", "shop", "web", SINCE), below_foreign=below)
+    decisions: dict[str, HostDecision] = {host: mine}
+    found = shared_site(host, HostRights(decisions.get), wildcard)
+    assert found == Site(id_, "http", host, kind, namespace="shop", below_foreign=below)
+    decisions.clear()
+    unknown = shared_site(host, HostRights(decisions.get), wildcard)
+    assert unknown == Site(id_, "http", host, kind)
+
+
+INGRESS, FOREIGN = Owner("Ingress", "shop", "web", SINCE), Owner("Ingress", "evil", "trap", SINCE)
+DOMAIN, FOREIGN_DOMAIN = Owner("Service", "shop", "web", SINCE), Owner("Service", "evil", "trap", SINCE)
+
+
+@pytest.mark.parametrize(
+    ("claims", "kept", "kind"),
+    [
+        # An Ingress whose paths are all refused: 404, and nobody's wildcard.
+        ({"a.b.test": (INGRESS, "")}, None, HostKind.EXACT),
+        ({"a.b.test": (INGRESS, ""), "*.b.test": (FOREIGN, "")}, None, HostKind.EXACT),
+        # A domain with HTTP has a site of its own, one without needs one where another namespace would answer.
+        ({"a.b.test": (DOMAIN, "http")}, None, None),
+        ({"a.b.test": (DOMAIN, "https")}, None, None),
+        ({"a.b.test": (DOMAIN, "https"), "*.b.test": (DOMAIN, "http")}, None, None),
+        ({"a.b.test": (DOMAIN, "https"), "*.b.test": (FOREIGN, "")}, None, HostKind.EXACT),
+        ({"a.b.test": (DOMAIN, "https"), "*": (FOREIGN, "")}, None, HostKind.EXACT),
+        # A wildcard of an Ingress is for one label, that of a domain for more.
+        ({"a.b.test": (DOMAIN, "https"), "*.test": (FOREIGN, "")}, None, None),
+        ({"a.b.test": (DOMAIN, "https"), "*.test": (FOREIGN_DOMAIN, "http")}, None, HostKind.EXACT),
+        # What is kept for a namespace goes to no other meanwhile.
+        ({"*.b.test": (FOREIGN, "")}, INGRESS, HostKind.EXACT),
+        ({"*.b.test": (INGRESS, "")}, INGRESS, None),
+        ({}, INGRESS, None),
+    ],
+)
+def test_a_host_that_nothing_serves_keeps_its_requests(
+    claims: dict[str, tuple[Owner, str]], kept: Owner | None, kind: HostKind | None
+) -> None:
+    sites = _named(claims, {} if kept is None else {"a.b.test": kept})
+    assert (sites["a.b.test"].kind if "a.b.test" in sites else None) == kind
+
+
+def test_a_served_host_is_not_named_again() -> None:
+    claims = {"a.b.test": (INGRESS, ""), "*.b.test": (DOMAIN, "https"), "*.test": (FOREIGN_DOMAIN, "http")}
+    assert set(_named(claims, {}, served="a.b.test")) == {"*.b.test"}
+    found = _named(claims, {})
+    assert {host: site.kind for host, site in found.items()} == {
+        "a.b.test": HostKind.EXACT,
+        "*.b.test": HostKind.ANY_DEPTH,
+    }
+    # Kept for an Ingress: its wildcard is for one label, as it was.
+    kept = _named({"*.test": (FOREIGN_DOMAIN, "http")}, {"*.b.test": INGRESS, "*.c.test": DOMAIN})
+    assert {host: site.kind for host, site in kept.items()} == {
+        "*.b.test": HostKind.ONE_LABEL,
+        "*.c.test": HostKind.ANY_DEPTH,
+    }
+
+
+def _named(claims: dict[str, tuple[Owner, str]], kept: dict[str, Owner], served: str = "") -> dict[str, Site]:
+    graph = Graph()
+    source, sites = Source[Name, HostClaim](graph, "claims"), Source[str, Site](graph, "served")
+    hosts = Hosts(source)
+    found = named_sites(hosts, sites)
+    hosts.shared.set(frozenset())
+    hosts.reservations.replace({host: Reservation(owner, 9.0) for host, owner in kept.items()})
+    source.replace(
+        {Name("", host): HostClaim(host, owner, domain_proto=proto) for host, (owner, proto) in claims.items()}
+    )
+    sites.replace({served: Site(served, "http", served, HostKind.EXACT)} if served else {})
+    graph.settle()
+    return dict(found.items)
