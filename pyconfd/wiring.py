@@ -18,7 +18,7 @@ from pyconfd.haproxy.config.text import binds
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.host import gather_addresses, has_ipv6
 from pyconfd.haproxy.process.layout import files_dir_of
-from pyconfd.haproxy.process.preflight import idle_close_note
+from pyconfd.haproxy.process.prerequisites import idle_close_note
 from pyconfd.model.context import Context, PresetName, Refusal
 from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.rendering import SECRETS_FOLDER, FragmentSet, Rendering, order_differs

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,32 +13,69 @@ from typing import Any
 import pytest
 
 from pyconfd.cli.commands.preflight import (
+    CHECKS,
+    Check,
+    Examined,
     another_user,
     floating_addresses,
-    look,
     pool_of_addresses,
     print_findings,
+    run_checks,
     shared_addresses,
 )
-from pyconfd.model.preflight import Finding, Level
+from pyconfd.errors import ConfigurationError, Problem
+from pyconfd.model.finding import Finding, Level
 from pyconfd.model.snapshot import HostFacts
 from pyconfd.settings import HaproxySettings, KubernetesSettings, Settings
-from pyconfd.settings.sections import AddressSettings, PresetSettings
+from pyconfd.settings.sections import AddressSettings, Enabled, PresetSettings
 from pyconfd.settings.vip import VipSettings
 
 
 def test_a_clock_from_before_this_version_is_a_failure(tmp_path: Path) -> None:
     settings = Settings(
-        state_dir=str(tmp_path), runtime_dir=str(tmp_path), kubernetes=KubernetesSettings(kubeconfig="/nowhere")
+        state_dir=str(tmp_path),
+        runtime_dir=str(tmp_path),
+        kubernetes=KubernetesSettings(kubeconfig="/nowhere"),
+        haproxy=HaproxySettings(binary="/nowhere", conf=f"{tmp_path}/haproxy.cfg"),
     )
-    settings = replace(settings, haproxy=HaproxySettings(binary="/nowhere", conf=f"{tmp_path}/haproxy.cfg"))
-    (first, *_) = look(settings, 86400.0)
+    (first, *_) = run_checks(CHECKS, Examined(settings, 86400.0))
     assert (first.level, first.topic) == (Level.FAILURE, "clock")
     assert "1970-01-02" in first.message
-    found = list(look(settings, time.time()))
+    examined = Examined(settings, time.time())
+    found = list(run_checks(CHECKS, examined))
     assert found[0].level is Level.OK
     # Whatever is missing, it comes to its end.
-    assert {finding.topic for finding in found if finding.level is Level.FAILURE} >= {"haproxy", "kubernetes"}
+    assert examined.failed >= {"program", "api_servers"}
+    assert "the cluster as it is" not in {finding.what for finding in found}
+
+
+GOOD, BAD = Finding.ok("a", "a", "good"), Finding(Level.FAILURE, "a", "a", "bad")
+
+
+def raising(_: Examined) -> Iterator[Finding]:
+    yield GOOD
+    raise ConfigurationError(Problem("x", "raised", "repair x"))
+
+
+@pytest.mark.parametrize(
+    ("first", "after", "served", "messages"),
+    [
+        (lambda _: [GOOD, BAD, GOOD], "", True, ["good", "bad", "good", "good"]),
+        (lambda _: [GOOD, BAD, GOOD], "first", True, ["good", "bad", "good"]),
+        (lambda _: [GOOD], "first", True, ["good", "good"]),
+        (raising, "", True, ["good", "raised", "good"]),
+        (raising, "first", True, ["good", "raised"]),
+        (lambda _: [GOOD], "", False, []),
+    ],
+)
+def test_checks_run_in_order_and_after_what_they_need(
+    first: Callable[[Examined], Iterable[Finding]], after: str, served: bool, messages: list[str]
+) -> None:
+    examined = Examined(Settings(haproxy=HaproxySettings(enabled=Enabled.YES if served else Enabled.NO)), 0.0)
+    checks = (Check("first", "t", first, level=Level.WARNING), Check("second", "t", lambda _: [GOOD], after=after))
+    found = list(run_checks(checks, examined))
+    assert [finding.message for finding in found] == messages
+    assert all(finding.level is Level.WARNING for finding in found if finding.message == "raised")
 
 
 def test_whoever_looks_as_another_user_than_the_daemon_is_told_to_change_nothing() -> None:

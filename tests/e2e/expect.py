@@ -1,6 +1,9 @@
 """What the end-to-end tests expect again and again."""
 
+import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -123,3 +126,24 @@ def command_reload(appliance: Appliance, before: str = "") -> None:
     script.write_text(f"#!/bin/sh\n{before}\nkill -USR2 $(cat {appliance.haproxy.pid_file})\n")
     script.chmod(0o755)
     appliance.values["haproxy"] |= {"reload_method": "command", "reload_cmd": str(script)}
+
+
+def preflight(appliance: Appliance, *arguments: str, code: int = 0) -> list[dict[str, str]]:
+    """Return the findings of ``pyconfd preflight``; each that is not ok has a remedy."""
+    appliance.write_settings()
+    # Half a dozen programs one after the other: Appliance.command would not wait for them on a busy machine.
+    argv = [sys.executable, "-m", "pyconfd", "preflight", "--config", str(appliance.config), "--json", *arguments]
+    done = subprocess.run(argv, env=appliance.environment(), capture_output=True, text=True, check=False)
+    told = json.loads(done.stdout)
+    assert done.returncode == code, (told, done.stderr)
+    assert told["passed"] is (code == 0)
+    findings: list[dict[str, str]] = told["findings"]
+    for finding in findings:
+        assert finding["message"]
+        assert bool(finding["remedy"]) is (finding["level"] != "ok"), finding
+    return findings
+
+
+def of(findings: list[dict[str, str]], level: str) -> list[dict[str, str]]:
+    """Return the findings of one level."""
+    return [finding for finding in findings if finding["level"] == level]

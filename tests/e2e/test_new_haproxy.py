@@ -1,14 +1,10 @@
 """``pyconfd preflight --new-haproxy`` beside a real daemon, with a program that stands for a newer haproxy."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.e2e.expect import edit, serving
+from tests.e2e.expect import edit, of, preflight, serving
 from tests.world.appliance import Appliance
 from tests.world.haproxy import BINARY
 
@@ -31,43 +27,16 @@ def program(path: Path, text: str) -> str:
     return str(path)
 
 
-def looked(appliance: Appliance, *arguments: str, code: int = 0) -> dict[str, list[dict[str, Any]]]:
-    appliance.write_settings()
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pyconfd",
-            "preflight",
-            "--config",
-            appliance.config,
-            "--json",
-            *arguments,
-        ],
-        env=appliance.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )  # half a dozen programs one after the other: Appliance.command would not wait for them on a busy machine
-    told = json.loads(done.stdout)
-    assert done.returncode == code, (told, done.stderr)
-    findings: dict[str, list[dict[str, Any]]] = {"ok": [], "warning": [], "failure": []}
-    for finding in told["findings"]:
-        findings[finding["level"]].append(finding)
-        assert bool(finding["remedy"]) is (finding["level"] != "ok"), finding
-    return findings
-
-
 def test_a_new_haproxy_judges_all_that_it_may_have_to_serve(appliance: Appliance, tmp_path: Path) -> None:
     fragments = appliance.own_fragments()
     serving(appliance)
     new = program(tmp_path / "new-haproxy", NEW_HAPROXY)
     before = sorted(path for path in appliance.folder.rglob("*") if "run" not in path.parts)
 
-    good = looked(appliance, "--new-haproxy", new)
-    assert not good["warning"]
-    assert not good["failure"]
-    said = " / ".join(f"{each['what']} {each['message']}" for each in good["ok"])
+    good = preflight(appliance, "--new-haproxy", new)
+    assert not of(good, "warning")
+    assert not of(good, "failure")
+    said = " / ".join(f"{each['what']} {each['message']}" for each in of(good, "ok"))
     for part in ("version 9.9.1", "what is installed", "boot without any API", "what the cluster gives"):
         assert part in said
     left = sorted(path for path in appliance.folder.rglob("*") if "run" not in path.parts)
@@ -79,22 +48,21 @@ def test_a_new_haproxy_judges_all_that_it_may_have_to_serve(appliance: Appliance
     appliance.until(lambda: "http-ignore-probes" in appliance.haproxy.conf.read_text(), "the option is installed")
     assert appliance.stop() == 0
     (fragments / "09-own.conf").write_text("# REFUSED by what comes\n")
-    bad = looked(appliance, "--new-haproxy", new, code=1)
-    assert [each["message"] for each in bad["warning"]] == ["config : 'http-ignore-probes' will go in 10.0"]
-    assert [each["what"] for each in bad["failure"]] == ["09-own.conf line 1"]
-    assert "until then keep the haproxy that runs" in bad["failure"][0]["remedy"]
+    bad = preflight(appliance, "--new-haproxy", new, code=1)
+    assert [each["message"] for each in of(bad, "warning")] == ["config : 'http-ignore-probes' will go in 10.0"]
+    assert [each["what"] for each in of(bad, "failure")] == ["09-own.conf line 1"]
+    assert "until then keep the haproxy that runs" in of(bad, "failure")[0]["remedy"]
 
     # What the cluster gives cannot be known; the rest can.
     (fragments / "09-own.conf").unlink()
     for server in appliance.servers:
         server.refuse()
-    away = looked(appliance, "--new-haproxy", new)
-    assert "the cluster as it is" in [each["what"] for each in away["warning"]]
-    assert "--snapshot" in next(each["remedy"] for each in away["warning"] if each["what"] == "the cluster as it is")
-    looked(appliance, "--new-haproxy", new, "--strict", code=1)
+    away = preflight(appliance, "--new-haproxy", new)
+    assert "--snapshot" in {each["what"]: each["remedy"] for each in of(away, "warning")}["the cluster as it is"]
+    preflight(appliance, "--new-haproxy", new, "--strict", code=1)
 
 
 def test_what_is_no_haproxy(appliance: Appliance, tmp_path: Path) -> None:
     other = program(tmp_path / "other", "#!/bin/sh\necho hello\n")
-    assert looked(appliance, "--new-haproxy", other, code=1)["failure"][0]["remedy"] == "is it HAProxy?"
-    assert looked(appliance, "--new-haproxy", "/nowhere/haproxy", code=1)["failure"]
+    assert of(preflight(appliance, "--new-haproxy", other, code=1), "failure")[0]["remedy"] == "is it HAProxy?"
+    assert of(preflight(appliance, "--new-haproxy", "/nowhere/haproxy", code=1), "failure")

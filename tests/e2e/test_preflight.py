@@ -1,6 +1,5 @@
 """``pyconfd preflight`` in a good world and in bad ones: each line, and what it says to do."""
 
-import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.expect import serving
+from tests.e2e.expect import of, preflight, serving
 from tests.world.apiserver import tls_context
 from tests.world.appliance import Appliance
 from tests.world.backends import Backends
@@ -19,28 +18,11 @@ from tests.world.pki import CertificateAuthority
 pytestmark = pytest.mark.haproxy
 
 
-def looked(appliance: Appliance, *arguments: str, code: int = 0) -> list[dict[str, str]]:
-    appliance.write_settings()
-    done = appliance.command("preflight", "--json", *arguments)
-    told = json.loads(done.stdout)
-    assert done.returncode == code, (told, done.stderr)
-    assert told["passed"] is (code == 0)
-    findings: list[dict[str, str]] = told["findings"]
-    for finding in findings:
-        assert finding["message"]
-        assert bool(finding["remedy"]) is (finding["level"] != "ok"), finding
-    return findings
-
-
-def of(findings: list[dict[str, str]], level: str) -> list[dict[str, str]]:
-    return [finding for finding in findings if finding["level"] == level]
-
-
 def test_a_good_world_before_anything_was_started_and_beside_what_runs(appliance: Appliance) -> None:
     appliance.values["addresses"] = {"shared": ["192.0.2.10"]}
     appliance.serve("shop")
     before = sorted(appliance.folder.rglob("*"))
-    findings = looked(appliance)
+    findings = preflight(appliance)
     assert [finding["what"] for finding in of(findings, "warning")] == ["process"], findings
     assert {finding["topic"] for finding in of(findings, "ok")} == {
         "binds",
@@ -55,7 +37,7 @@ def test_a_good_world_before_anything_was_started_and_beside_what_runs(appliance
     }
     left = {path for path in appliance.folder.rglob("*") if path not in before}
     assert left <= {appliance.config, *appliance.folder.glob("backends*")}
-    assert looked(appliance, "--strict", code=1)
+    assert preflight(appliance, "--strict", code=1)
     text = appliance.command("preflight").stdout
     assert "does not run yet" in text
     assert "-> start it with" in text
@@ -64,7 +46,7 @@ def test_a_good_world_before_anything_was_started_and_beside_what_runs(appliance
     appliance.start()
     appliance.until(appliance.settled, "all is applied")
     generation, running = appliance.generation, appliance.haproxy.running()
-    findings = looked(appliance, "--strict")
+    findings = preflight(appliance, "--strict")
     assert {finding["level"] for finding in findings} == {"ok"}
     assert any("this was looked at beside it" in finding["message"] for finding in findings)
     assert any("are applied without a reload" in finding["message"] for finding in findings)
@@ -147,7 +129,7 @@ def test_each_thing_that_can_be_wrong_is_a_failure_with_its_remedy(
 ) -> None:
     appliance.serve("shop")
     spoil(appliance)
-    failures = [each for each in of(looked(appliance, code=1), "failure") if each["topic"] == topic]
+    failures = [each for each in of(preflight(appliance, code=1), "failure") if each["topic"] == topic]
     told = [each for each in failures if words in f"{each['what']} {each['message']}"]
     assert told, failures
     assert remedy in told[0]["remedy"]
@@ -157,7 +139,7 @@ def test_an_api_server_that_hangs_ends_the_look_all_the_same(appliance: Applianc
     hanging = appliance.add_api_server()
     hanging.faults.add(Fault(FaultKind.HANG))
     appliance.values["kubernetes"]["read_timeout_s"] = 1
-    failures = of(looked(appliance, code=1), "failure")
+    failures = of(preflight(appliance, code=1), "failure")
     assert [(each["what"], "no answer" in each["message"]) for each in failures] == [(hanging.url, True)]
 
 
@@ -170,7 +152,7 @@ def test_credentials_and_their_end(appliance: Appliance, tmp_path: Path) -> None
     for expired in (False, True):
         pair = authority.client(expired=expired)
         own |= {"ssl_cert": str(pair.cert), "ssl_key": str(pair.key)}
-        findings = looked(appliance, code=1 if expired else 0)
+        findings = preflight(appliance, code=1 if expired else 0)
         told = [each for each in findings if each["topic"] == "credentials" and str(pair.cert) in str(each)]
         assert told, findings
         assert any("expired" in each["message"] for each in told) is expired
@@ -181,7 +163,7 @@ def test_warnings(appliance: Appliance) -> None:
     with Backends(appliance.page) as other:
         other.add("somebody", "127.0.0.1")
         appliance.serve("odd", {"domain": "no name", "proto": "http"})
-        warnings = {(each["topic"], each["what"]): each for each in of(looked(appliance), "warning")}
+        warnings = {(each["topic"], each["what"]): each for each in of(preflight(appliance), "warning")}
     assert ("objects", "the cluster as it is") in warnings
     assert "explain --all-refused" in warnings["objects", "the cluster as it is"]["remedy"]
     assert any(topic == "pyconfd" for topic, _ in warnings), warnings
@@ -192,7 +174,7 @@ def test_fragments_that_bind_nothing_by_themselves(appliance: Appliance) -> None
     directory.mkdir()
     (directory / "10.conf").write_text("defaults\n    mode http\n    timeout client 1s\n    timeout connect 1s\n")
     appliance.values["templates"]["dir"] = str(directory)
-    findings = looked(appliance, code=1)  # the cluster as it is gives no listener either
+    findings = preflight(appliance, code=1)  # the cluster as it is gives no listener either
     assert any("nothing binds" in each["message"] for each in of(findings, "warning")), findings
 
 
@@ -203,13 +185,13 @@ def test_a_haproxy_that_cannot_be_asked_or_reloaded(appliance: Appliance) -> Non
     appliance.values["haproxy"] |= {"master_socket": nowhere, "pid_file": nowhere, "reload_method": "auto"}
     appliance.values["haproxy"]["runtime_socket"] = nowhere
     found: list[dict[str, Any]] = []
-    found += of(looked(appliance, code=1), "failure")
+    found += of(preflight(appliance, code=1), "failure")
     assert any(each["topic"] == "reload" and "no way to reload it" in each["message"] for each in found), found
 
 
-def binds(appliance: Appliance) -> list[tuple[str, str]]:
-    told = json.loads(appliance.command("preflight", "--json").stdout)
-    return [(each["level"], each["what"] + each["message"]) for each in told["findings"] if each["topic"] == "binds"]
+def binds(appliance: Appliance, code: int = 0) -> list[tuple[str, str]]:
+    findings = preflight(appliance, code=code)
+    return [(each["level"], each["what"] + each["message"]) for each in findings if each["topic"] == "binds"]
 
 
 def test_a_port_of_another_program_is_a_failure_and_haproxys_own_are_not(appliance: Appliance) -> None:
@@ -219,7 +201,7 @@ def test_a_port_of_another_program_is_a_failure_and_haproxys_own_are_not(applian
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         (fragments / "09-mine.conf").write_text(f"frontend mine\n  bind 127.0.0.1:{port}\n")
-        ((level, text),) = binds(appliance)
+        ((level, text),) = binds(appliance, code=1)
     assert level == "failure"
     assert text.startswith("09-mine.conf line 2")
     assert f"port {port} is taken" in text

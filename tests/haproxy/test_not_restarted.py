@@ -10,9 +10,9 @@ from pyconfd.errors import ApplyError
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.haproxy_process import HaproxyProcess
 from pyconfd.haproxy.process.observation import NotRunning, UnknownProcess
-from pyconfd.haproxy.process.preflight import FIRST_START, process
+from pyconfd.haproxy.process.prerequisites import FIRST_START, process
 from pyconfd.haproxy.process.unit import UnitFacts
-from pyconfd.model.preflight import Level
+from pyconfd.model.finding import Level
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.settings import ApplySettings, HaproxySettings, ReloadMethod
 from tests.haproxy.bench import Bench

@@ -10,7 +10,7 @@ from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_notes, print_refused, print_text, refused_as_json
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.check import haproxy_version
-from pyconfd.haproxy.process.preflight import idle_close_note, sockets
+from pyconfd.haproxy.process.prerequisites import idle_close_note, sockets
 from pyconfd.model.context import Refusal
 from pyconfd.settings import Settings
 

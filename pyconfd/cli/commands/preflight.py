@@ -3,10 +3,12 @@
 import os
 import re
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import cached_property, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import psutil
@@ -16,24 +18,25 @@ from pyconfd.app.dry_run import EmptyBalancer, dry_run
 from pyconfd.cli.command import CommandContext, command, json_option, snapshot_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
-from pyconfd.errors import Problem, PyconfdError, TransientError
+from pyconfd.errors import PyconfdError, TransientError
 from pyconfd.haproxy.config.certificates import CertificateFiles
-from pyconfd.haproxy.process import preflight as haproxy
+from pyconfd.haproxy.process import prerequisites as haproxy
 from pyconfd.haproxy.process import unit as systemd
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.check import has_listener
 from pyconfd.haproxy.process.host import promotes_secondaries
-from pyconfd.haproxy.process.preflight import idle_close_note
+from pyconfd.haproxy.process.prerequisites import idle_close_note
 from pyconfd.model.context import PresetName, Refusal, left_out
-from pyconfd.model.preflight import Finding, Level, findings_of
+from pyconfd.model.finding import Finding, Level, findings_of
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.snapshot import HostFacts
 from pyconfd.model.status import CredentialState, Renewal
+from pyconfd.predecessors.targets.target import Target
 from pyconfd.presets.addresses import absent
-from pyconfd.printable import clean, short_duration
+from pyconfd.printable import clean
 from pyconfd.settings import Settings
 from pyconfd.settings.vip import VipSettings
-from pyconfd.sources.kubernetes import preflight as kubernetes
+from pyconfd.sources.kubernetes import access
 from pyconfd.status.document import read_report
 from pyconfd.status.listen import bind, parse_listen
 from pyconfd.system.command import run
@@ -43,7 +46,7 @@ _EARLIEST_S = 1735689600.0
 
 _MOST_NAMED = 10
 _CHECK_TIMEOUT_S = 180.0
-
+_ACCEPTED = "HAProxy accepts what the fragments give for it"
 
 _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.FAILURE: "red"}
 
@@ -68,7 +71,7 @@ def preflight(
 ) -> int:
     """Look at everything that the daemon needs, or at a new haproxy.
 
-    Before it is started or beside it; nothing is changed. HAProxy, its sockets and the way to reload it, directories,
+    Before it is started or beside it; nothing is changed. HAProxy, its sockets and the way to reload it, _directories,
     fragments (rendered for an empty cluster and for the real one, and checked by HAProxy), each API server and each
     permission there, certificates, the clock. Each line is ok, a warning or a failure, with what to do. Run it
     as the user that pyconfd runs as.
@@ -79,7 +82,8 @@ def preflight(
     """
     # What is wrong is reported as a finding, once, and not logged as well.
     settings = context.settings(log_level="CRITICAL")
-    findings = look_at_new_haproxy(settings, new_haproxy, snapshots) if new_haproxy else look(settings, time.time())
+    examined = Examined(settings, time.time(), new_haproxy=new_haproxy, snapshot_files=snapshots)
+    findings = run_checks(NEW_HAPROXY_CHECKS if new_haproxy else CHECKS, examined)
     return print_findings(findings, as_json=as_json, strict=strict)
 
 
@@ -92,8 +96,7 @@ def print_findings(findings: Iterable[Finding], *, as_json: bool, strict: bool) 
         what, message, remedy = clean(finding.what), clean(finding.message), clean(finding.remedy)
         counts[finding.level] += 1
         if as_json:
-            level, topic = str(finding.level), finding.topic
-            values.append({"level": level, "topic": topic, "what": what, "message": message, "remedy": remedy})
+            values.append(replace(finding, what=what, message=message, remedy=remedy))
             continue
         label = click.style(f"{finding.level:<7}", fg=_COLOURS[finding.level])
         print_text(f"{label}  {finding.topic:<12} {what}: {message}")
@@ -101,7 +104,7 @@ def print_findings(findings: Iterable[Finding], *, as_json: bool, strict: bool) 
             print_text(f"{'':<9}{'':<13}-> {remedy}")
     bad = counts[Level.FAILURE] > 0 or (strict and counts[Level.WARNING] > 0)
     if as_json:
-        print_json({"passed": not bad, **counts, "findings": values})
+        print_json({"passed": not bad, **counts, "findings": [asdict(each) for each in values]})
     else:
         warnings, failures = counts[Level.WARNING], counts[Level.FAILURE]
         plural = "s" if warnings != 1 else "", "s" if failures != 1 else ""
@@ -109,65 +112,78 @@ def print_findings(findings: Iterable[Finding], *, as_json: bool, strict: bool) 
     return Exit.FAILED if bad else Exit.OK
 
 
-def look(settings: Settings, now: float) -> Iterator[Finding]:
-    """Yield what was found, one thing after the other as it was looked at."""
-    yield _clock(now)
-    yield from _daemon(settings)
-    yield from floating_addresses(settings.vip)
-    served = wiring.serves_haproxy(settings)
-    unit = systemd.gather(settings.haproxy.unit) if served else systemd.UnitFacts()
-    own = (("state_dir", settings.state_dir), ("runtime_dir", settings.runtime_dir))
-    rendering: Rendering | None = None
-    if served:
-        yield from haproxy.program(settings.haproxy)
-        yield from haproxy.directories(settings.haproxy, unit, own)
-        yield from haproxy.process(settings.haproxy, unit, _installed(settings))
-        yield from shared_addresses(settings)
-        yield from pool_of_addresses(settings, wiring.HostReader(settings).read())
-        rendering = yield from _for_empty_cluster(settings, unit)
-    else:
-        yield from (haproxy.writable(name, path) for name, path in own)
-    answers = list(_cluster(settings, now))
-    yield from answers
-    if not any(finding.level is Level.FAILURE for finding in answers):
-        rendering = (yield from _for_cluster(settings, unit)) or rendering
-    if served and rendering is not None:
-        yield from _adoption(settings, unit, rendering)
-        yield from haproxy.sockets(rendering.text)
-        yield from haproxy.certificates(rendering, now)
-    yield from _own_certificates(settings)
+class Examined:
+    """What the checks look at, and what one leaves to those after it: the rendering and the names of failed checks."""
+
+    def __init__(
+        self, settings: Settings, now: float, *, new_haproxy: str = "", snapshot_files: tuple[str, ...] = ()
+    ) -> None:
+        self.settings, self.now, self.snapshot_files = settings, now, snapshot_files
+        self.served = wiring.serves_haproxy(settings)
+        self.unit = systemd.gather(settings.haproxy.unit) if self.served or new_haproxy else systemd.UnitFacts()
+        own = settings.haproxy
+        # An own chk_cmd names the program that is there now.
+        self.haproxy = replace(own, binary=new_haproxy, chk_cmd=()) if new_haproxy else own
+        self.installed = ""
+        with suppress(OSError):  # there is none yet, or it may not be read: then the sockets of the settings are asked
+            self.installed = Path(own.conf).read_text(encoding="utf-8", errors="replace")
+        self.rendering: Rendering | None = None
+        self.failed: set[str] = set()
+
+    @cached_property
+    def balancer(self) -> Balancer:
+        """HAProxy with its files, to be asked only."""
+        return Balancer(self.haproxy, self.settings.apply, self.settings.state_dir, unit=self.unit)
 
 
-def _adoption(settings: Settings, unit: systemd.UnitFacts, rendering: Rendering) -> Iterator[Finding]:
-    """Return what the first configuration would end; nothing where this user cannot know whether there was one."""
-    if Path(settings.state_dir).is_dir() and not os.access(settings.state_dir, os.R_OK | os.X_OK):
-        return
-    balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=unit)
-    if (problem := balancer.adoption(rendering)) is not None:
-        yield Finding.of(Level.WARNING, "haproxy", problem)
+class Check(NamedTuple):
+    """One thing that is looked at; a problem that ``examine`` raises is a finding of ``topic``."""
+
+    name: str
+    topic: str
+    examine: Callable[[Examined], Iterable[Finding]]
+    of_haproxy: bool = True
+    """Whether it is left out where pyconfd serves without HAProxy."""
+    level: Level = Level.FAILURE
+    after: str = ""
+    """The check that must not have failed."""
 
 
-def _clock(now: float) -> Finding:
+def run_checks(checks: Iterable[Check], examined: Examined) -> Iterator[Finding]:
+    """Yield what the checks find, one thing after the other as it is looked at."""
+    for check in checks:
+        if check.after in examined.failed or (check.of_haproxy and not examined.served):
+            continue
+        try:
+            for finding in check.examine(examined):
+                if finding.level is Level.FAILURE:
+                    examined.failed.add(check.name)
+                yield finding
+        except PyconfdError as error:
+            examined.failed.add(check.name)
+            yield from findings_of(check.level, check.topic, error.problems)
+
+
+def _clock(examined: Examined) -> Iterator[Finding]:
+    now = examined.now
     if now < _EARLIEST_S:
         shown = time.strftime("%Y-%m-%d", time.gmtime(max(0.0, now)))
-        problem = Problem(
-            "clock", f"the clock says {shown}: certificates and tokens seem not valid yet", "set it (NTP)"
-        )
-        return Finding.of(Level.FAILURE, "clock", problem)
-    return Finding.ok("clock", "clock", time.strftime("it is %Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))
+        message = f"the clock says {shown}: certificates and tokens seem not valid yet"
+        yield Finding(Level.FAILURE, "clock", "clock", message, "set it (NTP)")
+    else:
+        yield Finding.ok("clock", "clock", time.strftime("it is %Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))
 
 
 def another_user(runs_as: str, mine: str) -> Iterator[Finding]:
     """Warn where this is another user than the daemon's: its rights are others."""
     if runs_as != mine:
-        message = (
-            f"it runs as {runs_as}, and this is {mine}: what is reported of directories, sockets and reloads is not"
-        )
+        what = "what is reported of directories, sockets and reloads is not about the daemon"
         remedy = f"sudo -u {runs_as} pyconfd preflight, and change no owner because of this run"
-        yield Finding.of(Level.WARNING, "pyconfd", Problem("user", f"{message} about the daemon", remedy))
+        yield Finding(Level.WARNING, "pyconfd", "user", f"it runs as {runs_as}, and this is {mine}: {what}", remedy)
 
 
-def _daemon(settings: Settings) -> Iterator[Finding]:
+def _daemon(examined: Examined) -> Iterator[Finding]:
+    settings = examined.settings
     report = read_report(settings)
     if report.running and report.status is not None:
         pid = report.status.pid
@@ -178,12 +194,8 @@ def _daemon(settings: Settings) -> Iterator[Finding]:
     if not settings.status.listen:
         yield Finding.ok("pyconfd", "status.listen", "is switched off")
         return
-    try:
-        bind(parse_listen(settings.status.listen)).close()
-    except PyconfdError as error:
-        yield from findings_of(Level.WARNING, "pyconfd", error.problems)
-    else:
-        yield Finding.ok("pyconfd", "status.listen", f"{settings.status.listen} is free")
+    bind(parse_listen(settings.status.listen)).close()
+    yield Finding.ok("pyconfd", "status.listen", f"{settings.status.listen} is free")
 
 
 def shared_addresses(settings: Settings) -> Iterator[Finding]:
@@ -229,52 +241,35 @@ def floating_addresses(vip: VipSettings) -> Iterator[Finding]:
     yield Finding(Level.FAILURE, "addresses", name, message, remedy)
 
 
-def _installed(settings: Settings) -> str:
-    try:
-        return Path(settings.haproxy.conf).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""  # there is none yet, or it may not be read: then the sockets of the settings are asked
+def _directories(examined: Examined) -> Iterator[Finding]:
+    settings = examined.settings
+    own = (("state_dir", settings.state_dir), ("runtime_dir", settings.runtime_dir))
+    if examined.served:
+        return haproxy.directories(settings.haproxy, examined.unit, own)
+    return (haproxy.writable(name, path) for name, path in own)
 
 
-def _for_empty_cluster(settings: Settings, unit: systemd.UnitFacts) -> Generator[Finding, None, Rendering | None]:
-    """Render for a cluster without objects, and let HAProxy check that; return the rendering."""
-    what, directory = "an empty cluster", settings.templates.dir
-    try:
-        found = wiring.fragments(settings)
-        rendering = wiring.render_empty_cluster(settings, wiring.renderer(settings, found))
-    except PyconfdError as error:
-        yield from findings_of(Level.FAILURE, "fragments", error.problems)
-        return None
+def _empty_cluster(examined: Examined) -> Iterator[Finding]:
+    settings, what = examined.settings, "an empty cluster"
+    found = wiring.fragments(settings)
+    examined.rendering = rendering = wiring.render_empty_cluster(settings, wiring.renderer(settings, found))
     count = len(found.fragments)
-    yield Finding.ok("fragments", directory, f"{count} fragment{'s' if count != 1 else ''} can be read and rendered")
+    message = f"{count} fragment{'s' if count != 1 else ''} can be read and rendered"
+    yield Finding.ok("fragments", settings.templates.dir, message)
     if not has_listener(rendering.text):
         message = f"for {what} nothing binds, so HAProxy has nothing to start with until an object asks for it"
         yield Finding(Level.WARNING, "fragments", what, message, "add a fragment with a frontend that always binds")
-        return rendering
-    try:
-        Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=unit).check(rendering)
-    except PyconfdError as error:
-        yield from findings_of(Level.FAILURE, "fragments", error.problems)
-    else:
-        yield _accepted(what)
+        return
     if note := idle_close_note(rendering.text):
         yield Finding(Level.WARNING, "fragments", "idle-close-on-response", note, "add the option to these listeners")
-    return rendering
+    examined.balancer.check(rendering)
+    yield Finding.ok("fragments", what, _ACCEPTED)
 
 
-def _accepted(what: str) -> Finding:
-    return Finding.ok("fragments", what, "HAProxy accepts what the fragments give for it")
-
-
-def _cluster(settings: Settings, now: float) -> Iterator[Finding]:
-    """Ask each API server, and look at what is shown to them."""
-    try:
-        found, credentials = kubernetes.look(settings.kubernetes, wiring.rights(settings))
-    except PyconfdError as error:
-        yield from findings_of(Level.FAILURE, "kubernetes", error.problems)
-        return
+def _api_servers(examined: Examined) -> Iterator[Finding]:
+    found, credentials = access.look(examined.settings.kubernetes, wiring.rights(examined.settings))
     yield from found
-    yield from (_credential(state, now) for state in credentials.states())
+    yield from (_credential(state, examined.now) for state in credentials.states())
 
 
 def _credential(state: CredentialState, now: float) -> Finding:
@@ -282,40 +277,28 @@ def _credential(state: CredentialState, now: float) -> Finding:
         return Finding(Level.FAILURE, "credentials", state.name, state.problem, "mend or renew it")
     if not state.expires_at:
         return Finding.ok("credentials", state.name, "does not say when it ends")
-    left = state.expires_at - now
-    if left <= 0:
-        return Finding(Level.FAILURE, "credentials", state.name, f"expired {short_duration(-left)} ago", "renew it")
-    if state.renewal(now) is not Renewal.NOT_DUE:
-        return Finding(Level.WARNING, "credentials", state.name, f"expires in {short_duration(left)}", "renew it")
-    return Finding.ok("credentials", state.name, f"is good for {short_duration(left)}")
+    due = state.renewal(now) is not Renewal.NOT_DUE
+    return Finding.of_expiry("credentials", state.name, state.expires_at - now, due=due)
 
 
-def _for_cluster(settings: Settings, unit: systemd.UnitFacts) -> Generator[Finding, None, Rendering | None]:
-    """Render what the cluster holds, and let HAProxy and the targets check that; return the rendering."""
-    what = "the cluster as it is"
-    served = wiring.serves_haproxy(settings)
-    balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=unit) if served else None
-    try:
-        once = dry_run(settings, (), balancer or EmptyBalancer(), again=True)
-        texts = wiring.render_targets(settings, once.context)
-    except PyconfdError as error:
-        yield from findings_of(Level.FAILURE, "fragments", error.problems)
-        return None
+def _cluster(examined: Examined) -> Iterator[Finding]:
+    settings, what = examined.settings, "the cluster as it is"
+    once = dry_run(settings, (), examined.balancer if examined.served else EmptyBalancer(), again=True)
+    texts = wiring.render_targets(settings, once.context)
     # Where nobody would be left, it is no object's fault.
     yield from _left_out(left_out(once.refused), what, Level.WARNING if once.context.totals.claimed else Level.FAILURE)
     yield from (Finding(Level.WARNING, "settings", "note", note, "see docs/operating.md") for note in once.notes)
-    if balancer is not None:
-        yield _accepted(what)
-        yield from _binds(balancer, once.rendering)
-    for target, text in texts:
-        name = f"target {target.settings.name}"
-        try:
-            target.check(text)
-        except PyconfdError as error:
-            yield from findings_of(Level.FAILURE, "targets", error.problems)
-        else:
-            yield Finding.ok("targets", name, "its check accepts what its template gives")
-    return once.rendering if once.rendering.pieces else None
+    if examined.served:
+        yield Finding.ok("fragments", what, _ACCEPTED)
+        yield from _binds(examined.balancer, once.rendering)
+    yield from run_checks((Check("target", "targets", partial(_target, *each)) for each in texts), examined)
+    if once.rendering.pieces:
+        examined.rendering = once.rendering
+
+
+def _target(target: Target, text: str, _: Examined) -> Iterator[Finding]:
+    target.check(text)
+    yield Finding.ok("targets", f"target {target.settings.name}", "its check accepts what its template gives")
 
 
 def _binds(balancer: Balancer, rendering: Rendering) -> Iterator[Finding]:
@@ -335,13 +318,20 @@ def _left_out(refused: tuple[Refusal, ...], what: str, level: Level) -> Iterator
         name, remedy = f"{each.ref} {each.field}".rstrip(), "mend it, or the fragment that cannot do with it"
         yield Finding(level, "objects", name, each.detail, remedy)
     if count := len(refused) - len(named):
-        message = (
-            f"{count} {'more ' if named else ''}object{'s or values are' if count != 1 else ' or value is'} refused"
-        )
+        more, objects = "more " if named else "", "objects or values are" if count != 1 else "object or value is"
+        message = f"{count} {more}{objects} refused"
         yield Finding(Level.WARNING, "objects", what, message, "pyconfd explain --all-refused lists them")
 
 
-def _own_certificates(settings: Settings) -> Iterator[Finding]:
+def _adoption(examined: Examined) -> Iterator[Finding]:
+    state_dir = examined.settings.state_dir
+    if examined.rendering is None or (Path(state_dir).is_dir() and not os.access(state_dir, os.R_OK | os.X_OK)):
+        return
+    if (problem := examined.balancer.adoption(examined.rendering)) is not None:
+        yield Finding.of(Level.WARNING, "haproxy", problem)
+
+
+def _kubefigurator_certificates(settings: Settings) -> Iterator[Finding]:
     """Look at the files that Services may name with the preset kubefigurator."""
     if PresetName.KUBEFIGURATOR not in settings.presets.names:
         return
@@ -360,45 +350,61 @@ def _own_certificates(settings: Settings) -> Iterator[Finding]:
         yield Finding.ok("certificates", "kubefigurator.ssl_dir", f"{len(files)} files can be used")
 
 
-def look_at_new_haproxy(settings: Settings, binary: str, snapshot_files: tuple[str, ...]) -> Iterator[Finding]:
-    """Yield what another haproxy makes of what is installed, kept, and asked for now."""
-    # An own chk_cmd names the program that is there now.
-    new = replace(settings.haproxy, binary=binary, chk_cmd=())
-    looked_at = list(haproxy.program(new))
-    yield from looked_at
-    if any(finding.level is Level.FAILURE for finding in looked_at):
-        return
-    balancer = Balancer(new, settings.apply, settings.state_dir, unit=systemd.gather(settings.haproxy.unit))
-    conf, installed = settings.haproxy.conf, _installed(settings)
-    if installed:
-        yield from _judged(balancer, Rendering((Piece(conf, installed),)), "what is installed")
-        yield from _new_warnings(settings.haproxy.binary, binary, conf)
-    last = balancer.last_good()
-    if last is not None:
+CHECKS = (
+    Check("clock", "clock", _clock, of_haproxy=False),
+    Check("daemon", "pyconfd", _daemon, of_haproxy=False, level=Level.WARNING),
+    Check("floating_addresses", "addresses", lambda e: floating_addresses(e.settings.vip), of_haproxy=False),
+    Check("program", "haproxy", lambda e: haproxy.program(e.haproxy)),
+    Check("directories", "directories", _directories, of_haproxy=False),
+    Check("process", "reload", lambda e: haproxy.process(e.haproxy, e.unit, e.installed)),
+    Check("shared_addresses", "addresses", lambda e: shared_addresses(e.settings)),
+    Check("pool", "addresses", lambda e: pool_of_addresses(e.settings, wiring.HostReader(e.settings).read())),
+    Check("empty_cluster", "fragments", _empty_cluster),
+    Check("api_servers", "kubernetes", _api_servers, of_haproxy=False),
+    Check("cluster", "fragments", _cluster, of_haproxy=False, after="api_servers"),
+    Check("adoption", "haproxy", _adoption),
+    Check("sockets", "haproxy", lambda e: haproxy.sockets(e.rendering.text if e.rendering else "")),
+    Check("certificates", "certificates", lambda e: haproxy.certificates(e.rendering or Rendering(()), e.now)),
+    Check("kubefigurator", "certificates", lambda e: _kubefigurator_certificates(e.settings), of_haproxy=False),
+)
+"""In the order in which they are run; the command prints what each finds before the next begins."""
+
+
+def _new_and_installed(examined: Examined) -> Iterator[Finding]:
+    conf = examined.settings.haproxy.conf
+    if examined.installed:
+        yield from _judged(examined, Rendering((Piece(conf, examined.installed),)), "what is installed")
+        yield from _new_warnings(examined.settings.haproxy.binary, examined.haproxy.binary, conf)
+
+
+def _new_and_last_good(examined: Examined) -> Iterator[Finding]:
+    if (last := examined.balancer.last_good()) is not None:
         what = f"generation {last.generation.number}, which a boot without any API server would load"
-        yield from _judged(balancer, last.rendering, what)
+        yield from _judged(examined, last.rendering, what)
+
+
+def _new_and_cluster(examined: Examined) -> Iterator[Finding]:
+    last = examined.balancer.last_good()
     try:
         # No object is left out for what the new one refuses: that is reported.
         curdate = last.generation.curdate if last else None
-        once = dry_run(settings, snapshot_files, EmptyBalancer(), curdate=curdate)
+        once = dry_run(examined.settings, examined.snapshot_files, EmptyBalancer(), curdate=curdate)
     except TransientError as error:
         remedy = "look again when an API server answers, or give what pyconfd record wrote with --snapshot"
         for each in error.problems:
             message = f"not rendered: {each.message}"
             yield Finding(Level.WARNING, "haproxy", "the cluster as it is", message, remedy)
-    except PyconfdError as error:
-        yield from findings_of(Level.FAILURE, "haproxy", error.problems)
     else:
-        yield from _judged(balancer, once.rendering, "what the cluster gives now")
+        yield from _judged(examined, once.rendering, "what the cluster gives now")
 
 
-def _judged(balancer: Balancer, rendering: Rendering, what: str) -> Iterator[Finding]:
+def _judged(examined: Examined, rendering: Rendering, what: str) -> Iterator[Finding]:
     try:
-        balancer.check(rendering)
+        examined.balancer.check(rendering)
     except PyconfdError as error:
-        for problem in error.problems:
-            remedy = f"{problem.remedy or 'correct the fragment'}; until then keep the haproxy that runs"
-            yield Finding.of(Level.FAILURE, "haproxy", Problem(problem.place or what, problem.message, remedy))
+        for each in error.problems:
+            remedy = f"{each.remedy or 'correct the fragment'}; until then keep the haproxy that runs"
+            yield Finding(Level.FAILURE, "haproxy", each.place or what, each.message, remedy)
     else:
         yield Finding.ok("haproxy", what, "the new one accepts it")
 
@@ -418,3 +424,11 @@ def _warnings(binary: str, conf: str) -> list[str]:
     except TransientError:
         return []
     return re.findall(r"^\[WARNING\]\s+\(\d+\) : (.*)$", output, re.MULTILINE)
+
+
+NEW_HAPROXY_CHECKS = (
+    Check("program", "haproxy", lambda e: haproxy.program(e.haproxy), of_haproxy=False),
+    Check("installed", "haproxy", _new_and_installed, of_haproxy=False, after="program"),
+    Check("last_good", "haproxy", _new_and_last_good, of_haproxy=False, after="program"),
+    Check("cluster", "haproxy", _new_and_cluster, of_haproxy=False, after="program"),
+)

@@ -11,7 +11,7 @@ Its modules, for a reader who knows client-go:
 ``decode``         the decoder: only the fields that are used
 ``resources``      what is listed and watched, and the RBAC manifest for it
 ``events``         the event recorder
-``preflight``      SelfSubjectAccessReview, by really listing and watching
+``access``         SelfSubjectAccessReview, by really listing and watching
 =================  ==========================================================================================
 
 There is no work queue here: a change wakes the loop, which takes the whole Snapshot and asks it what changed.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pyconfd.errors import Problem
+from pyconfd.printable import short_duration
 
 
 class Level(StrEnum):
@@ -35,6 +36,15 @@ class Finding:
         """Return a problem as a finding."""
         remedy = problem.remedy or "mend what the message names, and look again"
         return cls(level, topic, problem.place or topic, problem.message, remedy)
+
+    @classmethod
+    def of_expiry(cls, topic: str, what: str, left_s: float, *, due: bool) -> "Finding":
+        """Return how long a certificate or token is still good; ``due``: it has to be renewed soon."""
+        if left_s <= 0:
+            return cls(Level.FAILURE, topic, what, f"expired {short_duration(-left_s)} ago", "renew it")
+        if due:
+            return cls(Level.WARNING, topic, what, f"expires in {short_duration(left_s)}", "renew it")
+        return cls.ok(topic, what, f"is good for {short_duration(left_s)}")
 
 
 def findings_of(level: Level, topic: str, problems: Iterable[Problem]) -> tuple[Finding, ...]:

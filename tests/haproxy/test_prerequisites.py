@@ -6,18 +6,17 @@ from pathlib import Path
 import pytest
 
 from pyconfd.fragments import directory as shipped_fragments
-from pyconfd.haproxy.process.preflight import (
+from pyconfd.haproxy.process.prerequisites import (
     certificates,
     directories,
     idle_close_note,
-    judge_expiry,
     program,
     shortage,
     sockets,
     writable,
 )
 from pyconfd.haproxy.process.unit import UnitFacts
-from pyconfd.model.preflight import Finding, Level
+from pyconfd.model.finding import Finding, Level
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from pyconfd.settings import HaproxySettings
 from tests.world.pki import CertificateAuthority
@@ -114,13 +113,14 @@ def test_what_another_user_may_not_see_is_a_finding(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("days", "level", "words"),
     [
-        (400, Level.OK, "good for 400 days"),
-        (29, Level.WARNING, "in 29 days"),
-        (-3, Level.FAILURE, "expired 3 days ago"),
+        (400, Level.OK, "good for 400 d"),
+        (29, Level.WARNING, "in 29 d"),
+        (0, Level.FAILURE, "expired 0 s ago"),
+        (-3, Level.FAILURE, "expired 3 d ago"),
     ],
 )
 def test_a_certificate_is_judged_by_its_end(days: float, level: Level, words: str) -> None:
-    found = judge_expiry("a.pem", 1000.0 + days * DAY, 1000.0)
+    found = Finding.of_expiry("certificates", "a.pem", days * DAY, due=days < 30)
     assert (found.level, words in found.message) == (level, True)
 
 

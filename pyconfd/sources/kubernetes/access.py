@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 
-from pyconfd.errors import Problem, PyconfdError, TransientError
+from pyconfd.errors import PyconfdError, TransientError
 from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.finding import Finding, Level
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.preflight import Finding, Level
 from pyconfd.model.snapshot import KIND_OF, Resource
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.client import Connection, Method, Params
@@ -46,12 +47,7 @@ _REMEDY = "pyconfd rbac prints all; or set cluster_status.enabled = false"
 
 
 def look(
-    settings: KubernetesSettings,
-    rights: Rights,
-    *,
-    clock: SystemClock | None = None,
-    credentials: Credentials | None = None,
-    total_s: float = TOTAL_S,
+    settings: KubernetesSettings, rights: Rights, *, clock: SystemClock | None = None, total_s: float = TOTAL_S
 ) -> tuple[tuple[Finding, ...], Credentials]:
     """Ask every API server; return what was found, in the order of the settings, and the credentials that were used.
 
@@ -59,7 +55,7 @@ def look(
         ConfigurationError: no API server is known.
     """
     clock = clock or SystemClock()
-    known = credentials or Credentials(settings, clock)
+    known = Credentials(settings, clock)
     limited = replace(settings, read_timeout_s=min(settings.read_timeout_s, READ_TIMEOUT_S))
     checks = [_ServerCheck(url, limited, known, clock, rights) for url in known.urls]
     ends_s = clock.monotonic() + total_s
@@ -71,10 +67,8 @@ def look(
     for check in checks:
         findings += check.findings
         if check.is_alive():
-            problem = Problem(
-                check.url, f"not done within {total_s:g} s", "is the server overloaded, or a plugin hanging?"
-            )
-            findings.append(Finding.of(Level.FAILURE, "kubernetes", problem))
+            message, remedy = f"not done within {total_s:g} s", "is the server overloaded, or a plugin hanging?"
+            findings.append(Finding(Level.FAILURE, "kubernetes", check.url, message, remedy))
     return tuple(findings), known
 
 
@@ -134,10 +128,16 @@ class _ServerCheck(threading.Thread):
         for resource in Resource:
             if resource in rights.statuses:
                 yield f"status of {resource.value}", partial(self._may_write_status, resource)
+        namespace, name = rights.lease
         if rights.needs_lease:
-            yield f"lease {'/'.join(rights.lease)}", self._may_hold_lease
+            trial = lease_document(claimed(LeaseRecord(), _TRIAL, _TRIAL_TIME), namespace, name)
+            kept = _Kept(leases_path(namespace), name, trial, trial, f"the Lease {namespace}/{name}")
+            yield f"lease {namespace}/{name}", partial(self._may_keep, kept)
         if rights.owners:
-            yield f"configmap {rights.lease[0]}/{owners_names(rights.lease[1])[0]}", self._may_keep_owners
+            own, path = owners_names(name)[0], path_of(Resource.CONFIGMAPS, namespace)
+            what = f"ConfigMaps {own}*: each balancer remembers alone whose a host is"
+            trial, replaced = (config_map(namespace, each, {}) for each in (_TRIAL, own))
+            yield f"configmap {namespace}/{own}", partial(self._may_keep, _Kept(path, own, trial, replaced, what))
         if rights.events:
             yield "events", self._may_create_events
 
@@ -150,8 +150,7 @@ class _ServerCheck(threading.Thread):
             return
         side = "ahead of" if ahead > 0 else "behind"
         message = f"this machine's clock is {abs(ahead):.0f} s {side} the API server's"
-        problem = Problem(self.url, message, "set it, and keep it with NTP")
-        self.findings.append(Finding.of(Level.WARNING, "clock", problem))
+        self.findings.append(Finding(Level.WARNING, "clock", self.url, message, "set it, and keep it with NTP"))
 
     @staticmethod
     def _may_read(read: ResourceRead, connection: Connection, place: str) -> Finding:
@@ -191,49 +190,30 @@ class _ServerCheck(threading.Thread):
         if not _is_denied(connection, Method.APPLY, path, msgspec.json.encode(head), {**APPLY, **_DRY_RUN}):
             return Finding.ok("permissions", place, "can be written")
         remedy = f"add the verb patch to {resource.value}/status: {_REMEDY}"
-        return Finding(
-            Level.WARNING, "permissions", place, f"this account may not patch {resource.value}/status", remedy
-        )
+        message = f"this account may not patch {resource.value}/status"
+        return Finding(Level.WARNING, "permissions", place, message, remedy)
 
-    def _may_hold_lease(self, connection: Connection, place: str) -> Finding:
-        """Read, create and replace the Lease, without keeping it; raises ApiError."""
-        namespace, name = self._rights.lease
-        paths, trial = (
-            leases_path(namespace),
-            lease_document(claimed(LeaseRecord(), _TRIAL, _TRIAL_TIME), namespace, name),
-        )
-        missing = [] if not _is_denied(connection, Method.GET, f"{paths}/{name}") else ["get"]
+    def _may_keep(self, kept: "_Kept", connection: Connection, place: str) -> Finding:
+        """Read, create and replace an object of pyconfd's own, without keeping it; raises ApiError.
+
+        Without the right all is served: so a warning.
+        """
+        path = f"{kept.collection}/{kept.name}"
+        missing = [] if not _is_denied(connection, Method.GET, path) else ["get"]
         try:
-            connection.send(Method.CREATE, paths, trial, _DRY_RUN)
+            connection.send(Method.CREATE, kept.collection, kept.created, _DRY_RUN)
         except ApiError as error:
             if error.kind is Failure.NOT_FOUND:
+                message = f"there is no namespace {self._rights.lease[0]}"
                 remedy = "apply what pyconfd rbac prints, which has it; or set cluster_status.lease_namespace"
-                return Finding(Level.WARNING, "permissions", place, f"there is no namespace {namespace}", remedy)
+                return Finding(Level.WARNING, "permissions", place, message, remedy)
             missing += [] if error.kind is Failure.REFUSED else [_denied(error, "create")]
-        if _is_denied(connection, Method.REPLACE, f"{paths}/{name}", trial, _DRY_RUN):
+        if _is_denied(connection, Method.REPLACE, path, kept.replaced, _DRY_RUN):
             missing.append("update")
         if not missing:
             return Finding.ok("permissions", place, "can be read, created and updated")
         verbs = " and ".join(missing)
-        message = f"this account may not {verbs} the Lease {namespace}/{name}"
-        return Finding(Level.WARNING, "permissions", place, message, f"add the verb {verbs}: {_REMEDY}")
-
-    def _may_keep_owners(self, connection: Connection, place: str) -> Finding:
-        """Read, create and replace the record of names, without keeping it; raises ApiError.
-
-        Without the right each load balancer goes by its own file: so a warning.
-        """
-        namespace, name = self._rights.lease[0], owners_names(self._rights.lease[1])[0]
-        path = path_of(Resource.CONFIGMAPS, namespace)
-        missing = [] if not _is_denied(connection, Method.GET, f"{path}/{name}") else ["get"]
-        if _is_denied(connection, Method.CREATE, path, config_map(namespace, _TRIAL, {}), _DRY_RUN):
-            missing.append("create")
-        if _is_denied(connection, Method.REPLACE, f"{path}/{name}", config_map(namespace, name, {}), _DRY_RUN):
-            missing.append("update")
-        if not missing:
-            return Finding.ok("permissions", place, "can be read, created and updated")
-        verbs = " and ".join(missing)
-        message = f"this account may not {verbs} ConfigMaps {name}*: each balancer remembers alone whose a host is"
+        message = f"this account may not {verbs} {kept.what}"
         return Finding(Level.WARNING, "permissions", place, message, f"add the verb {verbs}: {_REMEDY}")
 
     def _may_create_events(self, connection: Connection, place: str) -> Finding:
@@ -251,6 +231,16 @@ class _ServerCheck(threading.Thread):
             remedy = f"add the verb {verb}: pyconfd rbac prints all; or set events.enabled = false"
             return Finding(Level.WARNING, "permissions", place, f"this account may not {verb} events", remedy)
         return Finding.ok("permissions", place, "can be created")
+
+
+class _Kept(NamedTuple):
+    """An object that pyconfd writes: what a trial creates and replaces, and its name in messages."""
+
+    collection: str
+    name: str
+    created: bytes
+    replaced: bytes
+    what: str
 
 
 def _is_denied(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import psutil
 
-from pyconfd.errors import ApplyError, Problem, TransientError
 from pyconfd.haproxy.config.certificates import expiry_of, fault_of, leaf_expiry
 from pyconfd.haproxy.config.index import index_of
 from pyconfd.haproxy.config.text import certificate_lists, parse, stats_sockets
@@ -18,7 +17,7 @@ from pyconfd.haproxy.process.haproxy_process import HaproxyProcess
 from pyconfd.haproxy.process.layout import Layout
 from pyconfd.haproxy.process.observation import NotRunning, Running, RunningState
 from pyconfd.haproxy.runtime.runtime import Runtime
-from pyconfd.model.preflight import Finding, Level, findings_of
+from pyconfd.model.finding import Finding, Level, findings_of
 from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.settings import HaproxySettings, ReloadMethod
 from pyconfd.system.files import READ_ONLY_REMEDY, exists, is_directory, is_read_only
@@ -35,29 +34,29 @@ _SHOWN_FEATURES = ("OPENSSL", "OPENSSL_AWSLC", "OPENSSL_WOLFSSL", "LUA", "PCRE2"
 
 
 def program(settings: HaproxySettings) -> Iterator[Finding]:
-    """Look for the program, its version and its features."""
-    try:
-        version, features = haproxy_version(settings.binary), haproxy_features(settings.binary)
-    except TransientError as error:
-        yield from findings_of(Level.FAILURE, "haproxy", error.problems)
-        return
+    """Look for the program, its version and its features; raises TransientError."""
+    version, features = haproxy_version(settings.binary), haproxy_features(settings.binary)
     number = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if not number:
-        problem = Problem("haproxy.binary", f"{settings.binary} does not say a version", "is it HAProxy?")
-        yield Finding.of(Level.FAILURE, "haproxy", problem)
+        what = f"{settings.binary} does not say a version"
+        yield Finding(Level.FAILURE, "haproxy", "haproxy.binary", what, "is it HAProxy?")
         return
     shown = ", ".join(name for name in _SHOWN_FEATURES if name in features) or "none that is known"
     yield Finding.ok("haproxy", settings.binary, f"version {version}; features: {shown}")
     if number < LIVE_SINCE:
         what = f"version {version} cannot be changed while it runs: each change is a reload"
-        yield Finding.of(Level.WARNING, "haproxy", Problem(settings.binary, what, "install HAProxy 2.6 or later"))
+        yield Finding(Level.WARNING, "haproxy", settings.binary, what, "install HAProxy 2.6 or later")
     if features and not any(name.startswith("OPENSSL") for name in features):
-        problem = Problem(settings.binary, "it was built without TLS", "install a build with OpenSSL")
-        yield Finding.of(Level.WARNING, "haproxy", problem)
+        what = "it was built without TLS"
+        yield Finding(Level.WARNING, "haproxy", settings.binary, what, "install a build with OpenSSL")
 
 
 def process(settings: HaproxySettings, unit: systemd.UnitFacts, text: str) -> Iterator[Finding]:
-    """Look at what runs, and at the ways to change and to reload it; ``text`` is the configuration that it has."""
+    """Look at what runs, and at the ways to change and to reload it; ``text`` is the configuration that it has.
+
+    Raises:
+        ApplyError: there is no way to reload it.
+    """
     balancer = HaproxyProcess(settings, unit)
     running = balancer.observe([text] if text else [])
     yield _running(running, settings, unit)
@@ -65,14 +64,9 @@ def process(settings: HaproxySettings, unit: systemd.UnitFacts, text: str) -> It
     yield from findings_of(Level.FAILURE, "haproxy", wrong)
     if not wrong and unit.found:
         yield Finding.ok("haproxy", unit.name, f"loads {settings.conf}")
-    try:
-        method = balancer.method(running)
-    except ApplyError as error:
-        yield from findings_of(Level.FAILURE, "reload", error.problems)
-    else:
-        yield _reloads(method, balancer)
     if not isinstance(running, NotRunning) and not text.startswith(FIRST_START):
         yield _live(settings, text)
+    yield _reloads(balancer.method(running), balancer)
 
 
 def _running(running: RunningState, settings: HaproxySettings, unit: systemd.UnitFacts) -> Finding:
@@ -207,17 +201,7 @@ def _judge_certificate(path: str, pem: bytes | None, now: float) -> Finding:
         return Finding(
             Level.FAILURE, "certificates", path, f"cannot be read: {error}", "put a certificate in PEM there"
         )
-    return judge_expiry(path, ends, now)
-
-
-def judge_expiry(path: str, ends: float, now: float) -> Finding:
-    """Return how long a certificate is still good."""
-    days = (ends - now) / 86400.0
-    if days <= 0:
-        return Finding(Level.FAILURE, "certificates", path, f"expired {-days:.0f} days ago", "renew it")
-    if ends - now < EXPIRY_WARNING_S:
-        return Finding(Level.WARNING, "certificates", path, f"expires in {days:.0f} days", "renew it")
-    return Finding.ok("certificates", path, f"is good for {days:.0f} days")
+    return Finding.of_expiry("certificates", path, ends - now, due=ends - now < EXPIRY_WARNING_S)
 
 
 def _on_disk(words: Iterable[str], declared: Iterable[str]) -> Iterator[str]:
