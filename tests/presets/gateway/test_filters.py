@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pyconfd.model.gateway_api import BackendRef, RouteFilter
-from pyconfd.presets.gateway.faults import RuleFault
+from pyconfd.presets.gateway.faults import InvalidRule, RuleFault
 from pyconfd.presets.gateway.filters import (
     NO_FILTERS,
     Cors,
@@ -37,6 +37,14 @@ def mirror(**fields: Any) -> dict[str, Any]:
     return {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "m"}, **fields}}
 
 
+def rewrite(**fields: Any) -> dict[str, Any]:
+    return {"type": "URLRewrite", "urlRewrite": fields}
+
+
+def cors(**fields: Any) -> dict[str, Any]:
+    return {"type": "CORS", "cors": fields}
+
+
 def full(path: str) -> dict[str, str]:
     return {"type": "ReplaceFullPath", "replaceFullPath": path}
 
@@ -54,6 +62,8 @@ def prefix(path: str) -> dict[str, str]:
         ({"scheme": "http", "port": 443}, Redirect(302, "http", "", "443"), None),
         ({"port": 1}, Redirect(302, "", "", "1"), None),
         ({"port": 65535, "statusCode": 308}, Redirect(308, "", "", "65535"), None),
+        *(({"statusCode": code}, Redirect(code, "", "", None), None) for code in (301, 303, 307)),
+        *(({"statusCode": code}, None, None) for code in (300, 304, 305, 306, 309)),
         ({"hostname": "A.example"}, Redirect(302, "", "a.example", None), None),
         ({"path": full("/x%")}, None, None),
         ({"path": full("/x%20y")}, Redirect(302, "", "", None), PathEdit("", "/x%%20y")),
@@ -68,6 +78,38 @@ def test_a_redirect(fields: dict[str, Any], made: Redirect | None, path: PathEdi
 
 
 @pytest.mark.parametrize(
+    ("filters", "field", "value"),
+    [
+        ([redirect(), rewrite()], "filters", "RequestRedirect, URLRewrite"),
+        ([redirect(), redirect()], "filters[1].type", "RequestRedirect"),
+        ([redirect(scheme="ftp")], "filters[0].requestRedirect.scheme", "ftp"),
+        ([redirect(port=65536)], "filters[0].requestRedirect.port", "65536"),
+        ([redirect(statusCode=304)], "filters[0].requestRedirect.statusCode", "304"),
+        ([redirect(path={"type": "Other"})], "filters[0].requestRedirect.path.type", "Other"),
+        ([rewrite(hostname="*.a")], "filters[0].urlRewrite.hostname", "*.a"),
+        ([mirror(percent=101)], "filters[0].requestMirror", "101/100"),
+        ([cors(maxAge=-1)], "filters[0].cors.maxAge", "-1"),
+        ([cors(allowOrigins=["https://a"] * 65)], "filters[0].cors.allowOrigins", "65"),
+        ([cors(allowOrigins=["*", "a b"])], "filters[0].cors.allowOrigins[1]", "a b"),
+        ([cors(exposeHeaders=["X-A", "a b"])], "filters[0].cors.exposeHeaders[1]", "a b"),
+        ([{"type": "ExtensionRef"}], "filters[0].type", "ExtensionRef"),
+        ([{"type": "CORS"}], "filters[0].type", "CORS"),
+    ],
+)
+def test_what_is_refused_of_filters(filters: list[dict[str, Any]], field: str, value: str) -> None:
+    found = http_rule({"filters": filters})
+    assert isinstance(found, RuleFault)
+    assert (found.field, found.value) == (field, value)
+
+
+def test_a_prefix_is_replaced_in_a_rule_with_one_prefix_only() -> None:
+    for matches in ((AT, AT), (RouteMatch(PathKind.EXACT, "/a"),), ()):
+        with pytest.raises(InvalidRule) as raised:
+            parse(msgspec.convert([rewrite(path=prefix("/b"))], tuple[RouteFilter, ...]), matches, "filters")
+        assert raised.value.fault.field == "filters[0].urlRewrite.path.type"
+
+
+@pytest.mark.parametrize(
     ("fields", "host", "path"),
     [
         ({}, "", None),
@@ -78,7 +120,7 @@ def test_a_redirect(fields: dict[str, Any], made: Redirect | None, path: PathEdi
     ],
 )
 def test_a_rewrite(fields: dict[str, Any], host: str, path: PathEdit | None) -> None:
-    assert read({"type": "URLRewrite", "urlRewrite": fields}) == Filters(host=host, path=path)
+    assert read(rewrite(**fields)) == Filters(host=host, path=path)
 
 
 @pytest.mark.parametrize(
@@ -164,17 +206,16 @@ def test_a_format_is_the_text_itself(value: str, text: str) -> None:
     ],
 )  # fmt: skip
 def test_cross_origin_rules(fields: dict[str, Any], made: Cors | None) -> None:
-    filters = {"type": "CORS", "cors": fields}
     if made is None:
-        assert isinstance(http_rule({"filters": [filters]}), RuleFault)
+        assert isinstance(http_rule({"filters": [cors(**fields)]}), RuleFault)
     else:
-        assert read(filters) == Filters(cors=made)
+        assert read(cors(**fields)) == Filters(cors=made)
 
 
 def test_filters_of_a_reference_come_after_those_of_its_rule_and_answers_the_other_way() -> None:
     one, two = HeaderEdit("set", "X-A", "1"), HeaderEdit("set", "X-A", "2")
-    cors, mirrored = Cors((), False, "", "", "", 5), (Mirror("f", BackendRef(), 1, 2),)
-    rule = Filters((one,), (one,), "a", PathEdit("", "/a"), Redirect(302, "", "", None), cors, mirrored)
+    rules, mirrored = Cors((), False, "", "", "", 5), (Mirror("f", BackendRef(), 1, 2),)
+    rule = Filters((one,), (one,), "a", PathEdit("", "/a"), Redirect(302, "", "", None), rules, mirrored)
     later = Filters((two,), (two,), "b", PathEdit("", "/b"))
     assert rule.followed_by(later) == rule._replace(
         request=(one, two), response=(two, one), host="b", path=PathEdit("", "/b")
