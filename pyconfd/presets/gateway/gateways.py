@@ -10,6 +10,7 @@ from pyconfd.model.reservation import NEVER, Owner
 from pyconfd.model.snapshot import HostFacts, Key, Snapshot
 from pyconfd.presets import values
 from pyconfd.presets.addresses import AddressProblem, Assigned, absent
+from pyconfd.presets.gateway import features
 from pyconfd.presets.gateway.grants import ReferenceTarget, Referrer
 from pyconfd.presets.gateway.listeners import Found, ListenerDecision, Resolver
 from pyconfd.presets.gateway.status import (
@@ -22,57 +23,6 @@ from pyconfd.presets.gateway.status import (
     of_faults,
     unmet,
 )
-
-FEATURES = (
-    "BackendTLSPolicy",
-    "BackendTLSPolicySANValidation",
-    "GRPCRoute",
-    "GRPCRouteNamedRouteRule",
-    "GRPCRouteRequestHeaderModifier",
-    "Gateway",
-    "GatewayAddressEmpty",
-    "GatewayBackendClientCertificate",
-    "GatewayFrontendClientCertificateValidation",
-    "GatewayFrontendClientCertificateValidationInsecureFallback",
-    "GatewayHTTPListenerIsolation",
-    "GatewayHTTPSListenerDetectMisdirectedRequests",
-    "GatewayPort8080",
-    "GatewayRouteHostnameIntersectionPrecedence",
-    "GatewayStaticAddresses",
-    "HTTPRoute",
-    "HTTPRoute303RedirectStatusCode",
-    "HTTPRoute307RedirectStatusCode",
-    "HTTPRoute308RedirectStatusCode",
-    "HTTPRouteBackendProtocolH2C",
-    "HTTPRouteBackendProtocolWebSocket",
-    "HTTPRouteBackendRequestHeaderModification",
-    "HTTPRouteBackendTimeout",
-    "HTTPRouteBackendURLRewrite",
-    "HTTPRouteCORS",
-    "HTTPRouteDestinationPortMatching",
-    "HTTPRouteHostRewrite",
-    "HTTPRouteMethodMatching",
-    "HTTPRouteNamedRouteRule",
-    "HTTPRouteParentRefPort",
-    "HTTPRoutePathRedirect",
-    "HTTPRoutePathRewrite",
-    "HTTPRoutePortRedirect",
-    "HTTPRouteQueryParamMatching",
-    "HTTPRouteRequestMirror",
-    "HTTPRouteRequestMultipleMirrors",
-    "HTTPRouteRequestPercentageMirror",
-    "HTTPRouteRequestTimeout",
-    "HTTPRouteResponseHeaderModification",
-    "HTTPRouteRetryCodes",
-    "HTTPRouteRetryConnectionError",
-    "HTTPRouteSchemeRedirect",
-    "ReferenceGrant",
-    "TCPRoute",
-    "TLSRoute",
-    "TLSRouteModeMixed",
-    "TLSRouteModeTerminate",
-)
-"""What is supported, sorted by name. Source of the names: ``pkg/features`` of the Gateway API."""
 
 
 class GatewayDecision(NamedTuple):
@@ -169,7 +119,7 @@ def class_status(gateway_class: GatewayClass) -> ObjectStatus:
         meta,
         {
             "conditions": conditions((accepted,), meta.generation),
-            "supportedFeatures": [{"name": name} for name in FEATURES],
+            "supportedFeatures": [{"name": name} for name in features.supported()],
         },
     )
 
