@@ -17,6 +17,7 @@ from tests.bench import (
     reading,
     routing,
     starting,
+    translation,
     under_load,
 )
 from tests.bench.figures import Benchmark
@@ -25,13 +26,14 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     reading.resync_cpu,
     reading.resync_memory,
     reading.watch_event_cpu,
-    presets.preset_translation,
+    presets.preset_services,
     starting.first_configuration,
     starting.daemon_memory,
     pod_presets.pod_presets,
     proportion.whole_chain,
     proportion.after_a_list,
     proportion.chain_memory,
+    translation.translation,
     routing.ingress_routes,
     routing.gateway_routes,
     routing.routes_memory,

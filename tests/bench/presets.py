@@ -152,7 +152,7 @@ def _cpu_s(snapshot: Snapshot, preset: str, options: PresetOptions, memo: Memo) 
     return spent
 
 
-def preset_translation() -> Iterator[Figure]:
+def preset_services() -> Iterator[Figure]:
     """Time each preset that reads Services by itself, the rich view of the cluster included."""
     for preset in _GIVEN:
         yield from figures(preset, snapshot_of(SERVICES, preset), CHANGES, PresetOptions())

@@ -33,6 +33,7 @@ _KINDS = {
     "GatewayClass": Resource.GATEWAYCLASSES,
     "Gateway": Resource.GATEWAYS,
     "HTTPRoute": Resource.HTTPROUTES,
+    "BackendTLSPolicy": Resource.BACKENDTLSPOLICIES,
 }
 
 
@@ -55,31 +56,40 @@ class Cluster:
         return Snapshot(**views)
 
 
-def _service(number: int, version: int = 0) -> list[Obj]:
+def service_of(number: int, version: int = 0) -> list[Obj]:
+    """Return a Service with its EndpointSlice, whose addresses follow from ``version``."""
     addresses = [f"10.{number >> 8}.{number & 255}.{1 + index + 2 * (version % 100)}" for index in range(2)]
     return service(f"web-{number:05d}", *addresses, namespace=f"team-{number % 200:03d}")
 
 
-def _ingress(number: int, version: int = 0) -> Obj:
+def ingress_route(number: int, version: int = 0, host: str = "") -> Obj:
+    """Return an Ingress of three paths; ``version`` is in one of them, ``host`` is one that it has besides."""
     reference = f"web-{number:05d}:80"
     paths = [path("/", reference), path(f"/api/v{version}", reference), path("/cart", reference, "Exact")]
     assert len(paths) == RULES
-    return ingress(f"web-{number:05d}", {f"s{number}.example.com": paths}, namespace=f"team-{number % 200:03d}")
+    hosts = dict.fromkeys((f"s{number}.example.com", *([host] if host else ())), paths)
+    return ingress(f"web-{number:05d}", hosts, namespace=f"team-{number % 200:03d}")
+
+
+def ingress_objects(routes: int) -> list[Obj]:
+    """Return so many Ingresses with all that they need."""
+    objects = [ingress_class()]
+    for number in range(routes):
+        objects += [*service_of(number), ingress_route(number)]
+    return objects
 
 
 def ingress_routes() -> Iterator[Figure]:
     """Measure Ingresses."""
-    objects = [ingress_class()]
-    for number in range(ROUTES):
-        objects += [*_service(number), _ingress(number)]
     changes: Mapping[str, Callable[[int], Obj]] = {
-        "endpoint": lambda version: _service(ROUTES // 2, version)[1],
-        "path": lambda version: _ingress(ROUTES // 3, version),
+        "endpoint": lambda version: service_of(ROUTES // 2, version)[1],
+        "path": lambda version: ingress_route(ROUTES // 3, version),
     }
-    yield from _figures("ingress_5000", Cluster(*objects), Chain(("domains", "ingress")), changes)
+    yield from _figures("ingress_5000", Cluster(*ingress_objects(ROUTES)), Chain(("domains", "ingress")), changes)
 
 
-def _http_route(number: int, version: int = 0, weight: int = 1) -> Obj:
+def http_route(number: int, version: int = 0, host: str = "", weight: int = 1) -> Obj:
+    """Return an HTTPRoute of three rules; ``version`` is in one path, ``host`` is one that it has besides."""
     references = [{"name": f"web-{number:05d}", "port": 80, "weight": weight}]
     more = [{"name": f"web-{(number + 200) % ROUTES:05d}", "port": 80, "weight": 100}]
     paths = [("PathPrefix", "/"), ("PathPrefix", f"/api/v{version}"), ("Exact", "/cart")]
@@ -93,10 +103,10 @@ def _http_route(number: int, version: int = 0, weight: int = 1) -> Obj:
     assert len(rules) == RULES
     return {
         "kind": "HTTPRoute",
-        "metadata": _named(f"web-{number:05d}", f"team-{number % 200:03d}", 1000 * version + weight),
+        "metadata": _named(f"web-{number:05d}", f"team-{number % 200:03d}", 1000 * version + weight + bool(host)),
         "spec": {
             "parentRefs": [{"name": "web", "namespace": "infra"}],
-            "hostnames": [f"s{number}.example.com"],
+            "hostnames": [f"s{number}.example.com", *([host] if host else ())],
             "rules": rules,
         },
     }
@@ -110,19 +120,33 @@ def _named(name: str, namespace: str, generation: int = 1) -> Obj:
     }  # fmt: skip
 
 
-def _gateway_objects() -> list[Obj]:
+def _gateway(name: str) -> Obj:
     everywhere = {"namespaces": {"from": "All"}}
     listener = {"name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": everywhere}
+    spec = {"gatewayClassName": "pyconfd", "listeners": [listener]}
+    return {"kind": "Gateway", "metadata": _named(name, "infra"), "spec": spec}
+
+
+def gateway_objects(routes: int) -> list[Obj]:
+    """Return so many HTTPRoutes of one Gateway with all that they need."""
     objects: list[Obj] = [
         {"kind": "GatewayClass", "metadata": _named("pyconfd", ""), "spec": {"controllerName": CONTROLLER}},
-        {
-            "kind": "Gateway",
-            "metadata": _named("web", "infra"),
-            "spec": {"gatewayClassName": "pyconfd", "listeners": [listener]},
-        },
+        _gateway("web"),
     ]
-    for number in range(ROUTES):
-        objects += [*_service(number), _http_route(number)]
+    for number in range(routes):
+        objects += [*service_of(number), http_route(number)]
+    return objects
+
+
+def more_gateways(count: int) -> list[Obj]:
+    """Return so many more Gateways, and as many policies for TLS to the pods of one Service each."""
+    objects: list[Obj] = []
+    for number in range(count):
+        target = {"group": "", "kind": "Service", "name": f"web-{number:05d}"}
+        validation = {"hostname": "web.example.com", "wellKnownCACertificates": "System"}
+        policy = _named(f"web-{number:05d}", f"team-{number % 200:03d}")
+        spec = {"targetRefs": [target], "validation": validation}
+        objects += [_gateway(f"web-{number:03d}"), {"kind": "BackendTLSPolicy", "metadata": policy, "spec": spec}]
     return objects
 
 
@@ -132,23 +156,23 @@ _GATEWAY = ("domains", "gateway"), PresetOptions(addresses=AddressOptions(("192.
 def gateway_routes() -> Iterator[Figure]:
     """Measure HTTPRoutes of one Gateway, of which one rule in three divides its requests."""
     changes: Mapping[str, Callable[[int], Obj]] = {
-        "endpoint": lambda version: _service(ROUTES // 2, version)[1],
-        "weight": lambda version: _http_route(ROUTES // 3, weight=version + 1),
-        "path": lambda version: _http_route(ROUTES // 3, version),
+        "endpoint": lambda version: service_of(ROUTES // 2, version)[1],
+        "weight": lambda version: http_route(ROUTES // 3, weight=version + 1),
+        "path": lambda version: http_route(ROUTES // 3, version),
     }
-    yield from _figures("gateway_5000", Cluster(*_gateway_objects()), Chain(*_GATEWAY), changes)
+    yield from _figures("gateway_5000", Cluster(*gateway_objects(ROUTES)), Chain(*_GATEWAY), changes)
 
 
 def _domain_objects() -> list[Obj]:
     objects: list[Obj] = []
     for number in range(ROUTES * RULES):
-        made, slices = _service(number)
+        made, slices = service_of(number)
         made["metadata"]["annotations"] = {"domain": f"s{number}.example.com", "proto": "http"}
         objects += [made, slices]
     return objects
 
 
-_MADE = {"domains": _domain_objects, "routes": _gateway_objects}
+_MADE = {"domains": _domain_objects, "routes": lambda: gateway_objects(ROUTES)}
 
 
 def routes_memory() -> Iterator[Figure]:
