@@ -23,6 +23,8 @@ The idea is that of Istio's krt (istio/istio, ``pkg/kube/krt/README.md``).
 """
 
 import gc
+from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
@@ -378,31 +380,47 @@ class Grouped(Collection[G, tuple[tuple[K, I], ...]], Generic[G, K, I]):
 
     def update(self) -> None:
         """Move what changed to its groups."""
-        touched: dict[G, dict[K, I]] = {}
+        if not self.of.changed:
+            return
+        touched: defaultdict[G, tuple[list[tuple[K, I]], list[tuple[K, I]]]] = defaultdict(lambda: ([], []))
         groups, items = self.groups, self.of.items
         for key, old in self.of.changed.items():
             new = items.get(key)
-            left = dict.fromkeys(groups(key, old)) if old is not None else {}
-            if new is not None:
-                for group in groups(key, new):
-                    self._members(touched, group)[key] = new
-                    left.pop(group, None)
-            for group in left:
-                self._members(touched, group).pop(key, None)
-        rank = self._rank
-        for group, members in touched.items():
-            pairs = tuple(members.items())
-            self._put(group, tuple(sorted(pairs, key=rank)) if len(pairs) > 1 else pairs or None)
+            for number, item in ((1, old), (0, new)):
+                if item is not None:
+                    pair = key, item
+                    for group in dict.fromkeys(groups(key, item)):
+                        touched[group][number].append(pair)
+        for group, (came, went) in touched.items():
+            self._put(group, self._regrouped(self.items.get(group, ()), came, went) or None)
 
-    def _members(self, touched: dict[G, dict[K, I]], group: G) -> dict[K, I]:
-        found = touched.get(group)
-        if found is None:
-            found = touched[group] = dict(self.items.get(group, ()))
-        return found
+    def _regrouped(
+        self, pairs: tuple[tuple[K, I], ...], came: list[tuple[K, I]], went: list[tuple[K, I]]
+    ) -> tuple[tuple[K, I], ...]:
+        """Return the members after some came and some went; only the places of these are looked for in a big group."""
+        rank = self._rank
+        if len(pairs) < _FEW * (len(came) + len(went)):
+            gone = {key for key, _ in went}
+            left = [pair for pair in pairs if pair[0] not in gone] if gone else list(pairs)
+            left += came
+            return tuple(sorted(left, key=rank) if len(left) > 1 else left)
+        found = list(pairs)
+        for pair in went:
+            place = bisect_left(found, rank(pair), key=rank)
+            while found[place][0] != pair[0]:
+                place += 1
+            del found[place]
+        for pair in came:
+            insort(found, pair, key=rank)
+        return tuple(found)
 
     def made_of(self, key: G) -> Sequence[tuple[Collection[Any, Any], Any]]:
         """Return its members."""
         return [(self.of, member) for member, _ in self.items.get(key, ())]
+
+
+_FEW = 8
+"""So many times as many members as changed make a group a big one."""
 
 
 def _key_of_pair(pair: tuple[Any, Any]) -> Any:

@@ -1,5 +1,6 @@
 """Dicts that are replaced and never changed, and values that templates are given to read."""
 
+from bisect import insort
 from collections.abc import Callable, Collection, Mapping
 from itertools import compress, filterfalse
 from operator import is_, is_not
@@ -29,6 +30,10 @@ class GivenList(list[Any]):
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
+
+
+_FEW = 8
+"""So many times as many keys as are added, and their places are looked for one by one."""
 
 
 class VersionedDict(dict[_K, _V]):
@@ -64,13 +69,22 @@ class VersionedDict(dict[_K, _V]):
     def with_changes(
         self, replaced: Mapping[_K, _V], gone: Collection[_K], rank: Callable[[_K], Any] | None = None
     ) -> "VersionedDict[_K, _V]":
-        """Return the same with other or more values, and without some keys; with ``rank``, in its order."""
+        """Return the same with other or more values, and without some keys; with ``rank``, in its order as before."""
         if not gone and replaced.keys() <= self.keys():
             return self.with_values(replaced)
         values = {**self, **replaced}
         for key in gone:
             values.pop(key, None)
-        made = VersionedDict({key: values[key] for key in sorted(values, key=rank)} if rank else values)
+        if rank is not None:
+            order = list(self if not gone else filter(values.__contains__, self))
+            added = [key for key in replaced if key not in self]
+            if len(order) > _FEW * len(added):
+                for key in added:
+                    insort(order, key, key=rank)
+            else:
+                order = sorted(values, key=rank)
+            values = dict(zip(order, map(values.__getitem__, order), strict=True))
+        made = VersionedDict(values)
         made._former, made._changed, made._touched = self.mark, None, {*replaced, *gone}
         return made
 

@@ -183,6 +183,22 @@ def test_groups_are_in_order_of_rank() -> None:
     assert [key for key, _ in plain.items["a"]] == ["aa", "xy"]  # a new collection sees what changes from then on
 
 
+@given(st.lists(st.dictionaries(st.integers(0, 40), st.none() | st.integers(0, 3), max_size=4), max_size=4))
+def test_big_groups_stay_in_order(rounds: list[dict[int, int | None]]) -> None:
+    graph = Graph()
+    numbers = Source[int, int](graph, "numbers")
+    together = Grouped(numbers, lambda _, __: ("all", "all"), "together", rank=lambda key, item: (item, key))
+    equals = Grouped(numbers, lambda _, __: ("all",), "equals in any order", rank=lambda _, item: item)
+    first: dict[int, int | None] = {key: key % 4 for key in range(0, 40, 2)}
+    for items in [first, *rounds]:
+        numbers.replace(items)
+        graph.settle()
+        expected = sorted(numbers.items.items(), key=lambda pair: (pair[1], pair[0]))
+        assert together.items.get("all", ()) == tuple(expected)
+        assert tuple(sorted(equals.items.get("all", ()), key=lambda pair: (pair[1], pair[0]))) == tuple(expected)
+        assert [item for _, item in equals.items.get("all", ())] == [item for _, item in expected]
+
+
 def test_the_first_of_joined_collections_counts() -> None:
     world = world_of(web=(1, ("a",)))
     world.change(({}, {"web": (1, ("b",))}, {}))

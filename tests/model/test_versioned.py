@@ -65,9 +65,12 @@ def test_it_cannot_be_changed() -> None:
     assert made == {"a": 1}
 
 
-@given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.none() | st.integers(300, 303)), max_size=5))
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(LETTERS), st.none() | st.integers(300, 303), max_size=6), max_size=5))
 def test_a_successor_with_other_keys_knows_what_it_differs_in(rounds: list[dict[str, int | None]]) -> None:
-    former: VersionedDict[str, int] = VersionedDict({})
+    former: VersionedDict[str, int] = VersionedDict(dict.fromkeys(LETTERS[1::2], 300))
     for changes in rounds:
         gone = [key for key, value in changes.items() if value is None]
         now = former.with_changes({key: value for key, value in changes.items() if value is not None}, gone, str)

@@ -9,7 +9,6 @@ from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.reservation import Owner
 from pyconfd.presets.certificates import pem_path
 from pyconfd.presets.gateway.attachment import isolated
-from pyconfd.presets.gateway.conditions import choices_of
 from pyconfd.presets.gateway.frontends import (
     Choice,
     ClientVerification,
@@ -79,9 +78,9 @@ class StreamAt(NamedTuple):
 
 
 def frontend(
-    port: Port, sites: Sequence[Site], splits: Iterable[Choice], streams: Iterable[StreamAt]
+    port: Port, sites: Sequence[Site], choices: Iterable[Choice], streams: Iterable[StreamAt]
 ) -> GatewayFrontend:
-    """Return the frontend of a port: ``sites`` are its hosts, ``splits`` divide requests among several backends."""
+    """Return the frontend of a port: ``sites`` are its hosts, ``choices`` those of sites, then of routes."""
     gateway, kind = port.gateway, port.kind
     first = _first_of_each_host(streams)
     names, ended_names = _names(port.listeners, first) if kind is FrontendKind.TLS else ((), ())
@@ -93,7 +92,7 @@ def frontend(
         port.number,
         sites=tuple(sites),
         listener_of=_listener_of(port, sites) if kind is FrontendKind.TLS else MappingProxyType({}),
-        choices=(*(choice for site in sites for choice in choices_of(site.groups)), *splits),
+        choices=tuple(choices),
         listeners=tuple(map(_ending, filter(_ends_tls, port.listeners))),
         names=names,
         ended_names=ended_names,

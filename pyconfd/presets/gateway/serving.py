@@ -6,6 +6,7 @@ rules of all; each port of a Gateway is a frontend (:mod:`pyconfd.presets.gatewa
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ from pyconfd.presets.address_ownership import AddressOwners
 from pyconfd.presets.certificates import certificate_for, is_named, notes_on, presented
 from pyconfd.presets.gateway.attachment import Labels
 from pyconfd.presets.gateway.authorities import ca_bundle
+from pyconfd.presets.gateway.conditions import choices_of
 from pyconfd.presets.gateway.frontends import Choice, FrontendKind, GatewayFrontend
 from pyconfd.presets.gateway.gateways import (
     GatewayDecision,
@@ -159,7 +161,8 @@ class ServedGateways:
         self._hosts = Tally(self.routes, _hosts_at_listeners, "hosts of routes at listeners")
         wide = Spread(self.routes, _wide_sites, "routes at wildcards")
         self._wide = Grouped(wide, lambda _, each: ((_listener(each.at), each.at.host),), "routes by wildcard")
-        self._with_wide = Tally(wide, lambda _, each: ((_listener(each.at), 1),), "listeners with wildcards")
+        wildcards = Tally(wide, lambda _, each: ((_listener(each.at), 1),), "wildcards at listeners")
+        self._with_wide = Derived(wildcards, lambda _, __, ___: True, "listeners with wildcards")
         below = Derived(self._hosts, self._rules_below, "rules of wildcards for hosts")
         rules = Joined[Any, RouteRule](
             Spread(self.routes, _rules_of_route, "rules of routes"),
@@ -179,6 +182,8 @@ class ServedGateways:
         hosts = Joined[tuple[str, str], int](of_routes, of_listeners, name="hosts of Gateways")
         sites = Derived(hosts, self._site, "sites of Gateways")
         self._sites = Grouped(sites, lambda at, _: (at[0],), "sites by frontend")
+        conditional = Derived(sites, lambda _, __, site: choices_of(site.groups) or None, "choices of sites")
+        self._choices = Grouped(conditional, lambda at, _: (at[0],), "choices by frontend")
         splits = Derived(self.routes, _splits_of, "splits of routes")
         self._splits = Grouped(splits, lambda _, each: each.frontends, "splits by frontend")
         streams = Spread(self.routes, _streams_of, "routes of connections")
@@ -314,9 +319,10 @@ class ServedGateways:
 
     def _frontend(self, read: Read, _: tuple[StatusOf, int], port: Port) -> GatewayFrontend:
         sites = read(self._sites, port.name) or () if port.kind is not FrontendKind.TCP else ()
-        splits = (choice for _, each in read(self._splits, port.name) or () for choice in each.choices)
+        of_sites = (choices for _, choices in read(self._choices, port.name) or ())
+        of_routes = (each.choices for _, each in read(self._splits, port.name) or ())
         streams = (each for _, each in read(self._streams, port.name) or ())
-        return frontend(port, [site for _, site in sites], splits, streams)
+        return frontend(port, [site for _, site in sites], chain.from_iterable(chain(of_sites, of_routes)), streams)
 
     # What the owners are told
 

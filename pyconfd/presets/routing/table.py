@@ -148,8 +148,8 @@ class RoutingTable:
 class PlainRoutingTable(RoutingTable):
     """For rules whose matches are paths, and nothing else: one rule wins each of them.
 
-    ``won`` and ``lost`` have the decisions by object, ``leading`` by backend, and ``sites`` has those that are served
-    by site.
+    ``won`` and ``lost`` have the decisions by object, ``leading`` by backend, and ``sites`` has the number of
+    paths that are served by site.
     """
 
     def __init__(self, name: str, rules: Collection[Any, RouteRule], blocked: Blocked, taken: Taken) -> None:
@@ -160,7 +160,7 @@ class PlainRoutingTable(RoutingTable):
         self.leading = Grouped(
             self.decided, _backends, f"{name}: paths by backend", rank=lambda path, _: entry_of(*path)
         )
-        self.sites = Grouped(self.decided, _served_sites, f"{name}: paths by site")
+        self.sites = Tally(self.decided, _served_sites, f"{name}: served paths of sites")
 
     def _decide(self, read: Read, path: SitePath, asking: Sequence[tuple[object, RouteRule]]) -> DecidedPath:
         decided = super()._decide(read, path, asking)
@@ -190,8 +190,8 @@ def _backends(_: SitePath, path: DecidedPath) -> Iterator[str]:
     return (rule.backend for rule in path.winners)
 
 
-def _served_sites(at: SitePath, path: DecidedPath) -> Sequence[str]:
-    return (at.site,) if path.winners else ()
+def _served_sites(at: SitePath, path: DecidedPath) -> Sequence[tuple[str, int]]:
+    return ((at.site, 1),) if path.winners else ()
 
 
 class ConditionalRoutingTable(RoutingTable):

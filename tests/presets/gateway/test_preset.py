@@ -457,6 +457,20 @@ def test_a_route_without_a_grant_is_not_in_the_status_of_a_policy() -> None:
     assert status(context, Resource.BACKENDTLSPOLICIES, "tls")["ancestors"] == []
 
 
+def test_a_frontend_has_the_choices_of_hosts_then_the_shares_of_routes() -> None:
+    new = SERVICE.format(name="new", address="10.0.0.2")
+    references = "[{name: app, port: 80}, {name: new, port: 80, filters: [{type: RequestHeaderModifier,"
+    references += " requestHeaderModifier: {set: [{name: x-new, value: '1'}]}}]}]"
+    shared = route("shared", f"[{{backendRefs: {references}}}]", "hostnames: [a.example.com]")
+    rules = "[{matches: [{method: POST}], backendRefs: [{name: app, port: 80}]}]"
+    conditional = [route(name, rules, f"hostnames: [{name}.example.com]") for name in ("c", "b")]
+
+    front = given(read(snapshot(CLASS, GATEWAY, APP, new, shared, *conditional)))["frontends"]["gw_shop_web_80"]
+    of_hosts, of_routes = front.choices[:2], front.choices[2:]
+    assert [each.to for each in of_hosts] == ["gw_http_shop_b_0", "gw_http_shop_c_0"]
+    assert {each.to for each in of_routes} == {"gw_http_shop_shared_0_0", "gw_http_shop_shared_0_1"}
+
+
 def test_what_no_route_of_a_host_matches_goes_to_its_wildcard() -> None:
     wild = route("wild", "[{backendRefs: [{name: app, port: 80}]}]", "hostnames: ['*.example.com']")
     rules = "[{matches: [{path: {value: /a}}], backendRefs: [{name: app, port: 80}]}]"
