@@ -43,13 +43,13 @@ def _write(appliance: Appliance, landing: Path) -> Path:
     return templates
 
 
-def _complaint(appliance: Appliance) -> tuple[str, str]:
-    """Run ``pyconfd check``; return the line that it shows and the line to write instead."""
+def _complaints(appliance: Appliance) -> list[tuple[str, str]]:
+    """Run ``pyconfd check``; return the lines that it shows, each with the line to write instead."""
     checked = appliance.command("check")
     assert checked.returncode == 1, checked.stdout
-    (problem,) = (line for line in checked.stderr.splitlines() if line.startswith("  02-http.tmpl"))
-    (remedy,) = (line for line in checked.stderr.splitlines() if "-> write: " in line)
-    return problem.rpartition(": ")[2], remedy.partition("-> write: ")[2].split("  ", 1)[0].removesuffix(" (")
+    shown = [line.rpartition(": ")[2] for line in checked.stderr.splitlines() if line.startswith("  02-http.tmpl")]
+    remedies = [line.partition("-> write: ")[2] for line in checked.stderr.splitlines() if "-> write: " in line]
+    return [(line, to.split("  ", 1)[0].removesuffix(" (")) for line, to in zip(shown, remedies, strict=True)]
 
 
 def test_the_lines_that_are_gone_are_named_and_after_replacing_them_everything_serves(appliance: Appliance) -> None:
@@ -59,8 +59,7 @@ def test_the_lines_that_are_gone_are_named_and_after_replacing_them_everything_s
     _populate(appliance, tls_context(authority.server(hosts=["secure.example.com"])))
     http = _write(appliance, landing) / "02-http.tmpl"
     appliance.write_settings()
-    for directive in ("reqadd", "errorfile"):
-        shown, instead = _complaint(appliance)
+    for directive, (shown, instead) in zip(("reqadd", "errorfile"), _complaints(appliance), strict=True):
         (line,) = (line.strip() for line in http.read_text().splitlines() if line.strip().startswith(directive))
         assert directive in shown
         http.write_text(http.read_text().replace(line, instead))

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.config.removed import find_removed
 from pyconfd.haproxy.process.check import explain_check_output
 from pyconfd.model.context import Context
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
@@ -54,28 +53,21 @@ def test_they_render_as_before_and_never_glue(tmp_path: Path) -> None:
     assert "timeout server 50000\nfrontend http-in\n" in text
 
 
-def test_the_removed_directive_is_shown_with_its_replacement(tmp_path: Path) -> None:
-    (problem,) = find_removed(render(tmp_path / "503.html"))
-    assert problem.place == "02-http.tmpl rendered line 7"
-    assert "reqadd X-Forwarded-Proto:\\ http" in problem.message
-    assert problem.remedy == "write: http-request add-header X-Forwarded-Proto http"
-
-
 @pytest.mark.haproxy
 @pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")
 def test_following_the_advice_gives_a_configuration_that_haproxy_takes(tmp_path: Path) -> None:
     landing = tmp_path / "503.html"
     landing.write_text("<html><body>sorry</body></html>\n")
-    (removed,) = find_removed(render(landing))
-    changes = {REMOVED: removed.remedy.removeprefix("write: ")}
-
-    rendering = render(landing, changes)
-    assert find_removed(rendering) == ()
+    rendering = render(landing)
     code, output, conf = check(rendering, tmp_path)
     assert code == 1
-    (errorfile,) = explain_check_output(output, rendering, conf)
+    removed, errorfile = explain_check_output(output, rendering, conf)
+    assert removed.place == "02-http.tmpl rendered line 7"
+    assert "since HAProxy 2.1" in removed.message
+    assert REMOVED in removed.message
+    assert removed.remedy == "write: http-request add-header X-Forwarded-Proto http"
     assert "unable to parse headers" in errorfile.message
 
     advice = errorfile.remedy.removeprefix("write: ").split("  ", 1)[0]
-    changes[f"errorfile 503 {landing}"] = advice
+    changes = {REMOVED: removed.remedy.removeprefix("write: "), f"errorfile 503 {landing}": advice}
     assert check(render(landing, changes), tmp_path)[:2] == (0, "")

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.config.removed import REMOVED, find_in_lines, find_removed
-from pyconfd.model.rendering import Piece, Rendering
+from pyconfd.haproxy.config.removed import REMOVED, Removed, find_in_lines
 from tests.world.haproxy import BINARY
 
 PROXIES = """\
@@ -118,15 +117,15 @@ def check(text: str, folder: Path) -> tuple[int, str]:
     return done.returncode, "".join(line for line in done.stderr.splitlines(keepends=True) if "[NOTICE]" not in line)
 
 
-def problems_of(text: str, fragment: str = "02-http.tmpl", version: tuple[int, int] = (2, 6)) -> list[str]:
-    return [str(problem) for problem in find_removed(Rendering((Piece(fragment, text),)), version)]
+def found_in(text: str) -> list[Removed]:
+    return list(find_in_lines(text.split("\n")))
 
 
 @pytest.mark.parametrize(("section", "line", "expected"), CASES)
 def test_only_what_is_exact_is_a_replacement(section: str, line: str, expected: list[str] | str) -> None:
-    (found,) = find_removed(Rendering((Piece("02-http.tmpl", configuration(section, [line])),)))
-    assert line in found.message
-    says(found.remedy, expected)
+    (found,) = found_in(configuration(section, [line]))
+    assert line == found.text
+    says(str(found.replacement), expected)
 
 
 def says(remedy: str, expected: list[str] | str) -> None:
@@ -152,13 +151,12 @@ def test_haproxy_refuses_the_line_and_takes_its_replacement(
 
 
 @pytest.mark.parametrize(("section", "line", "since", "expected"), LATER)
-def test_what_later_versions_removed_is_found_for_them_only(
+def test_what_later_versions_removed_is_found_with_their_number(
     section: str, line: str, since: tuple[int, int], expected: list[str] | str
 ) -> None:
-    text = configuration(section, [line])
-    assert problems_of(text, version=(2, 6)) == []
-    (found,) = find_removed(Rendering((Piece("02-http.tmpl", text),)), since)
-    says(found.remedy, expected)
+    (found,) = found_in(configuration(section, [line]))
+    assert found.since == since
+    says(str(found.replacement), expected)
 
 
 @pytest.mark.haproxy
@@ -219,30 +217,6 @@ def test_every_entry_of_the_table_is_tried() -> None:
     assert tried == {" ".join(entry.words) for entry in REMOVED}
 
 
-def test_place_and_message_name_fragment_and_line() -> None:
-    rendering = Rendering(
-        (
-            Piece("01-defaults.conf", "defaults\n    mode http\n    contimeout 5000\n"),
-            Piece("02-http.tmpl", "\nfrontend http-in\n    bind *:80\n    reqadd X-Forwarded-Proto:\\ http\n"),
-        )
-    )
-    first, second = find_removed(rendering)
-    assert first.place == "01-defaults.conf line 3"
-    assert second.place == "02-http.tmpl rendered line 4"
-    assert second.message == r"HAProxy 2.1 removed 'reqadd': reqadd X-Forwarded-Proto:\ http"
-    assert second.remedy == "write: http-request add-header X-Forwarded-Proto http"
-
-
-def test_repeated_lines_are_counted() -> None:
-    text = "".join(f"backend b{number}\n    reqadd X:\\ {number}\n" for number in range(1000))
-    (found,) = problems_of(text)
-    assert "(and 999 more such lines)" in found
-
-
-def test_long_lines_are_shortened() -> None:
-    assert len(problems_of("backend b\n    reqadd X:\\ " + "a" * 5000)[0].splitlines()[0]) < 250
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -261,11 +235,9 @@ def test_long_lines_are_shortened() -> None:
     ],
 )
 def test_what_is_still_valid_is_left_alone(line: str) -> None:
-    assert problems_of(f"frontend f\n    {line}\n", version=(2, 6)) == []
+    assert found_in(f"frontend f\n    {line}\n") == []
 
 
-def test_the_section_counts_also_across_fragments() -> None:
-    grace = Piece("02.conf", "    grace 5s\n")
-    assert find_removed(Rendering((Piece("01.conf", "global\n"), grace))) == ()
-    assert len(find_removed(Rendering((Piece("01.conf", "global\n\ndefaults\n"), grace)))) == 1
-    assert len(find_removed(Rendering((Piece("01.conf", "global\n\ndefaults\n"), Piece("x", ""), grace)))) == 1
+def test_the_section_counts() -> None:
+    assert found_in("global\n    grace 5s") == []
+    assert len(found_in("global\ndefaults\n    grace 5s")) == 1

@@ -13,9 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from pyconfd.errors import Clues, Problem
 from pyconfd.haproxy.config.text import SECTION_KEYWORDS, Word, scan
-from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.render.filters import quote
 from pyconfd.render.invalid import InvalidValueError
 
@@ -67,7 +65,7 @@ class Obsolete:
     """A directive by its first ``words``, gone ``since``, with what to do where ``exact`` finds nothing.
 
     Sections in ``valid_in`` have one of the same name. ``applies`` tells which lines are gone (from the values after
-    the directive); their text has ``part``, a pattern. ``negatable``: ``no`` means the same before the successor.
+    the directive). ``negatable``: ``no`` means the same before the successor.
     """
 
     words: tuple[str, ...]
@@ -76,7 +74,6 @@ class Obsolete:
     exact: Rule = lambda _words: None
     valid_in: frozenset[str] = frozenset()
     applies: Callable[[list[str]], bool] = lambda _values: True
-    part: str = ""
     negatable: bool = False
 
     def replacement(self, words: list[Word], modifier: list[Word]) -> Replacement:
@@ -203,15 +200,14 @@ REMOVED: tuple[Obsolete, ...] = (
     Obsolete(("nosepoll",), (2, 1), "remove the line, or write: noepoll"),
     Obsolete(("bind-process",), (2, 7), f"remove the line; {_ONE_PROCESS}", _removed_for("1", "all", "odd")),
     Obsolete(("stats", "bind-process"), (2, 7), f"remove the line; {_ONE_PROCESS}", _removed_for("1", "all", "odd")),
-    Obsolete(("bind",), (2, 7), "write thread instead of process", applies=_has_process, part="process"),
-    Obsolete(("stats", "socket"), (2, 7), f"remove only process; {_ONE_PROCESS}", applies=_has_process, part="process"),
+    Obsolete(("bind",), (2, 7), "write thread instead of process", applies=_has_process),
+    Obsolete(("stats", "socket"), (2, 7), f"remove only process; {_ONE_PROCESS}", applies=_has_process),
     Obsolete(
         ("option", "httpchk"),
         (3, 0),
         "write: option httpchk  and  http-check send meth METHOD uri PATH ver VERSION hdr NAME VALUE",
         _hidden_headers,
         applies=lambda values: "\r\n" in "".join(values),
-        part=r"\\r",
     ),
 )
 """Each entry is tried by ``tests/haproxy/test_removed.py`` on the haproxy that is installed."""
@@ -219,22 +215,10 @@ REMOVED: tuple[Obsolete, ...] = (
 
 Version = tuple[int, int]
 
-OLDEST: Version = (2, 6)
-"""The oldest HAProxy that pyconfd works with."""
-
-_SHOWN = 120
-
-
-def _written(entry: Obsolete) -> str:
-    """Return a pattern of what such a line has in its text, to leave most lines unread."""
-    return r"[ \t]+".join(map(re.escape, entry.words)) + (rf"[ \t].*{entry.part}" if entry.part else r"(?![^ \t\r\n])")
-
-
-_CANDIDATE = rf"(?:(?:no|default)[ \t]+)?(?:{'|'.join(map(_written, REMOVED))})"
+_NAMES = "|".join(r"[ \t]+".join(map(re.escape, entry.words)) for entry in REMOVED)
+_CANDIDATE = rf"(?:(?:no|default)[ \t]+)?(?:{_NAMES})(?![^ \t\r\n])"
 _SECTION_HEADER = rf"(?:{'|'.join(sorted(SECTION_KEYWORDS))})(?![^ \t\r\n#])"
 _ORDERED = r"(?:http-re|re[qs]|rsp|block)|[^ \t\n]*[\"'\\]"
-_HAS_CANDIDATE = re.compile(rf"^[ \t]*{_CANDIDATE}", re.MULTILINE)
-_LAST_HEADER = re.compile(rf"^[ \t]*({_SECTION_HEADER})", re.MULTILINE)
 _WORTH_READING = re.compile(rf"[ \t]*(?:{_CANDIDATE}|{_SECTION_HEADER}|{_ORDERED})")
 _RANKS = {"block": 0, "http-": 1, "req": 2, "rsp": 2}
 _ADDS = 3
@@ -252,33 +236,14 @@ class Removed:
     replacement: Replacement
 
 
-def find_removed(rendering: Rendering, version: Version = OLDEST) -> tuple[Problem, ...]:
-    """Return one problem for each removed directive of each fragment, for an HAProxy of ``version`` (major, minor).
-
-    ``place`` is the fragment and the line in what it rendered to, ``message`` shows that line, ``remedy`` is the exact
-    line to write instead, if there is one. Lines that repeat (a loop over domains) are counted, not listed.
-    """
-    problems: list[Problem] = []
-    section = ""
-    for piece in rendering.pieces:
-        if _HAS_CANDIDATE.search(piece.text):
-            grouped: dict[str, list[Removed]] = {}
-            for found in find_in_lines(piece.text.split("\n"), section):
-                if found.since <= version:
-                    grouped.setdefault(found.directive, []).append(found)
-            problems.extend(_problem(piece, each) for each in grouped.values())
-        for header in _LAST_HEADER.finditer(piece.text):
-            section = header[1]
-    return tuple(problems)
-
-
-def find_in_lines(lines: Sequence[str], section: str = "", *, repeated: bool = False) -> Iterator[Removed]:
-    """Yield each removed directive of a configuration whose first lines belong to ``section``.
+def find_in_lines(lines: Sequence[str], *, repeated: bool = False) -> Iterator[Removed]:
+    """Yield each removed directive of a configuration.
 
     A replacement is exact only where it keeps the order in which HAProxy 1.8 applied the rules of a section: ``block``,
     ``http-request``, ``req*``, and ``reqadd`` at last. ``repeated``: the lines are a template's and may stand in a
     loop, which brings the last before the first.
     """
+    section = ""
     found: list[Removed] = []
     ranks: list[tuple[str, int, int]] = []
     for index, line in enumerate(lines):
@@ -343,23 +308,6 @@ def _match(words: list[Word], section: str) -> tuple[str, Version, Replacement] 
     return None
 
 
-def _problem(piece: Piece, findings: list[Removed]) -> Problem:
-    first = findings[0]
-    rendered = "" if piece.fragment.endswith(".conf") else "rendered "
-    more = f" (and {len(findings) - 1} more such lines)" if len(findings) > 1 else ""
-    return Problem(
-        f"{piece.fragment} {rendered}line {first.index + 1}",
-        f"{describe(first)}: {_shortened(first.text)}{more}",
-        str(first.replacement),
-        piece=piece.fragment,
-        clues=Clues(lines=((piece.fragment, first.index + 1),)),
-    )
-
-
 def describe(found: Removed) -> str:
     """Return since when the directive is gone."""
     return f"HAProxy {'.'.join(map(str, found.since))} removed '{found.directive}'"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -11,11 +11,12 @@ import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 
 from pyconfd.errors import Clues, Problem, RejectedInput, TransientError
-from pyconfd.haproxy.config.removed import find_in_lines, find_removed
+from pyconfd.haproxy.config.removed import find_in_lines
 from pyconfd.haproxy.config.text import certificate_lists, edit_lines, mark, parse, passwords_in, split_words
 from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.outcome import Step
@@ -108,6 +109,11 @@ class _Text:
             clues,
         )
 
+    @cached_property
+    def _removed(self) -> Mapping[int, str]:
+        """What to write instead of directives that HAProxy no longer knows, by line: read once for all messages."""
+        return {found.index + 1: str(found.replacement) for found in find_in_lines(self.lines)}
+
     def _clues(self, blamed: int, message: str) -> Clues:
         """Return the line that is blamed, then those that the message names beside it."""
         others = [int(found) for found in (*self._reference.findall(message), *_BESIDE.findall(message))]
@@ -154,9 +160,8 @@ class _Text:
         return best or header
 
     def _remedy(self, message: str, line: str, number: int) -> str:
-        for removed in find_in_lines(self.lines) if line else ():
-            if removed.index == number - 1:
-                return str(removed.replacement)
+        if removed := self._removed.get(number) if line else None:
+            return removed
         for pattern, remedy in _HINTS:
             if found := pattern.search(message):
                 return remedy if isinstance(remedy, str) else remedy(found, line, self)
@@ -279,8 +284,8 @@ def check(
         RejectedInput: HAProxy refuses it; each problem names fragment and line where HAProxy names a line.
         TransientError: the check could not be run, or did not end in time.
     """
-    if not same_shape:
-        _judge_shape(rendering)
+    if not same_shape and not has_listener(rendering.text):
+        raise RejectedInput(_NO_LISTENER, step=Step.CHECK)
     user = check_user(settings, unit)
     group = _group_id(unit.group, user) if user else None
     with _staged_copy(rendering, settings.conf, group) as (path, true_paths):
@@ -299,14 +304,6 @@ def check(
         for staged, true in true_paths.items():
             output = output.replace(staged, true)
     _judge(result, output, rendering, argv, settings)
-
-
-def _judge_shape(rendering: Rendering) -> None:
-    if not has_listener(rendering.text):
-        raise RejectedInput(_NO_LISTENER, step=Step.CHECK)
-    removed = find_removed(rendering)
-    if removed:
-        raise RejectedInput(*removed, step=Step.CHECK)
 
 
 def haproxy_version(binary: str) -> str:
