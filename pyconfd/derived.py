@@ -27,6 +27,7 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import is_
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from pyconfd.model.versioned import VersionedDict
@@ -507,3 +508,16 @@ class Published(Generic[S, V]):
         if not in_trial:
             self._mapping, self._changed = made, {}
         return made
+
+
+class SameParts(Generic[V]):
+    """What was made of the very same objects the last time."""
+
+    def __init__(self) -> None:
+        self._known: tuple[tuple[object, ...], V] | None = None
+
+    def made(self, parts: tuple[object, ...], make: Callable[[], V]) -> V:
+        """Return what ``make`` returns, or returned for the same ``parts``."""
+        if self._known is None or not all(map(is_, self._known[0], parts)):
+            self._known = parts, make()
+        return self._known[1]

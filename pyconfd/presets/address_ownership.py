@@ -27,7 +27,8 @@ from pyconfd.presets.addresses import (
     of_gateway,
     of_service,
 )
-from pyconfd.presets.objects import Objects, SeenService, class_of_gateway
+from pyconfd.presets.cluster import ReadService
+from pyconfd.presets.objects import Objects, class_of_gateway
 from pyconfd.presets.preset import PresetOptions
 
 
@@ -123,7 +124,7 @@ class AddressOwners:
         found = read(self._objects.gateway_classes, class_of_gateway(gateway))
         return of_gateway(id_.key, gateway, found, read.value(self._objects.policy)) if found is not None else None
 
-    def _of_service(self, read: Read, key: Key, seen: SeenService) -> AddressRequest | None:
+    def _of_service(self, read: Read, key: Key, seen: ReadService) -> AddressRequest | None:
         terms = read.value(self._terms)
         if seen.object is None or not terms.for_services:
             return None

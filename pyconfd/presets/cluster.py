@@ -2,25 +2,23 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import chain
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import msgspec
 
+from pyconfd.derived import Derived, Graph, Grouped, Joined, Published, Read, SameParts, Source, Tally, Value
 from pyconfd.model.certificate import expiry_of
 from pyconfd.model.context import Refusal, RefusalReason
-from pyconfd.model.kubernetes import EndpointSlice, Node, ObjectRef, Service
-from pyconfd.model.reservation import NO_OWNERS, Owners
-from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.model.versioned import VersionedDict, differing, with_values
+from pyconfd.model.kubernetes import Endpoints, EndpointSlice, Node, ObjectRef, Secret, Service
+from pyconfd.model.snapshot import Key, Named, Snapshot, denies_secrets
+from pyconfd.model.versioned import differing
 from pyconfd.presets import values
 from pyconfd.presets.certificates import TLS, ReadSecret, read_secret
-from pyconfd.presets.conflicts import reuse_if_same, updated
 from pyconfd.presets.endpoints import join, owner_of, slices_of_endpoints
-from pyconfd.presets.policy import ANYTHING, API_SERVICE, AllowedAddresses, ClaimOptions
-from pyconfd.presets.views import ClusterView, NodeView, PortView, ServiceView
-
-if TYPE_CHECKING:
-    from pyconfd.presets.graph import PresetGraph
+from pyconfd.presets.policy import API_SERVICE, AllowedAddresses, ClaimOptions
+from pyconfd.presets.views import CertificateView, ClusterView, NodeView, PortView, ServiceView
 
 EXCLUDE_NODE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 """Source: Kubernetes' list of well-known labels."""
@@ -29,22 +27,19 @@ ZONE_LABEL = "topology.kubernetes.io/zone"
 """Source: the same list."""
 
 
-_Slices = tuple[tuple[Key, EndpointSlice], ...]
-"""The slices of one service with their keys, in order of these."""
-
-
 class ReadService(msgspec.Struct, frozen=True, gc=False):
     """What was read of one service: no view where its name is none, what was refused, the number of ready endpoints.
 
-    There are services without a Service object too: of Endpoints.
+    There are services without an ``object`` too: of Endpoints.
     """
 
-    view: ServiceView | None
-    refused: tuple[Refusal, ...]
-    ready: int
+    object: Service | None = None
+    view: ServiceView | None = None
+    refused: tuple[Refusal, ...] = ()
+    ready: int = 0
 
 
-_NOTHING = ReadService(None, (), 0)
+NO_SERVICE = ReadService()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +47,7 @@ class Cluster:
     """What was read of a Snapshot: the view for templates, the services by key, and what was refused.
 
     ``ready`` counts the endpoints that traffic may be sent to, one for each port. ``places`` says where endpoints may
-    be. ``slices``, ``nodes`` and ``secrets`` are what the next reading builds on. ``hosts`` says whose each host
-    of the shared frontends is. ``graph`` has the collections of presets, where presets in use read them.
+    be. ``secrets`` are the TLS Secrets.
     """
 
     snapshot: Snapshot
@@ -62,11 +56,7 @@ class Cluster:
     refused: tuple[Refusal, ...]
     ready: int
     places: AllowedAddresses
-    slices: Mapping[Key, _Slices] = field(repr=False, compare=False)
-    nodes: Mapping[Key, "_NodePart"] = field(repr=False, compare=False)
     secrets: Mapping[Key, ReadSecret] = field(repr=False, compare=False)
-    hosts: Owners = field(default_factory=lambda: NO_OWNERS, repr=False, compare=False)
-    graph: "PresetGraph | None" = field(default=None, repr=False, compare=False)
 
     def service(self, key: Key) -> ServiceView | None:
         """Return the view of one service, None where there is none."""
@@ -93,51 +83,115 @@ class Cluster:
 
 def nothing_read(cluster: str) -> Cluster:
     """Return what is read of an empty cluster."""
-    return Cluster(Snapshot(cluster), ClusterView(cluster, {}, (), ()), {}, (), 0, AllowedAddresses(), {}, {}, {})
+    return Cluster(Snapshot(cluster), ClusterView(cluster, {}, (), ()), {}, (), 0, AllowedAddresses(), {})
 
 
-def read(
-    snapshot: Snapshot,
-    former: Cluster | None = None,
-    claims: ClaimOptions = ANYTHING,
-) -> Cluster:
-    """Read a whole Snapshot. It never raises: what cannot be used is refused by name.
+class _SecretObjects(NamedTuple):
+    """A Secret, and the one before it whose certificate is still in use."""
 
-    With ``former`` only what changed is read; the result is the same as without, and its unchanged views are the very
-    objects of ``former``.
+    now: Secret | None
+    before: Secret | None
+
+
+class ReadCluster:
+    """Services with their endpoints, nodes and TLS Secrets, as collections. It never raises: what is wrong is refused.
+
+    ``places`` says where endpoints may be. Endpoints are read where a Service has no slice.
     """
-    if former is None or former.snapshot.cluster != snapshot.cluster:
-        former = nothing_read(snapshot.cluster)
-    seen, places = former.snapshot, claims.places(snapshot)
-    if seen is snapshot and places == former.places:
-        return former
-    slices, touched = _regrouped(former.slices, seen.endpointslices, snapshot.endpointslices)
-    changed = {*differing(seen.services, snapshot.services), *differing(seen.endpoints, snapshot.endpoints), *touched}
-    changed_nodes = differing(seen.nodes, snapshot.nodes)
-    if places != former.places:  # an address came to this host or left it, or the settings are others
-        changed |= snapshot.services.keys() | snapshot.endpoints.keys()
-        changed_nodes = {*changed_nodes, *snapshot.nodes}
-    services = updated(
-        former.services, changed, lambda key: _service(snapshot, key, slices.get(key, ()), places, former)
-    )
-    nodes = updated(former.nodes, changed_nodes, lambda key: _node_part(key, snapshot, places.of_nodes))
-    secrets = updated(former.secrets, _changed_secrets(seen, snapshot), lambda key: _secret(key, snapshot))
-    ready, refused, same_refused = former.ready, former.refused, nodes is former.nodes
-    for key in changed:
-        now, before = services.get(key, _NOTHING), former.services.get(key, _NOTHING)
-        ready += now.ready - before.ready
-        same_refused = same_refused and now.refused == before.refused
-    if not same_refused:
-        of_nodes = (each for part in nodes.values() for each in part.refused)
-        refused = (*(each for part in services.values() for each in part.refused), *of_nodes)
-    views, certificates = former.view.nodes, former.view.certificates
-    if nodes is not former.nodes:
-        views = reuse_if_same(views, tuple(part.view for part in nodes.values() if part.view))
-    if secrets is not former.secrets:
-        found = tuple(each.view for each in secrets.values() if each.view is not None)
-        certificates = reuse_if_same(certificates, found)
-    view = ClusterView(snapshot.cluster, services, views, certificates)
-    return Cluster(snapshot, view, services, refused, ready, places, slices, nodes, secrets)
+
+    def __init__(self, graph: Graph, cluster: str) -> None:
+        self._cluster = cluster
+        self.denied = Value[tuple[Named, ...]](graph, "what may not be read")
+        self.places = Value[AllowedAddresses](graph, "where endpoints may be")
+        self._hour = Value[int](graph, "hour")
+        self._services = Source[Key, Service](graph, "Services")
+        self._endpoints = Source[Key, Endpoints](graph, "Endpoints")
+        self._slices = Source[Key, EndpointSlice](graph, "EndpointSlices")
+        self._node_objects = Source[Key, Node](graph, "Nodes")
+        self._secret_objects = Source[Key, _SecretObjects](graph, "Secrets")
+        self._slices_of = Grouped(self._slices, _owners_of, "slices by Service")
+        named = Joined[Key, Any](self._services, self._endpoints, name="names of services")
+        self.services = Derived(named, self._service, "services")
+        self._ready = Tally(self.services, lambda _, each: (((), each.ready),), "ready endpoints")
+        parts = Derived(self._node_objects, self._node, "nodes")
+        self.nodes = Derived(self.places, lambda read, *_: _views(read.all(parts)), "views of nodes")
+        self.secrets = Derived(self._secret_objects, self._secret, "certificates of Secrets")
+        self._services_published = Published[Key, ReadService](self.services)
+        self._refused_by = [
+            Published[Key, tuple[Refusal, ...]](each, value=lambda item: item.refused or None)
+            for each in (self.services, parts)
+        ]
+        self._secrets_published = Published[Key, ReadSecret](self.secrets)
+        self._refused = SameParts[tuple[Refusal, ...]]()
+        self._certificates = SameParts[tuple[CertificateView, ...]]()
+        self._view = SameParts[ClusterView]()
+        self._seen = Snapshot(cluster)
+
+    def see(self, snapshot: Snapshot, claims: ClaimOptions) -> None:
+        """Give the sources what differs from the last time."""
+        before, self._seen = self._seen, snapshot
+        self.denied.set(snapshot.denied)
+        self.places.set(claims.places(snapshot))
+        self._hour.set(snapshot.host.hour)
+        changes: tuple[tuple[Source[Key, Any], Mapping[Key, Any], Mapping[Key, Any]], ...] = (
+            (self._services, before.services, snapshot.services),
+            (self._endpoints, before.endpoints, snapshot.endpoints),
+            (self._slices, before.endpointslices, snapshot.endpointslices),
+            (self._node_objects, before.nodes, snapshot.nodes),
+        )
+        for source, old, new in changes:
+            source.replace({key: new.get(key) for key in differing(old, new)})
+        secrets = {
+            *differing(before.secrets, snapshot.secrets),
+            *differing(before.former_secrets, snapshot.former_secrets),
+        }
+        found = {key: _SecretObjects(snapshot.secrets.get(key), snapshot.former_secrets.get(key)) for key in secrets}
+        self._secret_objects.replace({key: each if any(each) else None for key, each in found.items()})
+
+    def cluster(self) -> Cluster:
+        """Return what was read as of the last round; what did not change is the same object."""
+        services, secrets = self._services_published.mapping(), self._secrets_published.mapping()
+        refused_by = tuple(each.mapping() for each in self._refused_by)
+        refused = self._refused.made(
+            refused_by, lambda: tuple(chain.from_iterable(chain.from_iterable(each.values() for each in refused_by)))
+        )
+        certificates = self._certificates.made(
+            (secrets,), lambda: tuple(each.view for each in secrets.values() if each.view is not None)
+        )
+        nodes = self.nodes.items[()]
+        view = self._view.made(
+            (services, nodes, certificates), lambda: ClusterView(self._cluster, services, nodes, certificates)
+        )
+        ready, places = self._ready.items.get((), 0), self.places.items[()]
+        return Cluster(self._seen, view, services, refused, ready, places, secrets)
+
+    def _service(self, read: Read, key: Key, item: Service | Endpoints) -> ReadService:
+        service = item if isinstance(item, Service) else None
+        if not values.is_object_name(key.name) or not values.is_object_name(key.namespace):
+            ref = ObjectRef("Service" if service else "Endpoints", values.shown(key.namespace), values.shown(key.name))
+            detail = (
+                "not a name that Kubernetes would accept, or a word that means something else in a condition of HAProxy"
+            )
+            refusal = Refusal(ref, "metadata.name", values.shown(key.name), RefusalReason.INVALID_VALUE, detail)
+            return ReadService(service, None, (refusal,), 0)
+        slices, kind = [each for _, each in read(self._slices_of, key) or ()], "EndpointSlice"
+        if not slices and (endpoints := read(self._endpoints, key)) is not None:
+            slices, kind = slices_of_endpoints(endpoints), "Endpoints"
+        joined = join(service, slices, cluster=self._cluster, places=read.value(self.places), kind=kind)
+        ready = sum(endpoint.state == "ready" for port in joined.ports for endpoint in port.endpoints)
+        # Nobody asks for traffic to API servers by their own Service: that it is not possible is no fault of an object.
+        refused = joined.refused if key != API_SERVICE else ()
+        return ReadService(service, _service_view(self._cluster, key, service, joined.ports), refused, ready)
+
+    def _node(self, read: Read, key: Key, node: Node) -> "_NodePart":
+        return _node_part(key, node, self._cluster, read.value(self.places).of_nodes)
+
+    def _secret(self, read: Read, key: Key, found: _SecretObjects) -> ReadSecret | None:
+        hour, denied = read.value(self._hour), read.value(self.denied)
+        read_one = _read_secret(key, found, hour, is_denied=denies_secrets(denied, key.namespace))
+        if read_one is None or read_one.view is None:
+            return read_one
+        return msgspec.structs.replace(read_one, expiry=expiry_of(read_one.view.not_after, hour))
 
 
 def ready_addresses(service: ReadService) -> Iterable[str]:
@@ -146,61 +200,13 @@ def ready_addresses(service: ReadService) -> Iterable[str]:
     return [endpoint.address for port in ports for endpoint in port.endpoints if endpoint.state == "ready"]
 
 
-def _regrouped(
-    former: Mapping[Key, _Slices], old: Mapping[Key, EndpointSlice], new: Mapping[Key, EndpointSlice]
-) -> tuple[Mapping[Key, _Slices], Collection[Key]]:
-    """Return the slices of each service, and the services whose slices changed."""
-    touched: dict[Key, dict[Key, EndpointSlice]] = {}
-    for key in differing(old, new):
-        before, after = old.get(key), new.get(key)
-        owner = owner_of(key, before) if before is not None else None
-        if owner is not None:
-            touched.setdefault(owner, dict(former.get(owner, ()))).pop(key, None)
-        owner = owner_of(key, after) if after is not None else None
-        if owner is not None and after is not None:
-            touched.setdefault(owner, dict(former.get(owner, ())))[key] = after
-    if not touched:
-        return former, ()
-    regrouped = {owner: tuple(sorted(members.items(), key=_key_of_item)) for owner, members in touched.items()}
-    if all(members and owner in former for owner, members in regrouped.items()):
-        return with_values(former, regrouped), touched
-    groups = {**former, **regrouped}
-    return VersionedDict({owner: members for owner, members in groups.items() if members}), touched
+def _owners_of(key: Key, item: EndpointSlice) -> tuple[Key, ...]:
+    owner = owner_of(key, item)
+    return (owner,) if owner is not None else ()
 
 
-def _key_of_item(item: tuple[Key, EndpointSlice]) -> Key:
-    return item[0]
-
-
-def _service(
-    snapshot: Snapshot, key: Key, of_service: _Slices, places: AllowedAddresses, former: Cluster
-) -> ReadService | None:
-    """Read one service; None where there is no such object."""
-    service, endpoints = snapshot.services.get(key), snapshot.endpoints.get(key)
-    if service is None and endpoints is None:
-        return None
-    if not values.is_object_name(key.name) or not values.is_object_name(key.namespace):
-        ref = ObjectRef("Service" if service else "Endpoints", values.shown(key.namespace), values.shown(key.name))
-        detail = (
-            "not a name that Kubernetes would accept, or a word that means something else in a condition of HAProxy"
-        )
-        refusal = Refusal(ref, "metadata.name", values.shown(key.name), RefusalReason.INVALID_VALUE, detail)
-        return ReadService(None, (refusal,), 0)
-    slices, kind = [item for _, item in of_service], "EndpointSlice"
-    if not slices and endpoints is not None:
-        slices, kind = slices_of_endpoints(endpoints), "Endpoints"
-    joined = join(service, slices, cluster=snapshot.cluster, places=places, kind=kind)
-    ready = sum(endpoint.state == "ready" for port in joined.ports for endpoint in port.endpoints)
-    known = former.service(key) if former.snapshot.services.get(key) is service else None
-    if known is not None:
-        view = ServiceView(
-            snapshot.cluster, key.namespace, key.name, known.type, joined.ports, known.labels, known.annotations
-        )
-    else:
-        view = _service_view(snapshot.cluster, key, service, joined.ports)
-    # Nobody asks for traffic to API servers by their own Service: that it is not possible is no fault of an object.
-    refused = joined.refused if key != API_SERVICE else ()
-    return ReadService(view, refused, ready)
+def _views(parts: Mapping[Key, "_NodePart"]) -> tuple[NodeView, ...]:
+    return tuple(part.view for _, part in sorted(parts.items(), key=itemgetter(0)) if part.view is not None)
 
 
 def _service_view(cluster: str, key: Key, service: Service | None, ports: tuple[PortView, ...]) -> ServiceView:
@@ -217,17 +223,14 @@ class _NodePart(msgspec.Struct, frozen=True, gc=False):
     refused: tuple[Refusal, ...]
 
 
-def _node_part(key: Key, snapshot: Snapshot, places: AllowedAddresses) -> _NodePart | None:
-    node = snapshot.nodes.get(key)
-    if node is None:
-        return None
+def _node_part(key: Key, node: Node, cluster: str, places: AllowedAddresses) -> _NodePart:
     if not values.is_object_name(key.name):
-        ref = ObjectRef("Node", "", values.shown(key.name), snapshot.cluster)
+        ref = ObjectRef("Node", "", values.shown(key.name), cluster)
         detail = "not a name that can stand in a configuration"
         refusal = Refusal(ref, "metadata.name", values.shown(key.name), RefusalReason.INVALID_VALUE, detail)
         return _NodePart(None, (refusal,))
     view = _node_view(node)
-    ref = ObjectRef("Node", "", key.name, snapshot.cluster)
+    ref = ObjectRef("Node", "", key.name, cluster)
     wrong = {address: found for _, address in view.addresses if (found := places.wrong(address))}
     if not wrong:
         return _NodePart(view, ())
@@ -259,29 +262,17 @@ def _node_view(node: Node) -> NodeView:
     )
 
 
-def _changed_secrets(seen: Snapshot, snapshot: Snapshot) -> Collection[Key]:
-    changed = {*differing(seen.secrets, snapshot.secrets), *differing(seen.former_secrets, snapshot.former_secrets)}
-    return changed if seen.host.hour == snapshot.host.hour else {*changed, *snapshot.secrets, *snapshot.former_secrets}
-
-
-def _secret(key: Key, snapshot: Snapshot) -> ReadSecret | None:
-    read = _read_secret(key, snapshot)
-    if read is None or read.view is None:
-        return read
-    return msgspec.structs.replace(read, expiry=expiry_of(read.view.not_after, snapshot.host.hour))
-
-
-def _read_secret(key: Key, snapshot: Snapshot) -> ReadSecret | None:
-    secret, former = snapshot.secrets.get(key), snapshot.former_secrets.get(key)
+def _read_secret(key: Key, found: _SecretObjects, hour: int, *, is_denied: bool) -> ReadSecret | None:
+    secret, former = found
     if secret is not None and secret.type != TLS:
         return None
     if not values.is_object_name(key.name) or not values.is_object_name(key.namespace):
         return ReadSecret(None, "not a name that can stand in a configuration")
     # An earlier certificate is used even when it has expired: it is what clients were given all along.
     before = read_secret(former, 0) if former is not None else None
-    if secret is None and before is not None and not snapshot.denies_secrets_of(key.namespace):
+    if secret is None and before is not None and not is_denied:
         return ReadSecret(before.view, "it vanished at once with most Secrets", before.issuer)
     if secret is None:
         return before
-    read = read_secret(secret, snapshot.host.hour)
+    read = read_secret(secret, hour)
     return ReadSecret(before.view, read.fault, before.issuer) if read.fault and before is not None else read

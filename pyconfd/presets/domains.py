@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from pyconfd.derived import Collection, Derived, Grouped, Joined, Published, Read, Source, Tally, Value
+from pyconfd.derived import Collection, Derived, Grouped, Joined, Published, Read, SameParts, Source, Tally, Value
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
@@ -31,7 +31,7 @@ from pyconfd.model.versioned import GivenDict, GivenList, VersionedDict, differi
 from pyconfd.presets import host_ownership, values
 from pyconfd.presets.annotations import read_foreign
 from pyconfd.presets.certificates import described_secret
-from pyconfd.presets.cluster import Cluster
+from pyconfd.presets.cluster import NO_SERVICE
 from pyconfd.presets.conflicts import reserved_for
 from pyconfd.presets.domain_tls import (
     TLS_ANNOTATIONS,
@@ -45,7 +45,7 @@ from pyconfd.presets.domain_tls import (
 from pyconfd.presets.endpoints import EXTERNAL_NAME, NO_TCP, targets_of_port
 from pyconfd.presets.host_ownership import HostRights, Hosts
 from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
-from pyconfd.presets.objects import NO_SERVICE, Objects
+from pyconfd.presets.objects import Objects
 from pyconfd.presets.policy import ClaimOptions, PortRanges, in_ranges
 from pyconfd.presets.preset import (
     CLUSTER_VIEW,
@@ -53,7 +53,6 @@ from pyconfd.presets.preset import (
     PresetCollections,
     PresetOptions,
     PresetResult,
-    SameParts,
     Translation,
 )
 from pyconfd.presets.routing.table import ALL_OF_HOST, DecidedPath, SitePath
@@ -381,9 +380,9 @@ class ServedDomains(PresetCollections):
         """Return ``domains``: a dict from domain to its entry, sorted by domain."""
         return self._result.result()
 
-    def see(self, cluster: Cluster, options: PresetOptions, *, in_use: bool) -> None:
+    def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
         """Put what differs from the last time into the sources."""
-        del cluster, in_use
+        del snapshot, in_use
         self._listening.set(_PortTerms(options.listen_address, options.listen_ports))
         reserved = options.reservations_of(PresetName.DOMAINS)
         self._reserved_ports.replace({name: reserved.get(name) for name in differing(self._reserved, reserved)})

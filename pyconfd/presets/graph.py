@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from pyconfd.derived import Joined, Published
+from pyconfd.derived import Joined, Published, SameParts
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.context import PresetName, Refusal
 from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import NO_OWNERS, Name, Owner, Owners, Reservations
-from pyconfd.model.snapshot import Key, Resource
+from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.model.versioned import GivenDict, VersionedDict, differing
 from pyconfd.presets import host_ownership
 from pyconfd.presets.address_ownership import AddressOwners
@@ -31,7 +31,7 @@ from pyconfd.presets.ingress.claims import name_of
 from pyconfd.presets.ingress.serving import CertificateLine, IngressClaims, ServedIngresses, addresses_of
 from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import Objects
-from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult, SameParts
+from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult
 from pyconfd.presets.routing.types import RouteBackend, Site
 from pyconfd.presets.shared_sites import named_sites
 
@@ -67,20 +67,20 @@ class PresetGraph:
         self._named = Published[str, Site](named_sites(self.hosts, self.ingresses.sites))
         self._reserved: Reservations = VersionedDict({})
 
-    def see(self, cluster: Cluster, options: PresetOptions, names: Sequence[str], had: Owners = NO_OWNERS) -> Owners:
-        """Bring all up to a cluster and options, and return who has which host.
+    def see(self, snapshot: Snapshot, options: PresetOptions, names: Sequence[str], had: Owners = NO_OWNERS) -> Cluster:
+        """Bring all up to a Snapshot and options, and return what was read of the cluster.
 
         ``names`` are the presets in use, ``had`` the addresses of the pool that objects had before.
         """
-        self.objects.see(cluster, options, names)
-        snapshot, domains = cluster.snapshot, PresetName.DOMAINS in names
+        self.objects.see(snapshot, options, names)
+        domains = PresetName.DOMAINS in names
         are_both = domains and PresetName.INGRESS in names
         self._domain_claims.come_first.set(
             are_both and names.index(PresetName.DOMAINS) < names.index(PresetName.INGRESS)
         )
         self._domain_claims.see(snapshot.services if domains else {}, snapshot.endpoints if domains else {})
         for name, each in self._presets.items():
-            each.see(cluster, options, in_use=name in names)
+            each.see(snapshot, options, in_use=name in names)
             self.listeners.take(name, options.taken_listeners if name in names else {})
         self.addresses.see(options, had, names)
         self.listeners.see(options)
@@ -92,7 +92,7 @@ class PresetGraph:
         self.graph.settle()
         if self.addresses.catch_up():
             self.graph.settle()
-        return self.hosts.owners()
+        return self.objects.read.cluster()
 
     def named_sites(self) -> Mapping[str, Site]:
         """Return the sites of hosts of the shared frontends that are named and not served."""
@@ -128,7 +128,7 @@ class _Ingresses(PresetCollections):
         self._by_secret = Published[Key, ServedCertificate](ingresses.served, rank=None)
         self._files = SameParts[tuple[OutputFile, ...]]()
 
-    def see(self, cluster: Cluster, options: PresetOptions, *, in_use: bool) -> None:
+    def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
         """Nothing is its own."""
 
     def serve(self, owners: ListenerOwners) -> None:
@@ -162,9 +162,9 @@ class _Gateways(PresetCollections):
         self._directory = ""
         self.listeners = listeners_asked_for(objects, addresses)
 
-    def see(self, cluster: Cluster, options: PresetOptions, *, in_use: bool) -> None:
+    def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
         """Note where files with certificates are."""
-        del cluster, in_use
+        del snapshot, in_use
         self._directory = options.tls.directory
 
     def serve(self, owners: ListenerOwners) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pyconfd.derived import Derived, Published, Read, Spread, Tally, Value
+from pyconfd.derived import Derived, Published, Read, SameParts, Spread, Tally, Value
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, ObjectRef, Service
@@ -39,10 +39,10 @@ from pyconfd.presets.addresses import (
     absent,
     is_served,
 )
-from pyconfd.presets.cluster import Cluster
+from pyconfd.presets.cluster import NO_SERVICE, ReadService
 from pyconfd.presets.endpoints import targets_of_port
 from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
-from pyconfd.presets.objects import NO_SERVICE, Objects, SeenService
+from pyconfd.presets.objects import Objects
 from pyconfd.presets.policy import network
 from pyconfd.presets.preset import (
     CLUSTER_VIEW,
@@ -50,7 +50,6 @@ from pyconfd.presets.preset import (
     PresetCollections,
     PresetOptions,
     PresetResult,
-    SameParts,
     Translation,
 )
 from pyconfd.presets.views import EndpointView, PortView, ServiceView
@@ -316,9 +315,9 @@ class BalancedServices(PresetCollections):
         self.asked = Derived(objects.services, self._ask, "claims of LoadBalancer Services")
         self.listeners = Spread(self.asked, _listeners_of, "listeners that LoadBalancer Services ask for")
 
-    def see(self, cluster: Cluster, options: PresetOptions, *, in_use: bool) -> None:
+    def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
         """Note whether the preset is in use, and which class is its own."""
-        del cluster
+        del snapshot
         self._terms.set(_Terms(in_use, options.addresses))
 
     def serve(self, owners: ListenerOwners) -> None:
@@ -351,7 +350,7 @@ class BalancedServices(PresetCollections):
             statuses=self._statuses.mapping(),
         )
 
-    def _ask(self, read: Read, key: Key, seen: SeenService) -> AskedService | None:
+    def _ask(self, read: Read, key: Key, seen: ReadService) -> AskedService | None:
         terms = read.value(self._terms)
         if not terms.in_use or seen.object is None or seen.view is None or not is_served(seen.object, terms.addresses):
             return None

@@ -1,7 +1,7 @@
 """The sources of the presets' collections: the objects of the cluster, what was read of them, and the settings."""
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pyconfd.derived import Graph, Read, Source, Value
 from pyconfd.model.context import PresetName
@@ -16,15 +16,14 @@ from pyconfd.model.gateway_api import (
     TLSRoute,
 )
 from pyconfd.model.ingress import Ingress, IngressClass
-from pyconfd.model.kubernetes import ConfigMap, Namespace, Service
+from pyconfd.model.kubernetes import ConfigMap, Namespace
 from pyconfd.model.object_status import StatusOf
-from pyconfd.model.snapshot import HostFacts, Key, Named, Resource, Snapshot, denies_secrets
+from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot, denies_secrets
 from pyconfd.model.versioned import differing
 from pyconfd.presets.certificates import ReadSecret, TlsOptions
-from pyconfd.presets.cluster import Cluster, nothing_read
+from pyconfd.presets.cluster import ReadCluster
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import PresetOptions
-from pyconfd.presets.views import NodeView, ServiceView
 
 _V = TypeVar("_V")
 _NONE: Mapping[Key, Any] = {}
@@ -35,33 +34,22 @@ ROUTES = (Resource.TLSROUTES, Resource.TCPROUTES, Resource.HTTPROUTES, Resource.
 """The resources of routes."""
 
 
-class SeenService(NamedTuple):
-    """A Service and the view of it; there are views without a Service object too, of Endpoints."""
-
-    object: Service | None
-    view: ServiceView | None
-
-
-NO_SERVICE = SeenService(None, None)
-
-
 class Objects:
     """The sources. What is read for one preset only has items while that preset is in use."""
 
     def __init__(self, cluster: str) -> None:
         self.cluster, self.graph = cluster, Graph()
         graph = self.graph
+        self.read = read = ReadCluster(graph, cluster)
+        self.places, self.denied, self.nodes = read.places, read.denied, read.nodes
+        self.services, self.secrets = read.services, read.secrets
         self.policy = Value[ClaimOptions](graph, "claims")
         self.ignored_annotations = Value[tuple[str, ...]](graph, "ingress.ignored_annotations")
         self.tls = Value[TlsOptions](graph, "tls")
         self.targets = Value[PresetOptions](graph, "presets.backend_target")
         self.shared_addresses = Value[tuple[str, ...]](graph, "addresses.shared")
-        self.denied = Value[tuple[Named, ...]](graph, "what may not be read")
         self.host = Value[HostFacts](graph, "addresses of this machine")
-        self.nodes = Value[tuple[NodeView, ...]](graph, "Nodes")
         self.ingress_classes = Value[Mapping[Key, IngressClass]](graph, "IngressClasses")
-        self.services = Source[Key, SeenService](graph, "Services")
-        self.secrets = Source[Key, ReadSecret](graph, "Secrets")
         self.ingresses = Source[Key, Ingress](graph, "Ingresses")
         self.gateway_classes = Source[StatusOf, GatewayClass](graph, "GatewayClasses")
         self.gateways = Source[StatusOf, Gateway](graph, "Gateways")
@@ -70,25 +58,19 @@ class Objects:
         self.tls_policies = Source[StatusOf, BackendTLSPolicy](graph, "BackendTLSPolicies")
         self.labels = Source[str, Mapping[str, str]](graph, "labels of namespaces")
         self.config_maps = Source[Key, ConfigMap](graph, "ConfigMaps")
-        self._seen = nothing_read(cluster)
         self._given: dict[Source[Any, Any], list[Mapping[Key, Any]]] = {}
 
-    def see(self, cluster: Cluster, options: PresetOptions, names: Collection[str]) -> None:
+    def see(self, snapshot: Snapshot, options: PresetOptions, names: Collection[str]) -> None:
         """Give the sources what differs from the last time; ``names`` are the presets in use."""
-        former, snapshot = self._seen, cluster.snapshot
+        self.read.see(snapshot, options.claims)
         self.policy.set(options.claims)
         self.ignored_annotations.set(options.ignored_annotations)
         self.tls.set(options.tls)
         self.targets.set(PresetOptions(node_ports=options.node_ports, node_address_types=options.node_address_types))
         self.shared_addresses.set(options.addresses.shared)
-        self.denied.set(snapshot.denied)
         if not self.host.items or self.host.items[()].addressing != snapshot.host.addressing:
             self.host.set(snapshot.host)
-        self.nodes.set(cluster.view.nodes)
         self.ingress_classes.set(snapshot.ingressclasses)
-        self.secrets.replace(_changes(cluster.secrets, differing(former.secrets, cluster.secrets)))
-        self.services.replace({key: _seen(key, cluster) for key in cluster.changed_since(former)})
-        self._seen = cluster
         self._give(self.ingresses, snapshot.ingresses if PresetName.INGRESS in names else _NONE)
         self._see_gateways(snapshot if PresetName.GATEWAY in names else Snapshot(snapshot.cluster))
 
@@ -137,11 +119,6 @@ def _changes(now: Mapping[Key, _V], keys: Collection[Key]) -> dict[Key, _V | Non
 
 def _labels(namespace: Namespace | None) -> Mapping[str, str] | None:
     return namespace.metadata.labels or {} if namespace is not None else None
-
-
-def _seen(key: Key, cluster: Cluster) -> SeenService | None:
-    found = SeenService(cluster.snapshot.services.get(key), cluster.service(key))
-    return found if found != NO_SERVICE else None
 
 
 class SecretsView:

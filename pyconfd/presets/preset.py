@@ -3,10 +3,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from operator import is_
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim
@@ -149,19 +148,6 @@ class Translation:
         return tuple(dict.fromkeys(each for port in view.ports for each in port.endpoints)) if view is not None else ()
 
 
-class SameParts(Generic[_T]):
-    """What was made of the very same objects the last time."""
-
-    def __init__(self) -> None:
-        self._known: tuple[tuple[object, ...], _T] | None = None
-
-    def made(self, parts: tuple[object, ...], make: Callable[[], _T]) -> _T:
-        """Return what ``make`` returns, or returned for the same ``parts``."""
-        if self._known is None or not all(map(is_, self._known[0], parts)):
-            self._known = parts, make()
-        return self._known[1]
-
-
 class PresetCollections(ABC):
     """The collections of one preset: what its objects ask for, and what is made of that.
 
@@ -171,8 +157,8 @@ class PresetCollections(ABC):
     listeners: "Collection[Any, ListenerClaim] | None" = None
 
     @abstractmethod
-    def see(self, cluster: "Cluster", options: PresetOptions, *, in_use: bool) -> None:
-        """Have the sources that are its own hold a cluster and options; those of all are up to date already."""
+    def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
+        """Have the sources that are its own hold a Snapshot and options; those of all are up to date already."""
 
     @abstractmethod
     def serve(self, owners: "ListenerOwners") -> None:

@@ -7,6 +7,7 @@ from operator import attrgetter, is_
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
+from pyconfd.derived import SameParts
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim
 from pyconfd.model.context import (
@@ -85,27 +86,29 @@ class Memo:
         self._current: list[_Kept] = []
         self._former: list[_Kept] = []
         self._refused = NO_REFUSALS
-        self._cluster: Cluster | None = None
         self._graph: PresetGraph | None = None
         self.lost: _Recent[list[dict[Listener, str]]] = _Recent()
         self.listeners: _Recent[frozenset[Listener]] = _Recent()
         self.bound: _Recent[Owners] = _Recent()
         self.files: _Recent[tuple[OutputFile, ...]] = _Recent()
         self.default: _Recent[_DefaultCertificate] = _Recent()
-        self.names: _Recent[Mapping[str, object]] = _Recent()
+        self.names = SameParts[Mapping[str, object]]()
 
-    def read_cluster(
-        self, snapshot: Snapshot, names: Sequence[str], options: PresetOptions, had: Owners = NO_OWNERS
-    ) -> Cluster:
+    def see(self, snapshot: Snapshot, names: Sequence[str], options: PresetOptions, had: Owners) -> Cluster:
         """Read a Snapshot; what was of no use for the one before is forgotten."""
         if snapshot is not self._snapshot:
             self._snapshot, self._former, self._current = snapshot, self._current, []
-        self._cluster = cluster.read(snapshot, self._cluster, options.claims)
-        read = self._cluster
         graph = self._graph
         if graph is None or graph.objects.cluster != snapshot.cluster or graph.graph.is_broken:
             graph = self._graph = PresetGraph(snapshot.cluster, PRESETS.values())
-        return replace(read, hosts=graph.see(read, options, names, had), graph=graph)
+        return graph.see(snapshot, options, names, had)
+
+    @property
+    def graph(self) -> PresetGraph:
+        """The collections, as they are after :meth:`see`."""
+        if self._graph is None:
+            raise RuntimeError("nothing was read yet")
+        return self._graph
 
     def read_preset(self, name: str, read: Cluster, options: PresetOptions) -> PresetResult:
         """Return what a preset makes of the Snapshot.
@@ -115,7 +118,7 @@ class Memo:
         One Snapshot may be read with several options (a listener is taken, fragments are tried): each result builds on
         that of the same options, if there is one.
         """
-        if read.graph is not None and (found := read.graph.result(name, options)) is not None:
+        if (found := self.graph.result(name, options)) is not None:
             return found
         known = [each for each in (*self._former, *self._current) if each.preset == name]
         same = (each for each in reversed(known) if each.options is options or each.options == options)
@@ -196,15 +199,15 @@ def translate(
     again, and what did not is the same object as before. ``had`` are the addresses of the pool that objects had before.
     """
     memo = memo or Memo()
-    read = memo.read_cluster(snapshot, names, options, had)
+    read = memo.see(snapshot, names, options, had)
     results = _results(names, read, options, memo)
     default = _default_certificate(read, options, memo)
     templates: list[ClusterTemplate] = []
-    assigned = read.graph.addresses.owners() if read.graph is not None else NO_OWNERS
+    assigned, hosts = memo.graph.addresses.owners(), memo.graph.hosts.owners()
     owners: dict[str, Owners] = {addresses.RESERVED: assigned} if assigned else {}
     reserved = dict(owners)
-    if read.hosts:
-        reserved[host_ownership.SCOPE] = read.hosts
+    if hosts:
+        reserved[host_ownership.SCOPE] = hosts
     claimed = 0
     for name, result in zip(names, results, strict=True):
         templates += result.templates
@@ -242,7 +245,7 @@ def _template_names(
 ) -> Mapping[str, object]:
     """Return the names for the templates; the same object as before where each value is."""
     view, in_use = read.view, bool(default.path) or any(result.ends_tls for result in results)
-    named = read.graph.named_sites() if read.graph is not None else {}
+    named = memo.graph.named_sites()
 
     def make() -> Mapping[str, object]:
         tls = GivenDict(default_certificate=default.path, in_use=in_use)

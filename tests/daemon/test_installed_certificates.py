@@ -17,9 +17,9 @@ from pyconfd.model.kubernetes import Secret
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
 from pyconfd.model.snapshot import Departures, HostFacts, Key, Named, Resource, Snapshot
-from pyconfd.presets import cluster
 from pyconfd.presets.views import CertificateView, ClusterView
 from pyconfd.settings import KubernetesSettings, Settings
+from tests.presets import cluster
 from tests.presets.pods import certificate
 
 DENIED = Snapshot(denied=(Named(Resource.SECRETS, "shop", ""),))

@@ -6,7 +6,6 @@ from typing import Any
 from pyconfd.model.object_status import StatusOf
 from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owners, Reservations
 from pyconfd.model.snapshot import Key, Resource, Snapshot
-from pyconfd.presets import cluster
 from pyconfd.presets.address_ownership import AddressOwners
 from pyconfd.presets.addresses import NOTHING_ASSIGNED, RESERVED, AddressOptions, AddressRequest, Assigned
 from pyconfd.presets.objects import Objects
@@ -44,7 +43,7 @@ def read(
     options = PresetOptions(
         addresses=addresses or AddressOptions(), claims=claims, reservations={RESERVED: reservations}
     )
-    objects.see(cluster.read(snapshot, None, claims), options, presets)
+    objects.see(snapshot, options, presets)
     book.see(options, owners, presets)
     objects.graph.settle()
     if book.catch_up():

@@ -8,8 +8,8 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, ObjectRef
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import HostFacts, Key, Snapshot
-from pyconfd.presets import cluster
-from pyconfd.presets.cluster import EXCLUDE_NODE_LABEL, ZONE_LABEL
+from pyconfd.presets.cluster import EXCLUDE_NODE_LABEL, ZONE_LABEL, Cluster
+from tests.presets import cluster
 
 
 def node(name: str = "one", *addresses: tuple[str, str], ready: str = "True", **more: Any) -> Node:
@@ -22,7 +22,7 @@ def node(name: str = "one", *addresses: tuple[str, str], ready: str = "True", **
     return Node(meta, spec, status)
 
 
-def read(*nodes: Node, name: str = "", host: HostFacts | None = None) -> cluster.Cluster:
+def read(*nodes: Node, name: str = "", host: HostFacts | None = None) -> Cluster:
     found = {Key("", each.metadata.name): each for each in nodes}
     return cluster.read(Snapshot(name, nodes=found, host=host or HostFacts()))
 

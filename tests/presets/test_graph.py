@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import Name, Owner, Reservation
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.presets import cluster
 from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.domains import port_name
@@ -230,9 +229,8 @@ class World:
 
 
 def seen_by(graph: PresetGraph, seen: Snapshot, world: World) -> PresetGraph:
-    """Show a graph a cluster that is read from nothing."""
-    read = cluster.read(seen, None, world.options.claims)
-    graph.see(read, world.options, world.presets)
+    """Show a graph a cluster."""
+    graph.see(seen, world.options, world.presets)
     return graph
 
 

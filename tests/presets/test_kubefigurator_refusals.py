@@ -17,10 +17,10 @@ from pyconfd.predecessors.kubefigurator.claims import (
     field_of,
     parse,
 )
-from pyconfd.presets import cluster
 from pyconfd.presets.conflicts import ParsedClaims
 from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions, own_options
+from tests.presets import cluster
 from tests.presets.kubefigurator import HOST, labelled, web
 from tests.presets.objects import Named, snapshot
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from pyconfd.model.object_status import StatusOf
 from pyconfd.model.snapshot import Key, Resource, Snapshot
-from pyconfd.presets import cluster
 from pyconfd.presets.objects import ROUTES, Objects
 from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions
@@ -43,7 +42,7 @@ WEB, PRESETS = Key("shop", "web"), ("ingress", "gateway")
 def seen(
     objects: Objects, now: Snapshot, options: PresetOptions | None = None, names: tuple[str, ...] = PRESETS
 ) -> None:
-    objects.see(cluster.read(now), options or PresetOptions(), names)
+    objects.see(now, options or PresetOptions(), names)
     objects.graph.settle()
 
 

@@ -7,8 +7,8 @@ import pytest
 from pyconfd.model.kubernetes import NO_ROOM, TOO_LARGE, Secret
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import HostFacts, Key, Named, Resource, Snapshot
-from pyconfd.presets import cluster
 from pyconfd.presets.certificates import TLS, TlsOptions, certificate_for, covers
+from tests.presets import cluster
 from tests.presets.pods import certificate
 
 PRIVATE, CHAIN = certificate("shop.example.com")

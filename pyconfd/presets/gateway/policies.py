@@ -9,10 +9,10 @@ from pyconfd.model.gateway_api import BackendTLSPolicy
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.certificates import pem_path
+from pyconfd.presets.cluster import ReadService
 from pyconfd.presets.gateway.listeners import Found
 from pyconfd.presets.gateway.servers import BackendTls, san_fault
 from pyconfd.presets.gateway.status import Fault, StatusCondition, name_fault, of_faults
-from pyconfd.presets.objects import SeenService
 
 SYSTEM_CAS = "@system-ca"
 """How HAProxy names the CA certificates of the machine it runs on."""
@@ -94,7 +94,7 @@ def _targets(key: Key, policy: BackendTLSPolicy) -> Iterator[PolicyTarget]:
 def decide_policy(
     key: Key,
     policy: ValidatedPolicy,
-    services: Lookup[Key, SeenService],
+    services: Lookup[Key, ReadService],
     targets: Lookup[PolicyPort, TargetPolicy],
 ) -> PolicyDecision:
     """Return what becomes of a policy; ``targets`` has which policy has what."""
@@ -124,7 +124,7 @@ def decide_policy(
     )
 
 
-def missing(at: PolicyPort, service: SeenService | None) -> str:
+def missing(at: PolicyPort, service: ReadService | None) -> str:
     """Return why there is no such port of a Service, or Service; "" where there is."""
     if service is None or service.object is None or service.view is None:
         return "there is no such Service"

@@ -16,6 +16,7 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.reservation import NEVER, Owner
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
+from pyconfd.presets.cluster import NO_SERVICE, ReadService
 from pyconfd.presets.endpoints import targets_of_port
 from pyconfd.presets.gateway.attachment import (
     HostAt,
@@ -51,7 +52,7 @@ from pyconfd.presets.gateway.status import (
     parent_status,
 )
 from pyconfd.presets.gateway.work import OVER_BUDGET, work_of
-from pyconfd.presets.objects import NO_SERVICE, Route, SeenService
+from pyconfd.presets.objects import Route
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.routing.references import H2C, Missing, ServiceReference, app_protocol, resolve
@@ -73,7 +74,7 @@ _MOST_WEIGHT = 1_000_000
 class RouteInputs:
     """What the references of routes are resolved by; ``targets`` are the settings of where traffic goes."""
 
-    services: Lookup[Key, SeenService]
+    services: Lookup[Key, ReadService]
     policies: Lookup[PolicyPort, TargetPolicy]
     grants: Grants
     targets: PresetOptions
@@ -387,8 +388,9 @@ class _References:
             Referrer(self._kind, self._namespace), ReferenceTarget("Service", namespace, reference.name)
         )
         wanted = ServiceReference(namespace, reference.name, reference.port, reference.group, reference.kind)
-        service, view = inputs.services.get(key) or NO_SERVICE
-        found = resolve(wanted, service, view, permitted=permitted)
+        seen = inputs.services.get(key) or NO_SERVICE
+        service = seen.object
+        found = resolve(wanted, service, seen.view, permitted=permitted)
         if permitted:
             self.services.add(key)
         if isinstance(found, Missing):

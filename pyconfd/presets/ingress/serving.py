@@ -20,12 +20,13 @@ from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
 from pyconfd.presets.annotations import read_foreign
 from pyconfd.presets.certificates import ServedCertificate, certificate_for, is_usable, notes_on, presented
+from pyconfd.presets.cluster import NO_SERVICE
 from pyconfd.presets.domains import DomainClaims
 from pyconfd.presets.endpoints import targets_of_port
 from pyconfd.presets.host_ownership import HostRights, Hosts
 from pyconfd.presets.ingress.claims import IngressClaim, TlsHosts, name_of, read_ingress
 from pyconfd.presets.ingress.classes import OwnClasses, is_misspelled, mistaken_class, own_classes
-from pyconfd.presets.objects import NO_SERVICE, Objects
+from pyconfd.presets.objects import Objects
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import (
     H2C,
@@ -203,8 +204,8 @@ class ServedIngresses:
         objects, reference = self._objects, named[0][1]
         users = tuple(key for (key, _), _ in named)
         seen = read(objects.services, Key(reference.namespace, reference.name)) or NO_SERVICE
-        service, view = seen
-        port = resolve(reference, service, view)
+        service = seen.object
+        port = resolve(reference, service, seen.view)
         if isinstance(port, Missing) or service is None:
             return IngressTarget(reference, users, fault=port if isinstance(port, Missing) else None)
         if restricted := _restricted(service, read.value(objects.ignored_annotations)):

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from pyconfd.model.gateway_api import GROUP
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.presets import cluster
 from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.gateway import work
@@ -212,8 +211,8 @@ class World:
 
 
 def seen_by(graph: PresetGraph, seen: Snapshot, options: PresetOptions) -> PresetGraph:
-    """Show a graph a cluster that is read from nothing."""
-    graph.see(cluster.read(seen, None, options.claims), options, NAMES)
+    """Show a graph a cluster."""
+    graph.see(seen, options, NAMES)
     return graph
 
 

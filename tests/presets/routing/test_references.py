@@ -4,9 +4,9 @@ import pytest
 
 from pyconfd.model.kubernetes import ServicePort
 from pyconfd.model.snapshot import Key
-from pyconfd.presets import cluster
 from pyconfd.presets.routing.references import Missing, ServiceReference, Unresolved, app_protocol, resolve
 from pyconfd.presets.views import PortView
+from tests.presets import cluster
 from tests.presets.objects import service, snapshot
 
 PORTS = (ServicePort("web", 80, 8080), ServicePort("dns", 53, 53, protocol="UDP"), ServicePort("dns-tcp", 53, 53))
