@@ -16,8 +16,9 @@ from pyconfd.daemon.reporting import Reporter
 from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.config.diff import differences
 from pyconfd.haproxy.config.text import emptied
+from pyconfd.model.operations import AddBackend, Command, RemoveBackend
 from pyconfd.model.outcome import Applied, Outcome, Stored
-from pyconfd.model.plan import AddBackend, Command, Reload, RemoveBackend
+from pyconfd.model.plan import Reload
 from pyconfd.model.status import RolloutAlarm, RolloutStatus, Sample
 from pyconfd.settings import HistorySettings
 

@@ -1,7 +1,7 @@
 """What became of one change, in words and numbers; shown by ``pyconfd watch``, counted by the metrics. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import accumulate
@@ -9,26 +9,9 @@ from types import MappingProxyType
 from typing import assert_never
 
 from pyconfd.model.hold import HoldEvent, HoldStep
+from pyconfd.model.operations import Command
 from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Unchanged
-from pyconfd.model.plan import (
-    AddBackend,
-    AddCertificate,
-    AddListLines,
-    AddMapEntries,
-    AddServer,
-    ChangeMapEntries,
-    Command,
-    Reload,
-    RemoveBackend,
-    RemoveCertificate,
-    RemoveListLines,
-    RemoveMapEntries,
-    RemoveServer,
-    ReplaceMap,
-    SetState,
-    SetWeight,
-    UpdateCertificate,
-)
+from pyconfd.model.plan import Reload
 from pyconfd.printable import long_duration
 
 SUMMARY_GROUPS = 4
@@ -166,51 +149,10 @@ def summary_of(commands: Iterable[Command]) -> str:
     """Return what the commands do by backend, map and certificate: ``shop +2 servers, -1 server; web 3 weights``."""
     groups: dict[str, Counter[str]] = {}
     for command in commands:
-        for name, what, number in _done(command):
-            groups.setdefault(name, Counter())[what] += number
+        groups.setdefault(command.group(), Counter())[command.counted] += command.number()
     texts = [f"{name} {', '.join(_counted(what, number) for what, number in groups[name].items())}" for name in groups]
     more = len(texts) - SUMMARY_GROUPS
     return "; ".join(texts[:SUMMARY_GROUPS]) + (f"; and {more} more" if more > 0 else "")
-
-
-def _done(command: Command) -> Iterator[tuple[str, str, int]]:  # noqa: C901, PLR0912 - one case for each command
-    match command:
-        case AddServer(backend):
-            yield backend, "+ server", 1
-        case RemoveServer(backend):
-            yield backend, "- server", 1
-        case SetWeight(backend):
-            yield backend, " weight", 1
-        case SetState(backend, _, state):
-            yield backend, f" server {state.value}", 1
-        case AddBackend(backend):
-            yield backend, "added", 0
-        case RemoveBackend(backend):
-            yield backend, "removed", 0
-        case AddMapEntries(path, entries):
-            yield _name(path), "+ entry", len(entries)
-        case ChangeMapEntries(path, entries):
-            yield _name(path), " changed entry", len(entries)
-        case RemoveMapEntries(path, keys):
-            yield _name(path), "- entry", len(keys)
-        case ReplaceMap(path, entries):
-            yield _name(path), " reloaded entry", len(entries)
-        case UpdateCertificate(path):
-            yield _name(path), "renewed", 0
-        case AddCertificate(path):
-            yield _name(path), "added", 0
-        case RemoveCertificate(path):
-            yield _name(path), "removed", 0
-        case AddListLines(path, lines):
-            yield _name(path), "+ line", len(lines)
-        case RemoveListLines(path, lines):
-            yield _name(path), "- line", len(lines)
-        case _:
-            assert_never(command)
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
 
 
 def _counted(what: str, number: int) -> str:

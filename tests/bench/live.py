@@ -23,7 +23,6 @@ import msgspec
 from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import Comparison
-from pyconfd.haproxy.runtime.operations import lines_of
 from pyconfd.model.kubernetes import EndpointSlice
 from pyconfd.model.plan import Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
@@ -229,7 +228,7 @@ def _script(rounds: _Rounds) -> float:
         desired = rendered()
         plan = diff.plan(desired, applied, None, comparison=comparison, abilities=Abilities(runtime=True))
         assert isinstance(plan, RuntimeUpdate)
-        commands = ";".join(each.text for command in plan.commands for each in lines_of(command))
+        commands = ";".join(each.text for command in plan.commands for each in command.socket_lines())
         applied = desired
         rounds.wait()
         times.append(rounds.timed(pod, partial(_send, serving.haproxy.stats_socket, commands.encode())))

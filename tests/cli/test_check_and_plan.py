@@ -22,8 +22,9 @@ from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.haproxy.process import adoption
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.model.context import EndpointTotals, Refusal, RefusalReason
+from pyconfd.model.operations import AddServer
 from pyconfd.model.outcome import Generation
-from pyconfd.model.plan import AddServer, Noop, Reload, ReloadReason, RuntimeUpdate
+from pyconfd.model.plan import Noop, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.settings import (
     HaproxySettings,

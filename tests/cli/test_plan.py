@@ -8,7 +8,8 @@ from click.testing import CliRunner, Result
 from pyconfd.cli.commands.plan import Planned, print_plan
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.plan import AddServer, Noop, Reload, ReloadReason, RemoveServer, RuntimeUpdate, UpdateCertificate
+from pyconfd.model.operations import AddServer, RemoveServer, UpdateCertificate
+from pyconfd.model.plan import Noop, Reload, ReloadReason, RuntimeUpdate
 
 REFUSED = (
     Refusal(

@@ -16,7 +16,7 @@ from pyconfd.haproxy.runtime.drift import Drift, DriftMonitor
 from pyconfd.haproxy.runtime.overrides import OverrideKey, OverrideStore
 from pyconfd.haproxy.runtime.runtime import Runtime
 from pyconfd.haproxy.runtime.sockets import ask
-from pyconfd.model.plan import ServerState
+from pyconfd.model.operations import ServerState
 from pyconfd.settings import Settings, StatusSettings
 from tests.cli.invoking import invoke
 from tests.world.haproxy import BINARY, HaproxyProcess, configuration, free_port

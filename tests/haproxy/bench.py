@@ -15,8 +15,9 @@ from pyconfd.haproxy.runtime.overrides import Override, OverrideStore
 from pyconfd.haproxy.runtime.servers_now import servers_now
 from pyconfd.haproxy.runtime.sockets import ask
 from pyconfd.model.context import EndpointTotals
+from pyconfd.model.operations import ServerState
 from pyconfd.model.outcome import Applied, Deferred
-from pyconfd.model.plan import Noop, Reload, RuntimeUpdate, ServerState
+from pyconfd.model.plan import Noop, Reload, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from pyconfd.settings import ApplySettings
 from tests.world.haproxy import HaproxyProcess, configuration, free_port, wait_until

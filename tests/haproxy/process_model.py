@@ -13,7 +13,7 @@ from pyconfd.haproxy.config.changes import entries_of
 from pyconfd.haproxy.config.index import index_of
 from pyconfd.haproxy.config.servers import servers_of
 from pyconfd.haproxy.config.text import parse
-from pyconfd.model.plan import (
+from pyconfd.model.operations import (
     AddBackend,
     AddCertificate,
     AddListLines,

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.servers_now import ServerNow
 from pyconfd.haproxy.runtime.sockets import ask
-from pyconfd.model.plan import AddServer, Command
+from pyconfd.model.operations import AddServer, Command
 from tests.world.backends import Backend, Backends
 from tests.world.haproxy import HaproxyProcess, free_port, wait_until
 from tests.world.pki import CertificateAuthority

@@ -9,8 +9,9 @@ from pyconfd.errors import ApplyError, RejectedInput
 from pyconfd.haproxy.config.text import digest_in
 from pyconfd.haproxy.process.balancer import Balancer, BalancerState
 from pyconfd.model.context import EndpointTotals
+from pyconfd.model.operations import ServerState
 from pyconfd.model.outcome import Applied
-from pyconfd.model.plan import Noop, Reload, ReloadReason, ServerState
+from pyconfd.model.plan import Noop, Reload, ReloadReason
 from pyconfd.model.rendering import Piece, Rendering
 from tests.haproxy.bench import Bench, Live
 from tests.world.haproxy import BINARY, free_port, wait_until

@@ -12,20 +12,17 @@ from pyconfd.haproxy.config.diff import MAX_DETAILS, Comparison, differences, pl
 from pyconfd.haproxy.config.index import Index, index_of
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.observation import NotRunning, Observation, Running, RunningState, UnknownProcess
-from pyconfd.model.plan import (
+from pyconfd.model.operations import (
     AddCertificate,
     AddListLines,
     ChangeMapEntries,
     Command,
-    Noop,
-    Reload,
-    ReloadReason,
     RemoveCertificate,
     RemoveListLines,
     ReplaceMap,
-    RuntimeUpdate,
     UpdateCertificate,
 )
+from pyconfd.model.plan import Noop, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 
 BASE = """global

@@ -16,7 +16,7 @@ from pyconfd.haproxy.runtime.overrides import FILE_NAME, Override, OverrideKey, 
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.servers_now import ServerNow
 from pyconfd.haproxy.runtime.sockets import ask
-from pyconfd.model.plan import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
+from pyconfd.model.operations import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
 from tests.world.haproxy import HaproxyProcess, configuration, free_port, wait_until
 
 BACKENDS = """backend shop

@@ -9,7 +9,7 @@ from pyconfd.haproxy.runtime.drift import Drift
 from pyconfd.haproxy.runtime.overrides import GONE_AFTER_S, Override, OverrideKey
 from pyconfd.haproxy.runtime.runtime import Leaving
 from pyconfd.haproxy.runtime.servers_now import ServerNow
-from pyconfd.model.plan import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
+from pyconfd.model.operations import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
 
 NOW = 1000.0
 TEXT = """backend b

@@ -8,7 +8,8 @@ import pytest
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import plan
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
-from pyconfd.model.plan import AddCertificate, AddListLines, Plan, Reload, ReloadReason, RemoveListLines, RuntimeUpdate
+from pyconfd.model.operations import AddCertificate, AddListLines, RemoveListLines
+from pyconfd.model.plan import Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from tests.world.haproxy import BINARY, HaproxyProcess
 from tests.world.pki import CertificateAuthority

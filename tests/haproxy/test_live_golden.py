@@ -18,9 +18,10 @@ import pytest
 
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import plan
-from pyconfd.haproxy.runtime.operations import transcript
+from pyconfd.haproxy.runtime.batch import transcript
 from pyconfd.haproxy.runtime.runtime import Runtime
-from pyconfd.model.plan import Command, Noop, Plan, Reload, RuntimeUpdate
+from pyconfd.model.operations import Command
+from pyconfd.model.plan import Noop, Plan, Reload, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from tests.haproxy.process_model import ProcessModel
 from tests.world.haproxy import BINARY, HaproxyProcess

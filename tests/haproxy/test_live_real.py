@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from pyconfd.haproxy.config.changes import entries_of
 from pyconfd.haproxy.config.diff import Comparison, plan
 from pyconfd.haproxy.runtime.drift import DriftMonitor
-from pyconfd.haproxy.runtime.operations import fingerprint
 from pyconfd.haproxy.runtime.overrides import OverrideStore
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.servers_now import wrong_address
 from pyconfd.haproxy.runtime.sockets import ask
-from pyconfd.model.plan import AddBackend, AddServer, Noop, Reload, RuntimeUpdate
+from pyconfd.model.operations import AddBackend, AddServer, fingerprint
+from pyconfd.model.plan import Noop, Reload, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, Rendering
 from tests.haproxy.process_model import Place, ProcessModel, State, successors
 from tests.world.haproxy import HaproxyProcess, free_port

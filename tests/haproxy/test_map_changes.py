@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyconfd.haproxy.config.changes import _single, differing_lines
-from pyconfd.model.plan import AddMapEntries, ChangeMapEntries, Command, RemoveMapEntries
+from pyconfd.model.operations import AddMapEntries, ChangeMapEntries, Command, RemoveMapEntries
 
 KEYS = st.lists(
     st.sampled_from([*(f"k{number}/" for number in range(30)), "a", "a-b", "ab", "gw_a|b.example.com/~x/"]), unique=True

@@ -18,7 +18,7 @@ from pyconfd.haproxy.runtime.overrides import (
     OverrideStore,
     with_overrides,
 )
-from pyconfd.model.plan import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
+from pyconfd.model.operations import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
 
 DRAIN = Override("shop", "a", ServerState.DRAIN, 10.0, 20.0, 15.0)
 MAINT = Override("shop", "b", ServerState.MAINT, 10.0)

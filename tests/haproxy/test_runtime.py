@@ -6,7 +6,7 @@ from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.servers import MAX_WORDS, Inherited, servers_of, why_not_addable
 from pyconfd.haproxy.config.text import parse
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
-from pyconfd.model.plan import (
+from pyconfd.model.operations import (
     AddBackend,
     AddServer,
     Command,

@@ -6,7 +6,7 @@ import pytest
 
 from pyconfd.haproxy.runtime.runtime import FORMER_ANSWERS_S, NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.sockets import NoAnswer, RuntimeSocket
-from pyconfd.model.plan import RemoveServer, SetWeight
+from pyconfd.model.operations import RemoveServer, SetWeight
 from tests.haproxy.broken_socket import BrokenSocket, Fault
 
 BROKEN = [fault for fault in Fault if fault not in {Fault.GOOD, Fault.ENDLESS}]

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from pyconfd.haproxy.config.changes import MAX_CERTIFICATE_BYTES, changed_files, entries_of
 from pyconfd.haproxy.config.index import index_of
-from pyconfd.haproxy.runtime.operations import SocketLine, filled_map, fingerprint, lines_of
 from pyconfd.haproxy.runtime.sockets import RuntimeSocket
-from pyconfd.model.plan import (
+from pyconfd.model.operations import (
     AddCertificate,
     AddListLines,
     AddMapEntries,
@@ -25,7 +24,9 @@ from pyconfd.model.plan import (
     RemoveMapEntries,
     ReplaceMap,
     SetWeight,
+    SocketLine,
     UpdateCertificate,
+    fingerprint,
 )
 from pyconfd.model.rendering import FileKind, OutputFile
 from tests.haproxy.serving import Served
@@ -232,8 +233,8 @@ def test_whatever_is_sent_is_one_command_or_refused(pairs: list[tuple[str, str]]
         AddListLines(path, (pem, path)),
         RemoveListLines(path, (pem, path)),
     ]
-    lines = [line for command in commands for line in lines_of(command)]
-    lines += filled_map(ReplaceMap(path, tuple(pairs)), "New version created: 1\n")
+    lines = [line for command in commands for line in command.socket_lines()]
+    lines += ReplaceMap(path, tuple(pairs)).filled("New version created: 1\n")
     for line in lines:
         if line.safe:
             head, payload, content = line.text.partition(" <<\n")

@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from pyconfd.haproxy.runtime.runtime import DELETED_AT_ONCE, NotConfirmed
-from pyconfd.model.plan import AddServer, RemoveServer, SetWeight
+from pyconfd.model.operations import AddServer, RemoveServer, SetWeight
 from tests.haproxy.serving import PLAIN, Served, added, address_of
 from tests.world.backends import Backend
 from tests.world.haproxy import wait_until

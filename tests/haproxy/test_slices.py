@@ -10,7 +10,8 @@ from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import Comparison, Slice, plan
 from pyconfd.haproxy.config.slices import SLICE
-from pyconfd.model.plan import AddServer, Command, Noop, RemoveServer, RuntimeUpdate
+from pyconfd.model.operations import AddServer, Command, RemoveServer
+from pyconfd.model.plan import Noop, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from tests.haproxy.process_model import Place, ProcessModel, states
 

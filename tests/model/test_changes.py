@@ -2,6 +2,25 @@ import pytest
 
 from pyconfd.errors import Problem
 from pyconfd.model.changes import BUCKETS_S, Action, ApplyingStatus, Change, Times, change_of, summary_of
+from pyconfd.model.operations import (
+    AddBackend,
+    AddCertificate,
+    AddListLines,
+    AddMapEntries,
+    AddServer,
+    ChangeMapEntries,
+    Command,
+    RemoveBackend,
+    RemoveCertificate,
+    RemoveListLines,
+    RemoveMapEntries,
+    RemoveServer,
+    ReplaceMap,
+    ServerState,
+    SetState,
+    SetWeight,
+    UpdateCertificate,
+)
 from pyconfd.model.outcome import (
     Applied,
     Deferred,
@@ -13,28 +32,7 @@ from pyconfd.model.outcome import (
     Step,
     Unchanged,
 )
-from pyconfd.model.plan import (
-    AddBackend,
-    AddCertificate,
-    AddListLines,
-    AddMapEntries,
-    AddServer,
-    ChangeMapEntries,
-    Command,
-    Reload,
-    ReloadReason,
-    RemoveBackend,
-    RemoveCertificate,
-    RemoveListLines,
-    RemoveMapEntries,
-    RemoveServer,
-    ReplaceMap,
-    RuntimeUpdate,
-    ServerState,
-    SetState,
-    SetWeight,
-    UpdateCertificate,
-)
+from pyconfd.model.plan import Reload, ReloadReason, RuntimeUpdate
 
 SERVING = Generation(418, "d", 900.0)
 ADDED = RuntimeUpdate((AddServer("shop", "a", "10.0.0.1:80"), AddServer("shop", "b", "10.0.0.2:80")), ("shop changed",))

@@ -4,7 +4,7 @@ import pytest
 
 from pyconfd.model.kubernetes import NO_ROOM, TOO_LARGE, ObjectRef, WholeObject, why_left_out
 from pyconfd.model.listener import Listener
-from pyconfd.model.plan import AddServer
+from pyconfd.model.operations import AddServer
 from pyconfd.model.snapshot import HostFacts, ListeningSocket, Named, Resource, Snapshot
 
 

@@ -15,7 +15,7 @@ from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.check import check
 from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.haproxy.runtime.overrides import Override, OverrideStore
-from pyconfd.model.plan import ServerState
+from pyconfd.model.operations import ServerState
 from pyconfd.settings import ApplySettings, HaproxySettings
 from pyconfd.system.files import Installation, NewFile, as_owner_of, controlling_owner, remove_tree, replace_shared
 from tests.haproxy.bench import rendering

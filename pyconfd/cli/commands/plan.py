@@ -27,12 +27,13 @@ from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.text import mark, passwords_in, stats_sockets, without_passwords
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.observation import NotRunning, Observation
-from pyconfd.haproxy.runtime.operations import described, reason_text, transcript
+from pyconfd.haproxy.runtime.batch import reason_text, transcript
 from pyconfd.haproxy.runtime.runtime import Runtime
 from pyconfd.model.changes import summary_of
 from pyconfd.model.context import Refusal
+from pyconfd.model.operations import Command
 from pyconfd.model.outcome import Stored
-from pyconfd.model.plan import Command, Noop, Plan, Reload, ReloadReason, RuntimeUpdate
+from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.settings import Settings, TotalLoss
 from pyconfd.system.files import exists
@@ -216,6 +217,6 @@ def _as_json(found: Plan) -> dict[str, Any]:
 
 def _print_commands(heading: str, commands: Sequence[Command]) -> None:
     print_text(click.style(f"{heading}: {summary_of(commands)}", bold=True))
-    print_lines([described(command) for command in commands[:MOST_SHOWN]])
+    print_lines([command.description() for command in commands[:MOST_SHOWN]])
     if len(commands) > MOST_SHOWN:
         print_text(f"  and {len(commands) - MOST_SHOWN} more; --json has all")

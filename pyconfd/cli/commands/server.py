@@ -26,7 +26,7 @@ from pyconfd.haproxy.runtime.overrides import Override, OverrideKey, OverrideSto
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.servers_now import ServerNow, condition_of, find_servers, takes_traffic
 from pyconfd.haproxy.runtime.sockets import NoAnswer
-from pyconfd.model.plan import ServerState
+from pyconfd.model.operations import ServerState
 from pyconfd.printable import short_duration
 from pyconfd.settings import Settings
 from pyconfd.status.document import read_report

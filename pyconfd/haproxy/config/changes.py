@@ -21,7 +21,7 @@ from pyconfd.haproxy.config.servers import (
 )
 from pyconfd.haproxy.config.slices import ServerChanges
 from pyconfd.haproxy.config.text import Section
-from pyconfd.model.plan import (
+from pyconfd.model.operations import (
     AddBackend,
     AddCertificate,
     AddListLines,
@@ -29,7 +29,6 @@ from pyconfd.model.plan import (
     AddServer,
     ChangeMapEntries,
     Command,
-    ReloadReason,
     RemoveBackend,
     RemoveCertificate,
     RemoveListLines,
@@ -39,6 +38,7 @@ from pyconfd.model.plan import (
     SetWeight,
     UpdateCertificate,
 )
+from pyconfd.model.plan import ReloadReason
 from pyconfd.model.rendering import FileKind, OutputFile
 
 

@@ -10,6 +10,7 @@ piece cannot be judged by itself, both texts are cut into sections and those tha
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from operator import attrgetter
 from typing import NamedTuple
 
 from pyconfd.haproxy.config.changes import (
@@ -23,27 +24,11 @@ from pyconfd.haproxy.config.changes import (
 )
 from pyconfd.haproxy.config.index import Cut, Index, SectionKey, Span, base_of, cut, index_of, is_balanced, section_of
 from pyconfd.haproxy.config.servers import Defaults, Inherited
-from pyconfd.haproxy.config.slices import SLICE, ServerChanges, ServerCommand
+from pyconfd.haproxy.config.slices import SLICE, ServerChanges
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.observation import NotRunning, Observation, Running
-from pyconfd.model.plan import (
-    AddBackend,
-    AddCertificate,
-    AddServer,
-    Command,
-    Noop,
-    Plan,
-    Reload,
-    ReloadReason,
-    RemoveBackend,
-    RemoveCertificate,
-    RemoveListLines,
-    RemoveServer,
-    RuntimeUpdate,
-    ServerState,
-    SetState,
-    SetWeight,
-)
+from pyconfd.model.operations import Command, ServerCommand
+from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, Piece, Rendering, Run, noted_certificates
 from pyconfd.model.reservation import moves
 
@@ -420,21 +405,7 @@ def _moved(key: SectionKey, old: Index, changed: _Changed) -> bool:
 
 def _in_safe_order(commands: list[Command]) -> list[Command]:
     """Order additions before what points to them, and removals after."""
-    return sorted(commands, key=_rank)
-
-
-def _rank(command: Command) -> int:
-    match command:
-        case AddBackend():
-            return 0
-        case AddServer() | SetState(state=ServerState.READY) | AddCertificate():
-            return 1
-        case RemoveServer() | SetWeight(weight=0) | SetState() | RemoveListLines():
-            return 3
-        case RemoveBackend() | RemoveCertificate():
-            return 4
-        case _:
-            return 2
+    return sorted(commands, key=attrgetter("rank"))
 
 
 MAX_DETAILS = 50

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from pyconfd.haproxy.config.text import Section
 from pyconfd.model.listener import parsed
-from pyconfd.model.plan import AddServer, RemoveServer, ServerState
+from pyconfd.model.operations import PLAIN_CHARACTERS, AddServer, RemoveServer, ServerState
 
 DYNAMIC_ALGORITHMS = frozenset({"roundrobin", "leastconn", "first", "random"})
 """Algorithms that take servers at any time; the hashing ones do with ``hash-type consistent``."""
@@ -66,9 +66,6 @@ _CANCELS = MappingProxyType(
 )
 """Keywords that take another one back; where nothing is to be taken back they say what is so anyway. ``add server``
 takes few of them."""
-
-PLAIN_CHARACTERS = r"A-Za-z0-9_.:/@,=+%*()|~\[\]-"
-"""What words of a command on the socket may hold: it means the same there as in the file, without any escape."""
 
 _PLAIN = re.compile(rf"[{PLAIN_CHARACTERS}]+")
 

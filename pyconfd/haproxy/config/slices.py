@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
 from pyconfd.haproxy.config.text import Section
-from pyconfd.model.plan import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
+from pyconfd.model.operations import AddServer, Command, ServerCommand, ServerState, SetState
 
 SLICE = 100
 """Servers that are changed before pyconfd looks at newer events: 20 to 40 ms with the answers of HAProxy 2.6."""
-
-ServerCommand = AddServer | RemoveServer | SetWeight | SetState
 
 
 @dataclass(frozen=True, slots=True)

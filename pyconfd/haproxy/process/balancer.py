@@ -64,17 +64,18 @@ from pyconfd.haproxy.process.observation import (
 from pyconfd.haproxy.process.old_workers import OldWorkers
 from pyconfd.haproxy.process.presence import SETTLES_S, Presence
 from pyconfd.haproxy.process.transaction import Known, Transaction
+from pyconfd.haproxy.runtime.batch import without_servers
 from pyconfd.haproxy.runtime.drift import DriftMonitor
 from pyconfd.haproxy.runtime.former_workers import connections_of_former
-from pyconfd.haproxy.runtime.operations import without_servers
 from pyconfd.haproxy.runtime.overrides import OverrideStore, with_overrides
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, OtherWorker, PartlyRefused, Runtime
 from pyconfd.haproxy.runtime.sockets import NoAnswer
 from pyconfd.model.changes import EndedWorker, RoomForReload
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.listener import Listener
+from pyconfd.model.operations import AddServer
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
-from pyconfd.model.plan import AddServer, Noop, Plan, Reload, ReloadReason, RuntimeUpdate
+from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.reservation import namespaces_of_changes
 from pyconfd.model.status import BalancerStatus, FormerWorkers, HaproxyState
@@ -154,7 +155,7 @@ class Balancer:
         self._has_served = False
         """Whether this pyconfd has applied or restored anything."""
         self.sockets = tuple[str, ...]()
-        self._refused: set[AddServer] = set()
+        self._refused = set[AddServer]()
         self._unfinished = UnfinishedChange(state_dir)
         self._overrides = OverrideStore(state_dir)
         self._drift = DriftMonitor(self._overrides)

@@ -24,7 +24,7 @@ from pyconfd.haproxy.runtime.servers_now import (
     takes_traffic,
     wrong_address,
 )
-from pyconfd.model.plan import Command, RemoveServer, ServerState, SetState, SetWeight
+from pyconfd.model.operations import Command, RemoveServer, ServerState, SetState, SetWeight
 from pyconfd.model.status import BackendDown, LeavingStatus, LiveStatus, OverrideStatus
 
 log = structlog.get_logger(__name__)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import structlog
 
 from pyconfd.errors import Problem, TransientError
-from pyconfd.model.plan import AddServer, Command, ServerState, SetState
+from pyconfd.model.operations import AddServer, Command, ServerState, SetState
 from pyconfd.system.files import as_owner_of, problem_of
 from pyconfd.system.state_file import StateFile
 

@@ -10,36 +10,28 @@ from dataclasses import dataclass
 import structlog
 
 from pyconfd.haproxy.config.changes import Abilities
-from pyconfd.haproxy.runtime.operations import (
-    SocketLine,
+from pyconfd.haproxy.runtime.batch import (
     batches,
     checks_of,
-    filled_map,
     is_same,
     is_there,
     leftovers,
-    lines_of,
-    list_question,
     others,
     parted,
-    prepare_map,
-    published,
     refused_servers,
-    removed_lines,
-    revived,
     unfulfilled,
 )
 from pyconfd.haproxy.runtime.servers_now import ServerNow, checks_now, servers_now, sessions_now, stat_questions
 from pyconfd.haproxy.runtime.sockets import NoAnswer, ReplacedError, RuntimeSocket, Worker
-from pyconfd.model.plan import (
+from pyconfd.model.operations import (
     AddBackend,
     AddCertificate,
     AddServer,
     Command,
     RemoveBackend,
-    RemoveListLines,
     RemoveServer,
     ReplaceMap,
+    SocketLine,
     UpdateCertificate,
 )
 
@@ -223,7 +215,7 @@ class Runtime:
             self._end_transactions()
         made, after = parted(commands)
         sent = [(command, line) for command in made for line in self._lines(command)]
-        sent += [(command, published(command)) for command in made if isinstance(command, AddBackend)]
+        sent += [(command, command.published()) for command in made if isinstance(command, AddBackend)]
         sent += [(command, line) for command in after for line in self._lines(command)]
         questions = checks_of(commands)
         answers = self._sent([line for _, line in sent], questions)
@@ -283,20 +275,16 @@ class Runtime:
         if isinstance(command, AddServer) and (former := self.leaving.get((command.backend, command.server))):
             if former.address != command.address or former.words is None or not is_same(former.words, command):
                 raise NotConfirmed(f"server {command.backend}/{command.server} is still there as what it was before")
-            return revived(command)
+            return command.revival()
         if isinstance(command, ReplaceMap):
             return []
-        if isinstance(command, RemoveListLines):
-            return removed_lines(command, self._ask([list_question(command.crt_list)])[0])
-        if isinstance(command, RemoveBackend):
-            removals = (line for server in command.servers for line in lines_of(server))
-            return [*lines_of(command), *removals]
-        return lines_of(command)
+        question = command.first_question()
+        return command.socket_lines(self._ask([question])[0] if question else "")
 
     def _replace_map(self, command: ReplaceMap) -> None:
-        (answer,) = self._ask([prepare_map(command).text])
-        _judge(prepare_map(command), answer)
-        for line in filled_map(command, answer):
+        (answer,) = self._ask([command.preparation().text])
+        _judge(command.preparation(), answer)
+        for line in command.filled(answer):
             self._carried_out([line])
             self._progress()
 

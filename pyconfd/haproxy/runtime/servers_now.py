@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from pyconfd.errors import Problem, RejectedInput
-from pyconfd.model.plan import ServerState
+from pyconfd.model.operations import ServerState
 
 
 @dataclass(frozen=True, slots=True)
