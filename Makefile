@@ -114,7 +114,7 @@ tls-test: packages-demo venv ## the life of a Secret a hundred times under 32 bu
 canary-test: packages-demo venv ## the life of a canary behind a Gateway twenty times under 32 busy clients
 	PYCONFD_TEST_CANARY_ROUNDS=20 $(BIN)/python -m pytest -q -s tests/e2e/test_canary.py
 
-crash-test: packages-demo venv ## killed before each single effect of every change, where the suite takes every fourth
+crash-test: packages-demo venv ## killed before each single effect of every change, where the suite takes every eighth
 	PYCONFD_TEST_CRASHES=1 $(BIN)/python -m pytest -q -n 2 tests/haproxy/test_crashes.py tests/haproxy/test_live_crashes.py tests/daemon/test_pin_crashes.py
 
 fuzz: packages-demo venv ## hostile tenants against every preset, hostile templates against haproxy -c (SECONDS=60 SEED=)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.model.hold import HoldKind
@@ -98,7 +98,6 @@ SCRIPTS = st.lists(
 )
 
 
-@settings(max_examples=300)
 @given(counts=st.tuples(*(st.integers(0, 6) for _ in range(3))), script=SCRIPTS)
 def test_laws(counts: tuple[int, ...], script: list[tuple[Event, int, int, float, bool]]) -> None:
     cluster = Cluster(*counts)
@@ -130,7 +129,6 @@ def test_laws(counts: tuple[int, ...], script: list[tuple[Event, int, int, float
             assert cluster.kind is HoldKind.TOTAL, "nobody allowed it"
 
 
-@settings(max_examples=100)
 @given(counts=st.tuples(*(st.integers(1, 6) for _ in range(3))), script=SCRIPTS)
 def test_a_restart_at_any_time_changes_nothing(
     counts: tuple[int, ...], script: list[tuple[Event, int, int, float, bool]]
@@ -145,7 +143,6 @@ def test_a_restart_at_any_time_changes_nothing(
             assert (cluster.addresses(), cluster.kind) == (before, kind)
 
 
-@settings(max_examples=200)
 @given(
     counts=st.lists(st.integers(1, 8), min_size=1, max_size=4),
     surge=st.integers(1, 8),
@@ -181,7 +178,6 @@ def test_a_rolling_update_of_everything_at_once_is_never_held(
         assert cluster.served is cluster.raw
 
 
-@settings(max_examples=100)
 @given(
     counts=st.lists(st.integers(2, 8), min_size=1, max_size=4),
     keep=st.integers(1, 2),

@@ -1,6 +1,6 @@
 """The short form of ``make fuzz``, and proof that the fuzzer sees what it is for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,18 @@ from tests.fuzz.clusters import API_SERVERS
 from tests.fuzz.haproxy_model import Config, Request, parse, route, words_of
 from tests.fuzz.ownership import Story
 
-CASES = 150
+CASES = 75
 STORIES = 4
+
+
+def missing(reports: Iterable[str], *texts: str) -> set[str]:
+    """Return which texts no report has; it reads no more of them than that takes."""
+    left = set(texts)
+    for each in reports:
+        left = {text for text in left if text not in each}
+        if not left:
+            break
+    return left
 
 
 @pytest.mark.parametrize("name", fuzz.SCENES)
@@ -68,9 +78,7 @@ def test_the_fuzzer_finds_more_addresses_than_a_namespace_may_have(monkeypatch: 
 
 def test_the_fuzzer_finds_an_absent_address_that_stops_haproxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ownership, "parse", lambda text, files: parse(text.replace(" transparent", ""), files))
-    found = " ".join(neighbours.run(1, range(STORIES)))
-    assert "gw_a_g0_80 cannot be started" in found
-    assert "fe-lb-" in found
+    assert missing(neighbours.run(1, range(STORIES)), "gw_a_g0_80 cannot be started", "fe-lb-") == set()
 
 
 def test_the_fuzzer_finds_an_object_that_leads_to_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,9 +88,7 @@ def test_the_fuzzer_finds_an_object_that_leads_to_too_much(monkeypatch: pytest.M
 
 def test_the_fuzzer_finds_gateways_that_need_no_grant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Grants, "permits", lambda *_: True)
-    found = " ".join(ownership.run(1, range(STORIES)))
-    assert " leads to 10." in found
-    assert " presents " in found
+    assert missing(ownership.run(1, range(STORIES)), " leads to 10.", " presents ") == set()
 
 
 def _everybody_owns(*_: object) -> bool:
@@ -97,9 +103,7 @@ def test_the_fuzzer_finds_an_owner_that_is_not_asked(monkeypatch: pytest.MonkeyP
 
 def test_the_fuzzer_finds_hosts_and_addresses_that_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ownership, "FormerNames", lambda *_: FormerNames())
-    found = list(ownership.run(1, range(STORIES)))
-    assert any("is answered by" in each for each in found)
-    assert any("192.0.2.2" in each for each in found)
+    assert missing(ownership.run(1, range(STORIES)), "is answered by", "192.0.2.2") == set()
 
 
 def _without(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
@@ -115,22 +119,18 @@ def _without(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
 @pytest.mark.parametrize("rule", ["client[-_]cert", "proxy)$", "del-header Connection"])
 def test_the_fuzzer_finds_forged_headers_that_are_passed(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
     _without(monkeypatch, rule)
-    found = " ".join(ownership.run(1, range(1)))
-    assert "http-in passes " in found
-    assert "gw_" in found
+    assert missing(ownership.run(1, range(1)), "http-in passes ", "gw_") == set()
 
 
 def test_the_fuzzer_finds_requests_for_hosts_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     _without(monkeypatch, "status 421")
-    found = " ".join(ownership.run(1, range(STORIES)))
-    assert "a connection for " in found
-    assert "a connection to gw_" in found
+    assert missing(ownership.run(1, range(STORIES)), "a connection for ", "a connection to gw_") == set()
 
 
 def test_the_fuzzer_finds_endpoints_at_api_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AllowedAddresses, "wrong", lambda *_: "")
-    found = " ".join(ownership.run(1, range(2 * STORIES)))
-    assert any(f"has the server {address}:" in found for address in API_SERVERS)
+    servers = tuple(f"has the server {address}:" for address in API_SERVERS)
+    assert any(server in each for each in ownership.run(1, range(2 * STORIES)) for server in servers)
 
 
 @pytest.mark.parametrize("preset", pods.PRESETS)
