@@ -6,7 +6,7 @@ what is behind it. Which namespace has a host is decided before, for all presets
 (:mod:`pyconfd.presets.host_ownership`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pyconfd.derived import Derived, Grouped, Joined, Read, Spread, Tally
@@ -167,17 +167,25 @@ class ServedIngresses:
 
     # Paths
 
-    def _blocked(self, read: Read, rule: RouteRule, claimants: Sequence[RouteRule]) -> str:
-        """Return why a rule may not have its path: the host is another namespace's."""
-        hosts, host, namespace = self._hosts.rights(read), rule.site, rule.owner.namespace
-        if not hosts.may_add_paths(host, namespace):
-            return hosts.why_not(host)
-        if not hosts.is_owner(host, namespace):
+    def _blocked(self, read: Read, path: SitePath, asking: Sequence[RouteRule]) -> Callable[[RouteRule], str]:
+        """Return what says why a rule may not have its path: the host is another namespace's."""
+        hosts, host = self._hosts.rights(read), path.site
+        of_owner: dict[object, RouteRule] = {}
+        for rule in asking:
+            if hosts.is_owner(host, rule.owner.namespace):
+                of_owner.setdefault(conflict_key(rule.match), rule)
+
+        def why_not(rule: RouteRule) -> str:
+            namespace = rule.owner.namespace
+            if not hosts.may_add_paths(host, namespace):
+                return hosts.why_not(host)
             # With a consent, the owner of the host comes before older objects of others.
-            same = (each for each in claimants if conflict_key(each.match) == conflict_key(rule.match))
-            if owner := next((each.owner for each in same if hosts.is_owner(host, each.owner.namespace)), None):
-                return f"{owner.kind} {owner.namespace}/{owner.name} of the host's owner has this path"
-        return ""
+            first = of_owner.get(conflict_key(rule.match))
+            if first is None or hosts.is_owner(host, namespace):
+                return ""
+            return f"{first.owner.kind} {first.owner.namespace}/{first.owner.name} of the host's owner has this path"
+
+        return why_not
 
     def _taken(self, read: Read, path: SitePath, rule: RouteRule) -> str:
         """Return that a domain is all of the host; the older object has it, of the namespace that has the host."""
@@ -275,8 +283,8 @@ class ServedIngresses:
         """Return all that is refused of one Ingress, sorted."""
         found = set(claim.refused)
         hosts = self._hosts.rights(read)
-        for _, path in read(self._routes.lost, key) or ():
-            found.update(_lost(claim.ref, each, hosts) for each in path.lost if key_of(each.rule) == key)
+        for _, lost in read(self._routes.lost, key) or ():
+            found.update(_lost(claim.ref, each, hosts) for each in lost)
         for _, target in read(self._faults_of, key) or ():
             if target.fault is not None:
                 shown = values.shown(f"{target.reference.name}:{target.reference.port}")

@@ -10,11 +10,12 @@ The tables are collections (:mod:`pyconfd.derived`): after a change only the pat
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from pyconfd.derived import Collection, Derived, Grouped, Read, Tally
+from pyconfd.derived import Collection, Derived, Grouped, Read, Spread, Tally
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.routing.types import (
     EXACT_PATHS,
@@ -71,16 +72,16 @@ class Lead(NamedTuple):
     group: RouteGroup | None = None
 
 
-Blocked = Callable[[Read, RouteRule, Sequence[RouteRule]], str]
-"""Returns why a rule may not have its match, or ""; with all rules that ask for its path, in order of rank."""
+Blocked = Callable[[Read, SitePath, Sequence[RouteRule]], Callable[[RouteRule], str]]
+"""Returns, for all rules that ask for a path, in order of rank, what says why one may not have its match, or ""."""
 
 Taken = Callable[[Read, SitePath, RouteRule], str]
 """Returns whose a path is for which a rule came first of all rules, "" where it is the rule's."""
 
 
-def never_blocked(_: Read, __: RouteRule, ___: Sequence[RouteRule]) -> str:
-    """Return that a rule may have its match."""
-    return ""
+def never_blocked(_: Read, __: SitePath, ___: Sequence[RouteRule]) -> Callable[[RouteRule], str]:
+    """Return that each rule may have its match."""
+    return lambda _: ""
 
 
 def place_of(match: RouteMatch) -> Place:
@@ -129,15 +130,16 @@ class RoutingTable:
         )
         self.decided = Derived(claimants, self._decide, f"{name}: decisions on paths")
 
-    def _decide(self, read: Read, _: SitePath, asking: Sequence[tuple[object, RouteRule]]) -> DecidedPath:
+    def _decide(self, read: Read, path: SitePath, asking: Sequence[tuple[object, RouteRule]]) -> DecidedPath:
         claimants = [rule for _, rule in asking]
+        why_not = self._blocked(read, path, claimants)
         given: dict[object, RouteRule] = {}
         lost: list[Lost] = []
         for rule in claimants:
             what = conflict_key(rule.match)
             if what in given:
                 lost.append(Lost(rule, given[what]))
-            elif why := self._blocked(read, rule, claimants):
+            elif why := why_not(rule):
                 lost.append(Lost(rule, None, why))
             else:
                 given[what] = rule
@@ -148,15 +150,16 @@ class RoutingTable:
 class PlainRoutingTable(RoutingTable):
     """For rules whose matches are paths, and nothing else: one rule wins each of them.
 
-    ``won`` and ``lost`` have the decisions by object, ``leading`` by backend, and ``sites`` has the number of
-    paths that are served by site.
+    ``won`` has the decisions by object, ``leading`` by backend, and ``sites`` the number of paths that are served by
+    site. ``lost`` has what each object lost: however many ask for one path, each is told of its own rules.
     """
 
     def __init__(self, name: str, rules: Collection[Any, RouteRule], blocked: Blocked, taken: Taken) -> None:
         super().__init__(name, rules, blocked)
         self._taken = taken
         self.won = Grouped(self.decided, _objects_that_won, f"{name}: paths by object")
-        self.lost = Grouped(self.decided, _objects_that_lost, f"{name}: lost paths by object")
+        lost = Spread(self.decided, _lost_by_object, f"{name}: lost paths")
+        self.lost = Grouped(lost, lambda at, _: (at[1],), f"{name}: lost paths by object")
         self.leading = Grouped(
             self.decided, _backends, f"{name}: paths by backend", rank=lambda path, _: entry_of(*path)
         )
@@ -168,9 +171,8 @@ class PlainRoutingTable(RoutingTable):
         if not taken:
             return decided
         claimants = [rule for _, rule in asking]
-        return DecidedPath(
-            (), tuple(Lost(each, None, self._blocked(read, each, claimants) or taken) for each in claimants)
-        )
+        why_not = self._blocked(read, path, claimants)
+        return DecidedPath((), tuple(Lost(each, None, why_not(each) or taken) for each in claimants))
 
 
 def key_of(rule: RouteRule) -> Key:
@@ -182,8 +184,11 @@ def _objects_that_won(_: SitePath, path: DecidedPath) -> Iterator[Key]:
     return (key_of(rule) for rule in path.winners)
 
 
-def _objects_that_lost(_: SitePath, path: DecidedPath) -> Iterator[Key]:
-    return (key_of(each.rule) for each in path.lost)
+def _lost_by_object(_: SitePath, path: DecidedPath) -> Iterable[tuple[Key, tuple[Lost, ...]]]:
+    found: defaultdict[Key, tuple[Lost, ...]] = defaultdict(tuple)
+    for each in path.lost:
+        found[key_of(each.rule)] += (each,)
+    return found.items()
 
 
 def _backends(_: SitePath, path: DecidedPath) -> Iterator[str]:

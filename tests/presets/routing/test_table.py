@@ -166,7 +166,7 @@ def test_the_next_claimant_gets_what_the_owner_gives_up() -> None:
 
 def test_what_is_blocked_goes_to_nobody_of_its_kind() -> None:
     old, young = rule(prefix("/"), "old", day=1), rule(prefix("/"), "young", day=2)
-    made = Table(old, young, blocked=lambda _, each, __: "reserved" if each.backend == "old" else "")
+    made = Table(old, young, blocked=lambda _, __, ___: lambda each: "reserved" if each.backend == "old" else "")
     assert [(lost.rule, lost.winner, lost.why) for lost in made.lost] == [(old, None, "reserved")]
     assert through_maps(made, Request("/")) == "young"
 
