@@ -22,6 +22,9 @@ SHARED_WITH = "pyconfd.io/shared-with"
 
 EVERYBODY = "*"
 
+MOST_SHARED_WITH = 64
+"""Namespaces that one annotation names: each host of the object remembers them."""
+
 ANY_HOST = "*"
 """The host of an Ingress without one: every host that nobody asks for."""
 
@@ -170,9 +173,11 @@ def shared_with(value: str) -> frozenset[str]:
     """Return the namespaces in the annotation :data:`SHARED_WITH`.
 
     Raises:
-        ValueError: there is something in it that is no name of a namespace.
+        ValueError: there is something in it that is no name of a namespace, or there are too many.
     """
-    names = [each.strip() for each in value.split(",") if each.strip()]
+    names = {each.strip() for each in value.split(",") if each.strip()}
+    if len(names) > MOST_SHARED_WITH:
+        raise ValueError(f"expected at most {MOST_SHARED_WITH} namespaces, or * for all")
     for each in names:
         if each != EVERYBODY and not values.is_object_name(each):
             raise ValueError("expected names of namespaces separated by commas, or *")

@@ -195,3 +195,11 @@ def test_namespaces_of_the_annotation(value: str, names: tuple[str, ...]) -> Non
 def test_what_is_no_name_of_a_namespace(value: str) -> None:
     with pytest.raises(ValueError, match=r"^expected names of namespaces separated by commas, or \*$"):
         shared_with(value)
+
+
+def test_one_annotation_names_so_many_namespaces() -> None:
+    names = [f"n{number}" for number in range(65)]
+    # One that is named twice counts once.
+    assert shared_with(",".join((*names[:64], "n1"))) == frozenset(names[:64])
+    with pytest.raises(ValueError, match=r"^expected at most 64 namespaces, or \* for all$"):
+        shared_with(",".join(names))
