@@ -30,7 +30,7 @@ from contextlib import contextmanager
 from operator import is_
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
-from pyconfd.model.versioned import VersionedDict
+from pyconfd.model.versioned import VersionedDict, differing
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -190,6 +190,7 @@ class Source(Collection[K, V]):
     def __init__(self, graph: Graph, name: str) -> None:
         super().__init__(graph, name)
         self._waiting: dict[K, V | None] = {}
+        self._followed: Mapping[K, V] = {}
 
     @property
     def waits(self) -> bool:
@@ -199,6 +200,11 @@ class Source(Collection[K, V]):
     def replace(self, items: Mapping[K, V | None]) -> None:
         """Replace items from the next :meth:`Graph.settle` on (None removes one); the others stay."""
         self._waiting.update(items)
+
+    def follow(self, items: Mapping[K, V]) -> None:
+        """Have the items of a mapping, and no others of the one that was followed before."""
+        self.replace({key: items.get(key) for key in differing(self._followed, items)})
+        self._followed = items
 
     def update(self) -> None:
         """Put in the items that :meth:`replace` was called with."""
@@ -500,7 +506,9 @@ class Published(Generic[S, V]):
         changed = {**self._changed, **self._of.changed} if in_trial else self._changed
         if not changed:
             return self._mapping
-        now = {key_of(key): self._value(items[key]) if key in items else None for key in changed}
+        now: dict[S, V | None] = {key_of(key): None for key in changed if key not in items}
+        # The keys of one that went and of one that came may stand for the same.
+        now |= {key_of(key): self._value(items[key]) for key in changed if key in items}
         # A value of an item that is another one may be the same.
         new = {key: value for key, value in now.items() if value is not None and self._mapping.get(key) != value}
         gone = [key for key, value in now.items() if value is None and key in self._mapping]

@@ -80,9 +80,14 @@ class HostFacts:
         return bool(self.addresses)
 
     @property
-    def addressing(self) -> tuple[bool, frozenset[str], bool, bool]:
-        """All by which it is judged whether an address can be used here."""
-        return self.known, self.addresses, self.nonlocal_bind_v4, self.nonlocal_bind_v6
+    def addressing(self) -> "HostFacts":
+        """Return those by which it is judged whether one can listen somewhere; the others change all the time."""
+        return HostFacts(
+            addresses=self.addresses,
+            nonlocal_bind_v4=self.nonlocal_bind_v4,
+            nonlocal_bind_v6=self.nonlocal_bind_v6,
+            ephemeral_ports=self.ephemeral_ports,
+        )
 
 
 class Key(NamedTuple):

@@ -4,25 +4,29 @@ Source: the README of UnityTech/ads-infra-haproxy, and what it and its Kontrol b
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from ipaddress import ip_address
-from operator import itemgetter
+from itertools import chain
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from pyconfd.derived import Derived, Grouped, Published, Read, SameParts, Source, Tally, Value
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import ClusterTemplate, PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, Pod
-from pyconfd.model.reservation import NEVER, NO_RESERVATIONS, Name, Owner, Reservations
+from pyconfd.model.reservation import NEVER, Name, Owner, Reservation
 from pyconfd.model.snapshot import KIND_OF, Key, Named, Resource, Snapshot
-from pyconfd.model.versioned import differing
+from pyconfd.model.versioned import GivenList
 from pyconfd.predecessors.pods import address_of, endpoint, is_ready, wrong_address
 from pyconfd.presets import values
-from pyconfd.presets.cluster import Cluster
+from pyconfd.presets.address_ownership import AddressOwners
 from pyconfd.presets.conflicts import reserved_until
+from pyconfd.presets.listener_ownership import ListenerOwners
+from pyconfd.presets.objects import Objects
 from pyconfd.presets.origins import APP
-from pyconfd.presets.policy import AllowedAddresses, ClaimOptions
-from pyconfd.presets.preset import Preset, PresetOptions, PresetResult, Translation
+from pyconfd.presets.policy import ClaimOptions
+from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult, Translation
 
 MASTER = "kontrol.unity3d.com/master"
 CONFIG = "haproxy.unity3d.com/config"
@@ -57,25 +61,12 @@ class _OwnBalancer:
     labels: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _HostsFormer:
-    """What a result was made of, and its parts: the pods of each app, and what was refused for a pod or an app."""
-
-    inputs: tuple[object, ...]
-    pods: Mapping[Key, Pod]
-    members: Mapping[str, Mapping[Key, Pod]]
-    hosts: dict[str, list[str]]
-    refused_pods: Mapping[Key, Refusal]
-    refused_apps: Mapping[str, tuple[Refusal, ...]]
-    owners: Mapping[Name, Owner]
-    reservations: Reservations
-
-
 def _own_app(balancer: _OwnBalancer | None, options: HostsOptions) -> str:
     return options.own_app or (balancer.labels.get(APP, "") if balancer else "")
 
 
-def _balancer(snapshot: Snapshot, options: HostsOptions, refused: list[Refusal]) -> _OwnBalancer | None:
+def _balancer(snapshot: Snapshot, options: HostsOptions) -> _OwnBalancer | None:
+    """Return the object that ``options`` name; None where there is none."""
     if options.config is None:
         return None
     ref = options.config._replace(cluster=snapshot.cluster)
@@ -88,97 +79,183 @@ def _balancer(snapshot: Snapshot, options: HostsOptions, refused: list[Refusal])
         return _OwnBalancer(ref, pod.metadata.annotations or {}, pod.metadata.labels or {})
     if ref.kind == "Service" and (service := snapshot.services.get(key)):
         return _OwnBalancer(ref, service.metadata.annotations or {}, service.metadata.labels or {})
-    detail = "hosts.config names it, and it does not exist"
-    refused.append(Refusal(ref, "", "", RefusalReason.INCOMPLETE, detail))
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _HostsReader:
-    """What pods are read with."""
+class _Terms(NamedTuple):
+    """What pods are read with; ``home`` is the namespace of the balancer, "" where that is not known."""
 
+    in_use: bool
     options: HostsOptions
     own_app: str
-    places: AllowedAddresses
-    reservations: Reservations
+
+    @property
+    def home(self) -> str:
+        return self.options.config.namespace if self.options.config else ""
 
 
-def _updated(memo: _HostsFormer, snapshot: Snapshot, reader: _HostsReader) -> _HostsFormer:
-    """Return what the pods amount to, read again only for apps of which a pod came, changed or went."""
-    refused_pods = dict(memo.refused_pods)
-    touched = _touched(memo, snapshot, reader, refused_pods)
-    for name in differing(memo.reservations, reader.reservations):
-        if name.name in memo.members:
-            touched.setdefault(name.name, dict(memo.members[name.name]))
-    if not touched:
-        return replace(memo, pods=snapshot.pods, refused_pods=refused_pods, reservations=reader.reservations)
-    members = {**memo.members, **touched}
-    hosts, refused_apps, owners = dict(memo.hosts), dict(memo.refused_apps), dict(memo.owners)
-    for app, found in touched.items():
-        refused: list[Refusal] = []
-        refused_apps.pop(app, None)
-        owners.pop(Name("", app), None)
-        if not found:
-            del members[app]
-            hosts.pop(app, None)
-            continue
-        owned = _owned(app, _by_namespace(found), snapshot.cluster, reader, refused)
-        if owned:
-            namespace, since = owned[0].metadata.namespace, _oldest(owned)
-            owners[Name("", app)] = Owner("Pod", namespace, app, since)
-        made = _addresses(owned, reader.places, snapshot.cluster, refused)
-        # An equal list stays the object that it was.
-        hosts[app] = made if made != hosts.get(app) else hosts[app]
-        if refused:
-            refused_apps[app] = tuple(refused)
-    if hosts.keys() != memo.hosts.keys():
-        hosts = dict(sorted(hosts.items(), key=itemgetter(0)))
-    elif all(hosts[app] is memo.hosts[app] for app in touched if app in hosts):
-        hosts = memo.hosts
-    kept_owners = memo.owners if owners == memo.owners else owners
-    return _HostsFormer(
-        memo.inputs, snapshot.pods, members, hosts, refused_pods, refused_apps, kept_owners, reader.reservations
-    )
+class _Carrier(NamedTuple):
+    """The object with the annotations of the balancer, and what its names for DNS may be."""
+
+    options: HostsOptions
+    balancer: _OwnBalancer | None
+    rules: ClaimOptions
 
 
-def _touched(
-    memo: _HostsFormer, snapshot: Snapshot, reader: _HostsReader, refused: dict[Key, Refusal]
-) -> dict[str, dict[Key, Pod]]:
-    """Return the pods of each app of which a pod came, changed or went; ``refused`` is brought up to date."""
-    options = reader.options
-    touched: dict[str, dict[Key, Pod]] = {}
-    for key in differing(memo.pods, snapshot.pods):
-        refused.pop(key, None)
-        before, after = memo.pods.get(key), snapshot.pods.get(key)
-        app = _app_of(before, options) if before is not None else None
-        if app is not None and app in memo.members:
-            touched.setdefault(app, dict(memo.members[app])).pop(key, None)
-        app = _app_of(after, options) if after is not None else None
-        if app is None or after is None:
-            continue
+class Target(NamedTuple):
+    """A pod that asks to be a target. ``app`` is "" where it has none; ``address`` is "" while it is not ready.
+
+    ``unlabelled`` and ``misplaced`` are why it cannot be one.
+    """
+
+    app: str
+    since: str
+    address: str
+    unlabelled: Refusal | None
+    misplaced: Refusal | None
+
+
+class App(NamedTuple):
+    """The pods of an app: their addresses, sorted, whose they are, and what is refused of them."""
+
+    addresses: list[str]
+    owner: Owner | None
+    refused: tuple[Refusal, ...]
+
+
+class Configuration(NamedTuple):
+    """What the annotations of the balancer say: the text of its template, and its names in DNS; None for neither."""
+
+    balancer: _OwnBalancer | None
+    dns_names: tuple[str, ...] | None
+    refused: tuple[Refusal, ...]
+
+
+class HostsCollections(PresetCollections):
+    """Pods by their apps."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects, graph = objects, objects.graph
+        self._terms = Value[_Terms](graph, "preset hosts")
+        self._carrier = Value[_Carrier](graph, "annotations of the balancer of hosts")
+        self._reserved = Source[Name, Reservation](graph, "reserved apps")
+        self.targets = Derived(objects.pods, self._target, "targets")
+        by_app = Grouped(self.targets, lambda _, target: (target.app,) if target.app else (), "targets by app")
+        self.apps = Derived(by_app, self._decide, "apps")
+        self.ready = Tally(self.apps, lambda _, app: (((), len(app.addresses)),), "endpoints of apps")
+        self.configuration = Derived(self._carrier, self._configuration, "configuration of hosts")
+        self._hosts = Published[str, list[str]](self.apps, value=lambda app: app.addresses)
+        self._owners = Published[Name, Owner](
+            self.apps, key=lambda app: Name("", app), rank=None, value=lambda app: app.owner
+        )
+        self._unlabelled = Published[Key, Refusal](self.targets, rank=None, value=lambda target: target.unlabelled)
+        self._refused = Published[str, tuple[Refusal, ...]](self.apps, rank=None, value=lambda app: app.refused or None)
+        self._all_refused = SameParts[tuple[Refusal, ...]]()
+        self._names = SameParts[Mapping[str, Any]]()
+
+    def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
+        """Note by which options pods are targets, and what the balancer's own object says."""
+        own = options.of(HostsOptions)
+        balancer = _balancer(snapshot, own) if in_use else None
+        self._terms.set(_Terms(in_use, own, _own_app(balancer, own)))
+        self._carrier.set(_Carrier(own, balancer, options.claims))
+        self._reserved.follow(options.reservations_of(PresetName.HOSTS))
+
+    def serve(self, owners: ListenerOwners) -> None:
+        """Pods ask for no place to listen."""
+
+    def result(self) -> PresetResult:
+        """Return ``hosts``: app to the addresses of its ready pods, both sorted; and the template of the annotation."""
+        hosts, configuration = self._hosts.mapping(), self.configuration.items[()]
+        unlabelled, by_app, balancer = self._unlabelled.mapping(), self._refused.mapping(), configuration.balancer
+        names = self._names.made((hosts,), lambda: {"hosts": hosts})
+        templates: tuple[ClusterTemplate, ...] = ()
+        if balancer is not None and CONFIG in balancer.annotations:
+            place = f"{balancer.ref.kind.lower()} {balancer.ref.namespace}/{balancer.ref.name}"
+            text = balancer.annotations[CONFIG]
+            templates = (ClusterTemplate(place, text, names, ref=balancer.ref, field=f"annotation {CONFIG}"),)
+        refused = self._all_refused.made(
+            (unlabelled, by_app, configuration.refused),
+            lambda: (*unlabelled.values(), *chain.from_iterable(by_app.values()), *configuration.refused),
+        )
+        return PresetResult(
+            names,
+            refused,
+            self.ready.items.get((), 0),
+            templates=templates,
+            dns_names=configuration.dns_names,
+            serves=hosts,
+            addresses_of=tuple,
+            owners=self._owners.mapping(),
+        )
+
+    def _target(self, read: Read, key: Key, pod: Pod) -> Target | None:
+        terms = read.value(self._terms)
+        if not terms.in_use or not is_target(pod, terms.options):
+            return None
+        cluster, app = self._objects.cluster, (pod.metadata.labels or {}).get(APP, "")
+        since, address = pod.metadata.creation_timestamp or NEVER, address_of(pod) if is_ready(pod) else ""
         if not app or not values.is_word(app):
-            refused[key] = _without_app(key, app, snapshot.cluster)
-        elif app != reader.own_app:
-            touched.setdefault(app, dict(memo.members.get(app, {})))[key] = after
-    return touched
+            return Target("", since, address, _without_app(key, app, cluster), None)
+        if app == terms.own_app:
+            return None
+        wrong = read.value(self._objects.places).wrong(address) if address else ""
+        return Target(app, since, address, None, wrong_address(pod, wrong, cluster) if wrong else None)
+
+    def _decide(self, read: Read, app: str, targets: Sequence[tuple[Key, Target]]) -> App:
+        """Give an app to one namespace: the balancer's, else that which has it, else that of the oldest pod.
+
+        Pods of other namespaces may not join in.
+        """
+        by_namespace: defaultdict[str, list[tuple[Key, Target]]] = defaultdict(list)
+        for key, target in targets:
+            by_namespace[key.namespace].append((key, target))
+        oldest = {namespace: min(each.since for _, each in found) for namespace, found in by_namespace.items()}
+        home, reservation = read.value(self._terms).home, read(self._reserved, Name("", app))
+        holder = reservation.namespace if reservation is not None else ""
+        ranked = sorted(by_namespace, key=lambda each: (each != home, each != holder, oldest[each], each))
+        first = ranked[0]
+        reason, turned_away, owned = RefusalReason.NAME_TAKEN, ranked[1:], by_namespace[first]
+        detail = f"the app {app} belongs to the namespace {values.shown(first)}; name it differently"
+        if reservation is not None and first not in {home, holder}:
+            reason, turned_away, owned = RefusalReason.NAME_RESERVED, ranked, []
+            detail = reserved_until(reservation)
+        refused = [
+            Refusal(_pod(key, self._objects.cluster), "label app", app, reason, detail)
+            for namespace in turned_away
+            for key, _ in by_namespace[namespace]
+        ]
+        refused += (target.misplaced for _, target in owned if target.misplaced is not None)
+        found = {ip_address(each.address) for _, each in owned if each.address and each.misplaced is None}
+        addresses = map(str, sorted(found, key=lambda address: (address.version, address.packed)))
+        owner = Owner("Pod", first, app, oldest[first]) if owned else None
+        return App(GivenList(addresses), owner, tuple(refused))
+
+    def _configuration(self, _: Read, __: object, carrier: _Carrier) -> Configuration:
+        options, balancer, rules = carrier
+        refused: list[Refusal] = []
+        if balancer is None:
+            if options.config is not None:
+                ref, detail = (
+                    options.config._replace(cluster=self._objects.cluster),
+                    "hosts.config names it, and it does not exist",
+                )
+                refused.append(Refusal(ref, "", "", RefusalReason.INCOMPLETE, detail))
+            return Configuration(None, None, tuple(refused))
+        dns_names = _dns_names(balancer, rules, options.dns_suffixes, refused)
+        if CONFIG not in balancer.annotations:
+            detail = f"it has no annotation {CONFIG}, so nothing is served from it"
+            refused.append(Refusal(balancer.ref, f"annotation {CONFIG}", "", RefusalReason.INCOMPLETE, detail))
+        return Configuration(balancer, dns_names, tuple(refused))
 
 
-def _app_of(pod: Pod, options: HostsOptions) -> str | None:
-    """Return the label by which a pod is grouped, "" where it has none, and None for a pod that is no target."""
-    return (pod.metadata.labels or {}).get(APP, "") if is_target(pod, options) else None
+def _pod(key: Key, cluster: str) -> ObjectRef:
+    return ObjectRef("Pod", values.shown(key.namespace), values.shown(key.name), cluster)
 
 
 def _without_app(key: Key, app: str, cluster: str) -> Refusal:
-    ref = ObjectRef("Pod", values.shown(key.namespace), values.shown(key.name), cluster)
     detail = "its label app has to be one plain word: pods are grouped by it"
-    return Refusal(ref, "label app", values.shown(app), RefusalReason.INCOMPLETE, detail)
-
-
-def _by_namespace(found: Mapping[Key, Pod]) -> dict[str, list[Pod]]:
-    groups: defaultdict[str, list[Pod]] = defaultdict(list)
-    for key in sorted(found):
-        groups[key.namespace].append(found[key])
-    return groups
+    return Refusal(_pod(key, cluster), "label app", values.shown(app), RefusalReason.INCOMPLETE, detail)
 
 
 def is_target(pod: Pod, options: HostsOptions) -> bool:
@@ -187,46 +264,6 @@ def is_target(pod: Pod, options: HostsOptions) -> bool:
     if options.master and options.master in (name.strip() for name in masters.split(",")):
         return True
     return bool(options.selector) and options.selector.items() <= (pod.metadata.labels or {}).items()
-
-
-def _oldest(pods: Iterable[Pod]) -> str:
-    return min(pod.metadata.creation_timestamp or NEVER for pod in pods)
-
-
-def _owned(
-    app: str, by_namespace: Mapping[str, list[Pod]], cluster: str, reader: _HostsReader, refused: list[Refusal]
-) -> list[Pod]:
-    """Return the pods of one namespace: that of the balancer, else that which has the app, else that of the oldest pod.
-
-    Pods of other namespaces may not join in.
-    """
-    home = reader.options.config.namespace if reader.options.config else ""
-    reservation = reader.reservations.get(Name("", app))
-    holder = reservation.namespace if reservation is not None else ""
-    ranked = sorted(by_namespace, key=lambda each: (each != home, each != holder, _oldest(by_namespace[each]), each))
-    first = ranked[0]
-    reason, turned_away = RefusalReason.NAME_TAKEN, ranked[1:]
-    detail = f"the app {app} belongs to the namespace {values.shown(first)}; name it differently"
-    kept = reservation is not None and first not in {home, holder}
-    if reservation is not None and kept:
-        reason, turned_away, detail = RefusalReason.NAME_RESERVED, ranked, reserved_until(reservation)
-    for namespace in turned_away:
-        for pod in by_namespace[namespace]:
-            ref = ObjectRef("Pod", values.shown(namespace), values.shown(pod.metadata.name), cluster)
-            refused.append(Refusal(ref, "label app", app, reason, detail))
-    return [] if kept else by_namespace[first]
-
-
-def _addresses(pods: list[Pod], places: AllowedAddresses, cluster: str, refused: list[Refusal]) -> list[str]:
-    found = set()
-    for pod in pods:
-        if not is_ready(pod):
-            continue
-        if wrong := places.wrong(address_of(pod)):
-            refused.append(wrong_address(pod, wrong, cluster))
-        else:
-            found.add(ip_address(address_of(pod)))
-    return [str(address) for address in sorted(found, key=lambda address: (address.version, address.packed))]
 
 
 def _dns_names(
@@ -265,48 +302,10 @@ class HostsPreset(Preset):
     gives = frozenset({"hosts"})
     resources = frozenset({Resource.PODS})
 
-    def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
-        """Return ``hosts``: app to the addresses of its ready pods, both sorted; and the template of the annotation."""
-        snapshot, own, places = cluster.snapshot, options.of(HostsOptions), cluster.places
-        refused: list[Refusal] = []
-        balancer = _balancer(snapshot, own, refused)
-        own_app = _own_app(balancer, own)
-        known = former.memo if former else None
-        inputs = (snapshot.cluster, own, own_app, places)
-        if not isinstance(known, _HostsFormer) or known.inputs != inputs:
-            former = None
-            known = _HostsFormer(inputs, {}, {}, {}, {}, {}, {}, NO_RESERVATIONS)
-        memo = _updated(known, snapshot, _HostsReader(own, own_app, places, options.reservations_of("hosts")))
-        refused.extend(memo.refused_pods.values())
-        refused.extend(refusal for of_app in memo.refused_apps.values() for refusal in of_app)
-        claimed = sum(map(len, memo.hosts.values()))
-        # A copy: what a template does to the whole must not reach the next translation.
-        names = former.names if former and memo.hosts is known.hosts else {"hosts": dict(memo.hosts)}
-        templates: tuple[ClusterTemplate, ...] = ()
-        dns_names: tuple[str, ...] | None = None
-        if balancer is not None:
-            dns_names = _dns_names(balancer, options.claims, own.dns_suffixes, refused)
-            if CONFIG in balancer.annotations:
-                place = f"{balancer.ref.kind.lower()} {balancer.ref.namespace}/{balancer.ref.name}"
-                text = balancer.annotations[CONFIG]
-                templates = (ClusterTemplate(place, text, names, ref=balancer.ref, field=f"annotation {CONFIG}"),)
-            else:
-                detail = f"it has no annotation {CONFIG}, so nothing is served from it"
-                refused.append(Refusal(balancer.ref, f"annotation {CONFIG}", "", RefusalReason.INCOMPLETE, detail))
-        all_refused = tuple(sorted(refused))
-        if former and all_refused == former.refused:
-            all_refused = former.refused
-        return PresetResult(
-            names,
-            all_refused,
-            claimed,
-            templates=templates,
-            dns_names=dns_names,
-            serves=memo.hosts,
-            addresses_of=tuple,
-            owners=memo.owners,
-            memo=memo,
-        )
+    def collections(self, objects: Objects, addresses: AddressOwners) -> HostsCollections:
+        """Return what is made of pods."""
+        del addresses
+        return HostsCollections(objects)
 
     def named_objects(self, options: PresetOptions) -> tuple[Named, ...]:
         """Return the Deployment or Service that carries the configuration; a Pod is read with all others."""
@@ -318,7 +317,7 @@ class HostsPreset(Preset):
     def claims(self, translation: Translation) -> Iterator[Claim]:
         """Return a claim for each pod that is a target."""
         snapshot, own = translation.snapshot, translation.options.of(HostsOptions)
-        own_app = _own_app(_balancer(snapshot, own, []), own)
+        own_app = _own_app(_balancer(snapshot, own), own)
         given = translation.given.get("hosts", {})
         for key, pod in sorted(snapshot.pods.items()):
             app = (pod.metadata.labels or {}).get(APP, "")

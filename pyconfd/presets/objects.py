@@ -16,7 +16,7 @@ from pyconfd.model.gateway_api import (
     TLSRoute,
 )
 from pyconfd.model.ingress import Ingress, IngressClass
-from pyconfd.model.kubernetes import ConfigMap, Namespace
+from pyconfd.model.kubernetes import ConfigMap, Namespace, Pod
 from pyconfd.model.object_status import StatusOf
 from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot, denies_secrets
 from pyconfd.model.versioned import differing
@@ -58,6 +58,7 @@ class Objects:
         self.tls_policies = Source[StatusOf, BackendTLSPolicy](graph, "BackendTLSPolicies")
         self.labels = Source[str, Mapping[str, str]](graph, "labels of namespaces")
         self.config_maps = Source[Key, ConfigMap](graph, "ConfigMaps")
+        self.pods = Source[Key, Pod](graph, "Pods")
         self._given: dict[Source[Any, Any], list[Mapping[Key, Any]]] = {}
 
     def see(self, snapshot: Snapshot, options: PresetOptions, names: Collection[str]) -> None:
@@ -68,9 +69,9 @@ class Objects:
         self.tls.set(options.tls)
         self.targets.set(PresetOptions(node_ports=options.node_ports, node_address_types=options.node_address_types))
         self.shared_addresses.set(options.addresses.shared)
-        if not self.host.items or self.host.items[()].addressing != snapshot.host.addressing:
-            self.host.set(snapshot.host)
+        self.host.set(snapshot.host.addressing)
         self.ingress_classes.set(snapshot.ingressclasses)
+        self.pods.follow(snapshot.pods)
         self._give(self.ingresses, snapshot.ingresses if PresetName.INGRESS in names else _NONE)
         self._see_gateways(snapshot if PresetName.GATEWAY in names else Snapshot(snapshot.cluster))
 

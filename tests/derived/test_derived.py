@@ -288,6 +288,26 @@ def test_published_mappings_are_replaced_and_in_order() -> None:
     assert list(owners.mapping().items()) == [("a", "db"), ("b", "web"), ("c", "web")]
 
 
+def test_what_a_published_key_stands_for_may_move_to_another_item() -> None:
+    graph = Graph()
+    bound = Source[tuple[str, int], str](graph, "bound")
+    by_port = Published[int, str](bound, key=lambda at: at[1])
+    for had, has in ("xa", "ab", "ba"):
+        bound.replace({(had, 80): None, (has, 80): has})
+        graph.settle()
+    assert by_port.mapping() == {80: "a"}
+
+
+def test_a_source_follows_a_mapping() -> None:
+    graph = Graph()
+    source, one = Source[str, list[int]](graph, "lists"), [1]
+    source.follow({"a": one, "b": [2]})
+    graph.settle()
+    source.follow({"a": one, "c": [3]})
+    graph.settle()
+    assert (source.items, source.changed) == ({"a": [1], "c": [3]}, {"b": [2], "c": None})
+
+
 def test_published_mappings_show_a_trial_and_forget_it() -> None:
     world = world_of(web=(1, ("a",)))
     owners = Published[str, Any](world.owners)

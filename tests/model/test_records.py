@@ -1,5 +1,7 @@
 """What records of the model say of themselves."""
 
+from dataclasses import replace
+
 import pytest
 
 from pyconfd.model.kubernetes import NO_ROOM, TOO_LARGE, ObjectRef, WholeObject, why_left_out
@@ -81,9 +83,11 @@ def test_the_words_of_a_server(words: str, weight: int, disabled: bool, checked:
 
 
 def test_facts_of_the_host() -> None:
-    known = HostFacts(frozenset({"192.0.2.1"}), nonlocal_bind_v6=True)
+    known = HostFacts(frozenset({"192.0.2.1"}), nonlocal_bind_v6=True, ephemeral_ports=(50000, 60000))
     assert (HostFacts().known, known.known) == (False, True)
-    assert known.addressing == (True, frozenset({"192.0.2.1"}), False, True)
+    assert replace(known, hour=1, certificates={}, nonlocal_bind_v4=True).addressing == replace(
+        known, nonlocal_bind_v4=True
+    )
     socket = ListeningSocket("::", 80, v6only=True)
     assert socket.listener == Listener("::", 80, v6only=True)
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,9 +22,11 @@ from pyconfd.predecessors.kubefigurator.claims import KubefiguratorOptions
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import LOAD_BALANCER_CLASS, AddressOptions
 from pyconfd.presets.certificates import TlsOptions
+from pyconfd.presets.graph import PresetGraph
 from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.presets.registry import Memo
+from tests.derived.checking import CheckedCalls, items_of, see_that_changes_are_told
 from tests.presets import objects
 from tests.presets.objects import endpoint, endpoints, node, service, slice_, subset
 from tests.presets.pods import certificate, config_map, pod, secret
@@ -201,19 +203,43 @@ def seen(context: Context) -> Seen:
     return Seen(replace(context, names={}), {**names, "own": own}, given_names, nodes)
 
 
-@pytest.mark.parametrize("names", [(name,) for name in ALL] + [ALL, ALL[::-1]], ids="+".join)
-@given(steps=STEPS)
-@settings(deadline=None, max_examples=50)
-def test_any_sequence_of_changes_gives_what_a_fresh_translation_gives(names: tuple[str, ...], steps: Any) -> None:
-    memo = Memo()
+def snapshots(steps: Any) -> Iterator[tuple[Snapshot, PresetOptions]]:
     stores: dict[str, dict[Key, Any]] = {}
     for changed, facts, options in steps:
         for kind, key, record in changed:
             store = dict(stores.get(kind, {}))
             store.pop(key, None)
             stores[kind] = store if record is None else {**store, key: record}
-        snapshot = Snapshot(host=facts, **stores)  # type: ignore[arg-type]
+        yield Snapshot(host=facts, **stores), options  # type: ignore[arg-type]
 
+
+@given(steps=STEPS)
+@settings(deadline=None, max_examples=150)
+def test_collections_are_those_of_a_new_graph_and_no_call_is_superfluous(steps: Any) -> None:
+    def see(graph: PresetGraph, snapshot: Snapshot, options: PresetOptions) -> PresetGraph:
+        graph.see(snapshot, options, ALL)
+        return graph
+
+    graph = PresetGraph("", registry.PRESETS.values())
+    calls = CheckedCalls(graph.graph)
+    for snapshot, options in snapshots(steps):
+        before = items_of(graph.graph)
+        see(graph, snapshot, options)
+        calls.settled()
+        mine, fresh = (
+            items_of(graph.graph),
+            items_of(see(PresetGraph("", registry.PRESETS.values()), snapshot, options).graph),
+        )
+        assert [(name, mine[name], fresh[name]) for name in mine if mine[name] != fresh[name]] == []
+        see_that_changes_are_told(before, graph.graph)
+
+
+@pytest.mark.parametrize("names", [(name,) for name in ALL] + [ALL, ALL[::-1]], ids="+".join)
+@given(steps=STEPS)
+@settings(deadline=None, max_examples=50)
+def test_any_sequence_of_changes_gives_what_a_fresh_translation_gives(names: tuple[str, ...], steps: Any) -> None:
+    memo = Memo()
+    for snapshot, options in snapshots(steps):
         assert seen(registry.translate(snapshot, names, options, memo)) == seen(
             registry.translate(snapshot, names, options)
         )
@@ -310,9 +336,9 @@ def test_endpoints_beside_slices_leave_the_names_the_same_object() -> None:
 def test_what_a_template_does_to_a_whole_does_not_reach_the_next_translation() -> None:
     memo, before = Memo(), world(3)
     first = registry.translate(before, ALL, OPTIONS_OF_PODS, memo).names
-    with pytest.raises(TypeError):
-        first["domains"].clear()
-    first["hosts"].clear()
+    for given_ in (first["domains"], first["hosts"], first["hosts"]["s1"]):
+        with pytest.raises(TypeError):
+            given_.clear()
     for each in (first["kube2lb"]["services"], first["backends"], first["configmap"]["services"]):
         each.clear()
     after = with_new_address(before, "s1")

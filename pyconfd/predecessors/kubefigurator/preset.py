@@ -20,7 +20,7 @@ from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, Service
 from pyconfd.model.listener import ANY_IPV6, Listener
 from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners, Reservations
-from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.snapshot import HostFacts, Key, Snapshot
 from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.predecessors.kubefigurator.claims import (
     ANY,
@@ -125,7 +125,7 @@ class _KubefiguratorInputs:
 
     cluster: str
     options: PresetOptions
-    host: tuple[object, ...]
+    host: HostFacts
 
 
 @dataclass(frozen=True, slots=True)
