@@ -333,14 +333,7 @@ class Reporter:
         why = seen.live.unavailable
         if why and why != self.status.live.unavailable:
             log.info("live_changes.unavailable", why=why)
-        applying = self.status.applying.seen(
-            self._clock.now(),
-            old_workers=seen.former.count,
-            oldest_worker_age_s=seen.former.oldest_age_s,
-            connections=seen.former.connections,
-            ends_s=seen.former.ends_s,
-            file_behind=seen.file_behind,
-        )
+        applying = self.status.applying.seen(self._clock.now(), seen.former, file_behind=seen.file_behind)
         self.status = replace(self.status, applying=applying, live=replace(seen.live, paused=paused))
         self.problems("balancer", seen.problems, "balancer.troubled")
 

@@ -185,22 +185,36 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
+class FormerWorkers:
+    """The workers that reloads have replaced, and that still end their sessions.
+
+    The oldest was started at ``oldest_since`` (seconds since the epoch); ``hard-stop-after`` ends the last of them at
+    ``last_ends_at``, 0.0 where it never does.
+    """
+
+    count: int = 0
+    oldest_since: float = 0.0
+    connections: int = 0
+    last_ends_at: float = 0.0
+
+    def after(self, known: "FormerWorkers") -> "FormerWorkers":
+        """Return these with the times that are ``known`` already where they are the same."""
+        since, ends_at = _steady(self.oldest_since, known.oldest_since), _steady(self.last_ends_at, known.last_ends_at)
+        return replace(self, oldest_since=since, last_ends_at=ends_at)
+
+
+@dataclass(frozen=True, slots=True)
 class ApplyingStatus:
     """How changes are applied, since the start, and what former changes have left behind.
 
     ``plans_by_action`` has a count for each :class:`Action` that occurred, ``times_by_action`` those of runtime
-    updates and of reloads. ``oldest_worker_since`` is seconds since the epoch, 0.0 without old workers; these have
-    ``old_connections``, and ``hard-stop-after`` ends the last of them at ``last_worker_ends_at``, 0.0 where it never
-    does. ``file_behind_since`` is 0.0 where the file is in sync with the process. ``last_ended`` of all former workers
-    that were ended to make room for a reload was so at ``last_ended_at``.
+    updates and of reloads. ``file_behind_since`` is 0.0 where the file is in sync with the process. ``last_ended`` of
+    all former workers that were ended to make room for a reload was so at ``last_ended_at``.
     """
 
     plans_by_action: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     times_by_action: Mapping[str, Times] = field(default_factory=lambda: MappingProxyType({}))
-    old_workers: int = 0
-    oldest_worker_since: float = 0.0
-    old_connections: int = 0
-    last_worker_ends_at: float = 0.0
+    former: FormerWorkers = FormerWorkers()
     file_behind_since: float = 0.0
     workers_ended_total: int = 0
     last_ended: EndedWorker | None = None
@@ -222,27 +236,10 @@ class ApplyingStatus:
             self, plans_by_action=plans, times_by_action=MappingProxyType({**self.times_by_action, action: times})
         )
 
-    def seen(
-        self,
-        now: float,
-        *,
-        old_workers: int,
-        oldest_worker_age_s: float,
-        file_behind: bool,
-        connections: int = 0,
-        ends_s: float | None = None,
-    ) -> "ApplyingStatus":
+    def seen(self, now: float, former: FormerWorkers, *, file_behind: bool) -> "ApplyingStatus":
         """Return this with what was seen of HAProxy and its file at ``now``."""
-        since = _steady(now - oldest_worker_age_s if old_workers else 0.0, self.oldest_worker_since)
-        ends_at = _steady(now + ends_s if old_workers and ends_s is not None else 0.0, self.last_worker_ends_at)
-        return replace(
-            self,
-            old_workers=old_workers,
-            oldest_worker_since=since,
-            old_connections=connections,
-            last_worker_ends_at=ends_at,
-            file_behind_since=(self.file_behind_since or now) if file_behind else 0.0,
-        )
+        behind_since = (self.file_behind_since or now) if file_behind else 0.0
+        return replace(self, former=former.after(self.former), file_behind_since=behind_since)
 
 
 def _steady(at: float, known: float) -> float:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from pyconfd.errors import Problem
 from pyconfd.model.certificate import PresentedCertificate
-from pyconfd.model.changes import ApplyingStatus
+from pyconfd.model.changes import ApplyingStatus, FormerWorkers
 from pyconfd.model.context import Refusal
 from pyconfd.model.hold import Hold
 from pyconfd.model.kubernetes import ObjectRef
@@ -317,20 +317,6 @@ class QuarantineStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class FormerWorkers:
-    """The workers that reloads have replaced, and that still end their sessions.
-
-    ``oldest_age_s`` is since the oldest was started; ``hard-stop-after`` ends the last of them ``ends_s`` from now,
-    None where it never does.
-    """
-
-    count: int = 0
-    oldest_age_s: float = 0.0
-    connections: int = 0
-    ends_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class SpentShare:
     """The namespaces whose changes wait, as their reloads left their share of former workers behind; ``since`` when.
 
@@ -353,7 +339,7 @@ class BalancerStatus:
 
     problems: tuple[Problem, ...] = ()
     live: LiveStatus = LiveStatus()
-    former: FormerWorkers = FormerWorkers()
+    former: FormerWorkers = field(default_factory=FormerWorkers)
     file_behind: bool = False
 
 

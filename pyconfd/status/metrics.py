@@ -154,10 +154,10 @@ def _applying(status: Status) -> Iterator[Metric]:
     yield _counters("pyconfd_reloads", text, "reason", status.reloads_by_reason, [each.value for each in ReloadReason])
     text = "Reconciliations that failed, by the step that failed."
     yield _counters("pyconfd_failures", text, "step", status.failures_by_step, [step.value for step in Step])
-    yield _gauge("pyconfd_old_workers", "Former workers that still end their sessions.", known.old_workers)
-    yield _gauge("pyconfd_old_worker_connections", "Connections that they have.", known.old_connections)
+    yield _gauge("pyconfd_old_workers", "Former workers that still end their sessions.", known.former.count)
+    yield _gauge("pyconfd_old_worker_connections", "Connections that they have.", known.former.connections)
     text = "Seconds since the oldest of them was started; 0 without any."
-    yield _since("pyconfd_oldest_worker_age_seconds", text, known.oldest_worker_since, now)
+    yield _since("pyconfd_oldest_worker_age_seconds", text, known.former.oldest_since, now)
     text = "Former workers that were ended with their sessions to make room for a reload."
     yield CounterMetricFamily("pyconfd_workers_ended", text, value=known.workers_ended_total)
     behind = known.file_behind_since

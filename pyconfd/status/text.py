@@ -404,13 +404,13 @@ def _noted(notes: Sequence[Refusal], pen: Pen) -> list[str]:
 def _left_behind(status: Status, now: float) -> Iterator[str]:
     """Return what former changes have left behind."""
     known = status.applying
-    if known.old_workers:
+    if known.former.count:
         workers = (
-            "1 former worker ends its" if known.old_workers == 1 else f"{known.old_workers} former workers end their"
+            "1 former worker ends its" if known.former.count == 1 else f"{known.former.count} former workers end their"
         )
-        count = _number_of(known.old_connections, "connection")
-        yield f"{workers} sessions ({count}), the oldest was started {_ago(known.oldest_worker_since, now)}"
-        yield f"  {end_of_former(known.last_worker_ends_at, now)}"
+        count = _number_of(known.former.connections, "connection")
+        yield f"{workers} sessions ({count}), the oldest was started {_ago(known.former.oldest_since, now)}"
+        yield f"  {end_of_former(known.former.last_ends_at, now)}"
     if status.spent_share is not None:
         spent = status.spent_share
         yield f"{clean(spent.words)} (for {short_duration(now - spent.since)})"

@@ -7,13 +7,13 @@ from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import Comparison
 from pyconfd.haproxy.config.slices import SLICE
-from pyconfd.model.changes import Action, EndedWorker, RoomForReload
+from pyconfd.model.changes import Action, EndedWorker, FormerWorkers, RoomForReload
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied, Deferred, Generation, Step, Stored
 from pyconfd.model.plan import Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.model.status import BalancerStatus, FormerWorkers, Paused, Phase
+from pyconfd.model.status import BalancerStatus, Paused, Phase
 from pyconfd.status.document import Freshness, StatusReport
 from pyconfd.status.text import render_text
 from tests.daemon.fakes import DISRUPTIVE, Bed, FakeBalancer, FakeClock, FakeDisk, cluster
@@ -260,7 +260,7 @@ def test_too_many_workers_of_the_past_make_reloads_wait() -> None:
     bed.run_for(30.0)
     assert len(balancer.reloads) == 1
     assert "192.0.2.2:80" in balancer.text
-    assert bed.status.applying.old_workers == 3
+    assert bed.status.applying.former.count == 3
     balancer.ended = EndedWorker(4711, 14, 95.0, 3, ("shop",))
     bed.run_for(1.0)
     balancer.ended, balancer.old_workers = None, 2

@@ -1,7 +1,7 @@
 import pytest
 
 from pyconfd.errors import Problem
-from pyconfd.model.changes import BUCKETS_S, Action, ApplyingStatus, Change, Times, change_of, summary_of
+from pyconfd.model.changes import BUCKETS_S, Action, ApplyingStatus, Change, FormerWorkers, Times, change_of, summary_of
 from pyconfd.model.operations import (
     AddBackend,
     AddCertificate,
@@ -135,10 +135,10 @@ def test_times_fall_into_the_buckets_up_to_their_bound() -> None:
 
 
 def test_the_oldest_worker_keeps_its_start_though_ages_are_whole_seconds() -> None:
-    seen = ApplyingStatus().seen(1000.0, old_workers=2, oldest_worker_age_s=100.0, file_behind=True)
-    assert (seen.old_workers, seen.oldest_worker_since, seen.file_behind_since) == (2, 900.0, 1000.0)
-    later = seen.seen(1001.9, old_workers=1, oldest_worker_age_s=101.0, file_behind=True)
-    assert (later.oldest_worker_since, later.file_behind_since) == (900.0, 1000.0)
-    younger = later.seen(1010.0, old_workers=1, oldest_worker_age_s=50.0, file_behind=False)
-    assert (younger.oldest_worker_since, younger.file_behind_since) == (960.0, 0.0)
-    assert younger.seen(1011.0, old_workers=0, oldest_worker_age_s=0.0, file_behind=False) == ApplyingStatus()
+    seen = ApplyingStatus().seen(1000.0, FormerWorkers(2, 900.0, 14, 1500.0), file_behind=True)
+    assert (seen.former, seen.file_behind_since) == (FormerWorkers(2, 900.0, 14, 1500.0), 1000.0)
+    later = seen.seen(1001.9, FormerWorkers(1, 900.9, 3, 1501.9), file_behind=True)
+    assert (later.former, later.file_behind_since) == (FormerWorkers(1, 900.0, 3, 1500.0), 1000.0)
+    younger = later.seen(1010.0, FormerWorkers(1, 960.0, 3, 1502.0), file_behind=False)
+    assert (younger.former, younger.file_behind_since) == (FormerWorkers(1, 960.0, 3, 1502.0), 0.0)
+    assert younger.seen(1011.0, FormerWorkers(), file_behind=False) == ApplyingStatus()

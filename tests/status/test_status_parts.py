@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pyconfd.model.changes import BUCKETS_S, Action, ApplyingStatus, Change
+from pyconfd.model.changes import BUCKETS_S, Action, ApplyingStatus, Change, FormerWorkers
 from pyconfd.model.status import (
     BackendDown,
     LeavingStatus,
@@ -39,9 +39,8 @@ def metrics_of(status: Status) -> dict[str, float]:
 
 def applied(make_status: Callable[..., Status]) -> Status:
     status = make_status()
-    known = ApplyingStatus().seen(
-        status.now, old_workers=2, oldest_worker_age_s=190.0, file_behind=True, connections=14, ends_s=440.0
-    )
+    former = FormerWorkers(2, status.now - 190.0, 14, status.now + 440.0)
+    known = ApplyingStatus().seen(status.now, former, file_behind=True)
     for duration_s in (0.0004, 0.002):
         known = known.after(Change(status.now, 3, Action.LIVE, duration_s=duration_s))
     known = known.after(Change(status.now, 4, Action.RELOAD, duration_s=99.0)).after(None)
@@ -79,7 +78,7 @@ def test_what_former_workers_have_left_and_when_they_end(make_status: Callable[.
     at = lines.index("  2 former workers end their sessions (14 connections), the oldest was started 3 m ago")
     assert lines[at + 1].startswith("    hard-stop-after ends the last of them at ")
     assert lines[at + 1].endswith(", in 7 m")
-    endless = replace(status, applying=replace(status.applying, last_worker_ends_at=0.0))
+    endless = replace(status, applying=replace(status.applying, former=FormerWorkers(2, 1.0)))
     text = render_text(StatusReport(Freshness.LIVE, status.now, endless))
     assert "    nothing ends them before their clients do: there is no hard-stop-after\n" in text
 
@@ -105,7 +104,7 @@ def test_the_text_says_what_is_left_behind(make_status: Callable[..., Status]) -
     text = render_text(StatusReport(Freshness.LIVE, status.now, status))
     assert "the file has been behind the runtime updates for 10 s" in text
     assert "changes   live 2, noop 1, reload 1" in text
-    level = replace(status, applying=replace(status.applying, old_workers=0, file_behind_since=0.0))
+    level = replace(status, applying=replace(status.applying, former=FormerWorkers(), file_behind_since=0.0))
     assert "HAProxy\n" not in render_text(StatusReport(Freshness.LIVE, status.now, level))
 
 

@@ -70,7 +70,7 @@ from pyconfd.haproxy.runtime.former_workers import connections_of_former
 from pyconfd.haproxy.runtime.overrides import OverrideStore, with_overrides
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, OtherWorker, PartlyRefused, Runtime
 from pyconfd.haproxy.runtime.sockets import NoAnswer
-from pyconfd.model.changes import EndedWorker, RoomForReload
+from pyconfd.model.changes import EndedWorker, FormerWorkers, RoomForReload
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.listener import Listener
 from pyconfd.model.operations import AddServer
@@ -78,7 +78,7 @@ from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.reservation import namespaces_of_changes
-from pyconfd.model.status import BalancerStatus, FormerWorkers, HaproxyState
+from pyconfd.model.status import BalancerStatus, HaproxyState
 from pyconfd.settings import ApplySettings, HaproxySettings
 from pyconfd.system.files import refuse_as_root, remove_stale
 from pyconfd.system.state_file import StateLock
@@ -304,7 +304,9 @@ class Balancer:
         old = self._old.known
         connections = connections_of_former(self._process.master_socket, old)
         ends_s = self._old.ends_s(self._transaction.hard_stop_s())
-        self._former = FormerWorkers(len(old), self._old.oldest_age_s, connections, ends_s)
+        now = time.time()
+        since, ends_at = now - self._old.oldest_age_s if old else 0.0, 0.0 if ends_s is None else now + ends_s
+        self._former = FormerWorkers(len(old), since, connections, ends_at)
 
     def _suspect_problems(self) -> tuple[Problem, ...]:
         if not self._why.startswith(CUT_SHORT):
