@@ -38,19 +38,30 @@ class Retry(NamedTuple):
     on: str
 
 
+class Handling(NamedTuple):
+    """How requests of a rule are handled in each of its backends; None: as usual.
+
+    ``timeout_ms`` is how long a server may be silent, ``deadline_ms`` is for all attempts together.
+    """
+
+    timeout_ms: int | None = None
+    retry: Retry | None = None
+    deadline_ms: int | None = None
+
+
+AS_USUAL = Handling()
+
+
 class ParsedRule(NamedTuple):
     """A rule without what its references lead to.
 
-    ``filters`` are those of the rule, ``of_references`` those of each reference. ``timeout_ms`` is how long a server
-    may be silent; None: as usual. ``deadline_ms`` is for all attempts together, None for no limit of its own.
+    ``filters`` are those of the rule, ``of_references`` those of each reference.
     """
 
     matches: tuple[RouteMatch, ...]
     filters: Filters = NO_FILTERS
     of_references: tuple[Filters, ...] = ()
-    timeout_ms: int | None = None
-    retry: Retry | None = None
-    deadline_ms: int | None = None
+    handling: Handling = AS_USUAL
 
 
 class MirrorSection(NamedTuple):
@@ -73,9 +84,7 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     filters: Filters = NO_FILTERS
     failing: int = 0
     of: int = 1
-    timeout_ms: int | None = None
-    retry: Retry | None = None
-    deadline_ms: int | None = None
+    handling: Handling = AS_USUAL
     options: str = ""
     sans: tuple[str, ...] = ()
     mirrors: tuple[MirrorSection, ...] = ()
@@ -105,9 +114,7 @@ def parse_http(rule: HttpRule) -> ParsedRule | RuleFault:
             matches,
             filters.parse(rule.filters, matches, "filters"),
             _of_references(rule.backend_refs, matches),
-            _timeout_ms(rule.timeouts),
-            _retry(rule.retry),
-            _duration_ms(rule.timeouts.request, "timeouts.request") if rule.timeouts and rule.retry else None,
+            _handling(rule),
         )
     except InvalidRule as error:
         return error.fault
@@ -138,6 +145,14 @@ def _of_references(references: Sequence[RouteBackendRef] | None, matches: Sequen
             )
         found.append(parsed)
     return tuple(found)
+
+
+def _handling(rule: HttpRule) -> Handling:
+    return Handling(
+        _timeout_ms(rule.timeouts),
+        _retry(rule.retry),
+        _duration_ms(rule.timeouts.request, "timeouts.request") if rule.timeouts and rule.retry else None,
+    )
 
 
 def _timeout_ms(timeouts: HttpTimeouts | None) -> int | None:
@@ -241,9 +256,7 @@ def _backend(rule: ParsedRule, own: Filters, references: Sequence[Reference], na
         filters=rule.filters.followed_by(own),
         failing=failing,
         of=total or 1,
-        timeout_ms=rule.timeout_ms,
-        retry=rule.retry,
-        deadline_ms=rule.deadline_ms,
+        handling=rule.handling,
         options=valid[0].options if valid else "",
         sans=valid[0].sans if valid else (),
     )

@@ -15,7 +15,7 @@ from pyconfd.model.reservation import Owner
 from pyconfd.presets.gateway.conditions import choices_of, condition_of
 from pyconfd.presets.gateway.faults import INCOMPATIBLE, UNSUPPORTED, RuleFault
 from pyconfd.presets.gateway.frontends import Choice
-from pyconfd.presets.gateway.http_rules import ParsedRule, sections_of
+from pyconfd.presets.gateway.http_rules import Handling, ParsedRule, Retry, sections_of
 from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.routing.table import Place
 from pyconfd.presets.routing.types import PathKind, RouteGroup, RouteMatch, RouteRule, ValueCondition
@@ -45,6 +45,8 @@ def rewritten(**more: Any) -> dict[str, Any]:
     return {"filters": [{"type": "URLRewrite", "urlRewrite": more}]}
 
 
+LONGEST_MS = 24 * 24 * 3_600_000
+ON_FAILURE = "conn-failure empty-response response-timeout"
 PREFIX = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
 CORS = {"type": "CORS", "cors": {"allowOrigins": ["*"]}}
 
@@ -101,6 +103,9 @@ CORS = {"type": "CORS", "cors": {"allowOrigins": ["*"]}}
         ({"timeouts": {"request": "1.5s"}}, "timeouts.request"),
         ({"retry": {"codes": [418]}}, "retry.codes"),
         ({"retry": {"backoff": "1s"}}, "retry.backoff"),
+        ({"retry": {"attempts": 101}}, "retry.attempts"),
+        ({"retry": {"attempts": -1}}, "retry.attempts"),
+        ({"timeouts": {"backendRequest": "1.5s"}}, "timeouts.backendRequest"),
         ({"sessionPersistence": {"type": "Cookie"}}, "sessionPersistence"),
         ({"backendRefs": [{"name": "a", "filters": [CORS]}]}, "backendRefs[0].filters"),
     ],
@@ -165,6 +170,52 @@ def test_a_method_of_grpc_is_a_path(method: dict[str, Any] | None, kind: PathKin
     found = grpc_rule({"matches": [{"method": method}]} if method else {})
     assert isinstance(found, ParsedRule)
     assert [(match.kind, match.path) for match in found.matches] == [(kind, text)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "handling"),
+    [
+        ({}, Handling()),
+        ({"timeouts": {"request": "10s"}}, Handling(10_000)),
+        ({"timeouts": {"request": "10s", "backendRequest": "1m30s"}}, Handling(10_000)),
+        ({"timeouts": {"request": "1h", "backendRequest": "500ms"}}, Handling(500)),
+        ({"timeouts": {"backendRequest": "0s"}}, Handling(LONGEST_MS)),
+        ({"timeouts": {"backendRequest": "9999h"}}, Handling(LONGEST_MS)),
+        ({"retry": {}}, Handling(retry=Retry(3, ON_FAILURE))),
+        ({"retry": {"attempts": 0}}, Handling(retry=Retry(0, ON_FAILURE))),
+        ({"retry": {"attempts": 100, "codes": [503, 404, 503]}}, Handling(retry=Retry(100, f"{ON_FAILURE} 404 503"))),
+        # Only with attempts there is more than one of them to be limited together.
+        (
+            {"timeouts": {"request": "2s", "backendRequest": "1s"}, "retry": {"attempts": 1}},
+            Handling(1_000, Retry(1, ON_FAILURE), 2_000),
+        ),
+        ({"timeouts": {"backendRequest": "1s"}, "retry": {}}, Handling(1_000, Retry(3, ON_FAILURE))),
+    ],
+)
+def test_how_requests_of_a_rule_are_handled(rule: dict[str, Any], handling: Handling) -> None:
+    found = parsed({**rule, "backendRefs": [{"name": "a", "port": 80}]})
+    assert found.handling == handling
+    [backend] = sections_of(found, (Reference(1, (endpoint(1),)),), "a", "HTTPRoute a/b").backends
+    assert backend.handling == handling
+
+
+@pytest.mark.parametrize(
+    ("rule", "lines"),
+    [
+        ({}, []),
+        ({"timeouts": {"request": "10s"}}, ["timeout server 10000ms"]),
+        ({"retry": {"attempts": 2}}, ["retries 2", "option redispatch 1", f"retry-on {ON_FAILURE}"]),
+        ({"retry": {"attempts": 0}}, ["retries 0", "option redispatch 1", "retry-on none"]),
+    ],
+)
+def test_how_requests_are_handled_as_text(rule: dict[str, Any], lines: list[str]) -> None:
+    made = parsed({**rule, "backendRefs": [{"name": "a", "port": 80}]})
+    routes = Routes("gw_a_b_80").add(made, Reference(1, (endpoint(1),)))
+    text = render(*_listed(gateway("gw_a_b_80", [routes])), "/tmp/x").text
+    # Those of the backend: the defaults come before.
+    backend = text.partition("\nbackend gw_a_b_80")[2]
+    known = re.findall(r"^ +((?:retr|timeout server|option redispatch).*)$", backend, re.MULTILINE)
+    assert known == lines
 
 
 def test_the_conditions_of_a_match() -> None:
