@@ -246,6 +246,12 @@ def test_every_own_annotation_that_the_code_reads_is_known() -> None:
     assert read_there <= set().union(*OWN_ANNOTATIONS.values())
 
 
+def test_every_own_annotation_is_on_a_page() -> None:
+    pages = "".join(each.read_text() for each in (Path(pyconfd.__file__).parents[1] / "docs").rglob("*.md"))
+    named = set(re.findall(r"pyconfd\.io/([a-z-]+)", pages))
+    assert set().union(*OWN_ANNOTATIONS.values()) <= named
+
+
 def test_a_note_is_short_however_many_annotations_there_are() -> None:
     foreign = read_foreign({f"{NGINX}proxy-{number}": "" for number in range(100)}, "Ingress", (f"{NGINX}*",))
     assert len(foreign.note("Ingress")) < 400

@@ -9,6 +9,7 @@ import pytest
 from pyconfd.fragments import directory
 from pyconfd.model.rendering import Rendering
 from pyconfd.presets import registry
+from pyconfd.presets.annotations import OWN_ANNOTATIONS, OWN_PREFIX
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
@@ -46,8 +47,7 @@ PLACES: dict[str, tuple[Any, ...]] = {
     "name": ("metadata", "name"),
     "namespace": ("metadata", "namespace"),
     "created": ("metadata", "creationTimestamp"),
-    "redirect": ("metadata", "annotations", "pyconfd.io/ssl-redirect"),
-    "hsts": ("metadata", "annotations", "pyconfd.io/hsts"),
+    **{name: ("metadata", "annotations", OWN_PREFIX + name) for name in sorted(OWN_ANNOTATIONS["Ingress"])},
     "class": ("spec", "ingressClassName"),
     "host": ("spec", "rules", 0, "host"),
     "path": ("spec", "rules", 0, "http", "paths", 0, "path"),
