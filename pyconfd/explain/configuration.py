@@ -1,6 +1,5 @@
 """A rendered configuration by its lines: which section, fragment and server stand where. Pure."""
 
-import ipaddress
 import re
 from bisect import bisect_right
 from collections import defaultdict
@@ -9,6 +8,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from pyconfd.haproxy.config.text import SECTION_KEYWORDS, name_of, words
+from pyconfd.model.listener import canonical
 from pyconfd.model.rendering import Rendering
 
 _WITH_SERVERS = frozenset({"backend", "listen"})
@@ -94,18 +94,7 @@ def host_and_port(written: str) -> tuple[str, int]:
         host, port = written, "0"
     if ":" not in host and "@" not in host:  # nearly always, and there may be 100,000
         return host, int(port)
-    return canonical(host.rpartition("@")[2]), int(port)
-
-
-def canonical(address: str) -> str:
-    """Return an IP address in its usual spelling without brackets; anything else as it is."""
-    text = address.removeprefix("[").removesuffix("]")
-    if ":" not in text:
-        return text  # of an IPv4 address there is no other spelling
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
-        return text
+    return canonical(host.rpartition("@")[2].strip("[]")), int(port)
 
 
 def template_lines(source: str, rendered: str) -> tuple[tuple[int, str], ...]:

@@ -19,7 +19,7 @@ from pyconfd.explain.conditions import (
     secret_report,
     server_report,
 )
-from pyconfd.explain.configuration import ServerLine, canonical, host_and_port, template_lines
+from pyconfd.explain.configuration import ServerLine, host_and_port, template_lines
 from pyconfd.model.claim import Claim
 from pyconfd.model.condition import ConditionStatus
 from pyconfd.model.context import ALL_NAMESPACES, Refusal
@@ -27,6 +27,7 @@ from pyconfd.model.explanation import ClaimReport, Explanation, LineOrigin
 from pyconfd.model.gateway_api import Gateway, GRPCRoute, HTTPRoute, TLSRoute
 from pyconfd.model.ingress import Ingress
 from pyconfd.model.kubernetes import AnyObject
+from pyconfd.model.listener import canonical
 from pyconfd.model.snapshot import KIND_OF, ROUTING_RESOURCES, Key, Resource
 from pyconfd.presets import addresses, conflicts, values
 from pyconfd.presets.views import EndpointView
@@ -371,7 +372,7 @@ def _why_without(endpoint: EndpointView, claim: Claim, evidence: Evidence) -> st
 def _place(query: str) -> tuple[str, int]:
     """Return address and port of a query, "" where it is none; the port is 0 where any is meant."""
     host, port = host_and_port(query)
-    for text, number in ((host, port), (canonical(query), 0)):
+    for text, number in ((host, port), (canonical(query.strip("[]")), 0)):
         if (parsed := values.address(text)) is not None:
             return str(parsed), number
     return "", 0

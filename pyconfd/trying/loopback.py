@@ -16,6 +16,7 @@ from typing import Self
 
 from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.config.certificates import stub_pem
+from pyconfd.model.listener import canonical
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.endpoints import slices_by_service, slices_of_endpoints
 from pyconfd.sources.file import FollowedFiles
@@ -66,7 +67,7 @@ class AddressOwners:
 
     def at(self, host: str, port: int) -> AddressOwner:
         """Return who answers at an address."""
-        host = _normal(host)
+        host = canonical(host.partition("%")[0])
         if host in self._nodes:
             service = self._by_node_port.get(port, "")
             name = f"{service} through {self._nodes[host]}" if service else f"{self._nodes[host]} port {port}"
@@ -87,13 +88,6 @@ def _behind_services(snapshot: Snapshot) -> Iterator[tuple[str, str, str]]:
 
 def _text(key: Key) -> str:
     return f"{key.namespace}/{key.name}"
-
-
-def _normal(host: str) -> str:
-    try:
-        return str(ipaddress.ip_address(host.partition("%")[0]))
-    except ValueError:
-        return host
 
 
 class Loopback:

@@ -4,7 +4,6 @@ Source: the configuration manual of HAProxy, 2.1 (format), 2.2 (quoting and esca
 4.2 ``bind``; ``parse_line()`` (tools.c, 2.6 to 3.2).
 """
 
-import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pyconfd.model.context import EndpointTotals
-from pyconfd.model.listener import ANY_IPV6, Listener
+from pyconfd.model.listener import ANY_IPV6, Listener, canonical
 from pyconfd.system.secrecy import redacted, without_secrets
 
 _PLAIN = re.compile(r"[^'\"\\# \t]+")
@@ -359,10 +358,7 @@ def _address(host: str, prefers_v6: bool) -> str:
     host = host.removeprefix("[").removesuffix("]").partition("%")[0]
     if host in {"", "*"}:
         return "::" if prefers_v6 else "0.0.0.0"  # noqa: S104 - what the text means, nothing is bound here
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        return host
+    return canonical(host)
 
 
 def _value_after(keyword: str, options: tuple[str, ...]) -> str:

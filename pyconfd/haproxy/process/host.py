@@ -1,6 +1,5 @@
 """Facts about this host, gathered without privileges: addresses, listening sockets, sysctls."""
 
-import ipaddress
 import os
 import socket
 from collections.abc import Collection, Iterable, Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import psutil
 
+from pyconfd.model.listener import canonical
 from pyconfd.model.snapshot import HostFacts, ListeningSocket
 
 _LISTEN = 10
@@ -51,7 +51,7 @@ def gather_addresses(probe: Collection[str] = ()) -> HostFacts:
     """
     nonlocal_v4, nonlocal_v6 = (_sysctl(f"{family}/ip_nonlocal_bind") == "1" for family in ("ipv4", "ipv6"))
     addresses = {
-        _normal(item.address.partition("%")[0])
+        canonical(item.address.partition("%")[0])
         for items in psutil.net_if_addrs().values()
         for item in items
         if item.family in {socket.AF_INET, socket.AF_INET6}
@@ -151,7 +151,7 @@ def _interface_addresses() -> set[str]:
         for message in route.get_addr():
             for name in ("IFA_ADDRESS", "IFA_LOCAL"):
                 if value := message.get_attr(name):
-                    found.add(_normal(value))
+                    found.add(canonical(value))
     return found
 
 
@@ -187,7 +187,7 @@ def _from_inet_diag() -> Iterator[tuple[ListeningSocket, int]]:
             for family in (socket.AF_INET, socket.AF_INET6):
                 for message in diag.get_sock_stats(family=family, states=1 << _LISTEN):
                     v6only = bool(message.get_attr("INET_DIAG_SKV6ONLY"))
-                    address = _normal(message["idiag_src"])
+                    address = canonical(message["idiag_src"])
                     yield ListeningSocket(address, message["idiag_sport"], "", v6only), message["idiag_inode"]
     except (OSError, NetlinkError):
         yield from _from_proc()
@@ -207,7 +207,7 @@ def _from_proc() -> Iterator[tuple[ListeningSocket, int]]:
 def _from_hex(text: str, family: int) -> str:
     """Decode an address of /proc/net/tcp: 32-bit words in the order of the processor."""
     raw = b"".join(bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8))
-    return _normal(socket.inet_ntop(family, raw))
+    return canonical(socket.inet_ntop(family, raw))
 
 
 def _owners(inodes: set[int]) -> dict[int, dict[int, str]]:
@@ -235,10 +235,3 @@ def _sysctl(name: str) -> str:
 def _port_range(text: str) -> tuple[int, int]:
     words = text.split()
     return (int(words[0]), int(words[1])) if len(words) == 2 else HostFacts().ephemeral_ports
-
-
-def _normal(address: str) -> str:
-    try:
-        return str(ipaddress.ip_address(address))
-    except ValueError:
-        return address

@@ -3,13 +3,13 @@
 import csv
 import difflib
 import io
-import ipaddress
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
 from pyconfd.errors import Problem, RejectedInput
+from pyconfd.model.listener import canonical
 from pyconfd.model.operations import ServerState
 
 
@@ -197,16 +197,9 @@ def wrong_address(now: ServerNow, target: str) -> str:
     """Return "" where a server has the address of a server line, else which one it has."""
     host, _, port = target.rpartition(":")
     host = host.rpartition("@")[2].strip("[]")
-    if (now.port, _canonical(now.address)) == (int(port) if port.isdigit() else 0, _canonical(host)):
+    if (now.port, canonical(now.address)) == (int(port) if port.isdigit() else 0, canonical(host)):
         return ""
     return f"has the address {now.address}:{now.port}"
-
-
-def _canonical(address: str) -> str:
-    try:
-        return str(ipaddress.ip_address(address))
-    except ValueError:
-        return address
 
 
 _SHOWN = 10

@@ -367,10 +367,6 @@ class ServedGateways:
         return ObjectRef(kind, key.namespace, key.name, self._objects.cluster)
 
 
-def _class(name: str) -> StatusOf:
-    return StatusOf(Resource.GATEWAYCLASSES, Key("", name))
-
-
 def _namespace_of_grant(key: Key, _: ReferenceGrant) -> tuple[str]:
     return (key.namespace,)
 
