@@ -89,7 +89,8 @@ def refused_as_json(refused: Sequence[Refusal]) -> list[dict[str, str]]:
     ]
 
 
-def _diff_line(raw: str) -> str:
+def diff_line(raw: str) -> str:
+    """Return a line of a unified diff, coloured and fit to be shown."""
     line = clean(raw.replace("\t", "        "))
     if line.startswith(("+++", "---")):
         return click.style(line, bold=True)
@@ -100,7 +101,7 @@ def _diff_line(raw: str) -> str:
 def print_difference(text: str) -> None:
     """Print a unified diff, coloured."""
     for line in text.removesuffix("\n").split("\n"):
-        print_text(_diff_line(line))
+        print_text(diff_line(line))
 
 
 def print_lines(lines: Sequence[str]) -> None:

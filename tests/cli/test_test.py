@@ -11,6 +11,8 @@ import pytest
 from pyconfd.cli.commands.test import TrialRound, print_rounds, watch_tests
 from pyconfd.fragments import directory
 from pyconfd.settings import resolve
+from pyconfd.testing.judge import CaseFailure
+from pyconfd.testing.report import Result
 from tests.world import forked
 from tests.world.appliance import Appliance
 from tests.world.haproxy import BINARY
@@ -261,3 +263,10 @@ def test_what_an_edit_changed_is_shown_once(capsys: pytest.CaptureFixture[str]) 
         "         bind :80",
         "",
     ]
+
+
+def test_what_cannot_be_printed_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = Result("a.test.toml", "one", (CaseFailure("is not what it says", ("+\x1b[2Jserver",)),))
+    print_rounds([TrialRound((failed,), {"one": ("--- before", "+++ now", "-\x1b[2Jserver")})])
+    assert "\x1b[2J" not in (shown := capsys.readouterr().out)
+    assert {"    -\\x1b[2Jserver", "    +\\x1b[2Jserver"} <= set(shown.splitlines())

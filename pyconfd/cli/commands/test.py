@@ -14,7 +14,7 @@ from pyconfd import wiring
 from pyconfd.app.trial import Trial, expected_files, text_of
 from pyconfd.cli.command import CommandContext, command, json_option
 from pyconfd.cli.exits import Exit
-from pyconfd.cli.output import print_json, print_text
+from pyconfd.cli.output import diff_line, print_json, print_text
 from pyconfd.errors import ConfigurationError, Problem, PyconfdError
 from pyconfd.settings import Resolved, Settings, SettingSource, TargetSettings, overlaid, resolve_again
 from pyconfd.settings.table import TABLE
@@ -113,7 +113,8 @@ def print_rounds(rounds: Iterable[TrialRound]) -> int:
                 if edits not in shown:
                     shown.add(edits)
                     print_text(click.style(f"changed: {name}", fg="cyan"))
-                    _print_lines(lines[2:])  # without the names of a unified diff, which say nothing here
+                    for line in lines[2:]:  # without the names of a unified diff, which say nothing here
+                        print_text(f"    {diff_line(line)}")
             for result in each.results:
                 _print(result)
             if each.results:
@@ -127,17 +128,11 @@ def print_rounds(rounds: Iterable[TrialRound]) -> int:
 def _print(result: Result) -> None:
     for kind, text in report.as_lines(result):
         if kind == "detail":
-            _print_lines((text,))
+            print_text(f"    {diff_line(text)}")
         elif kind in {"ok", "failed"}:
             print_text(f"{click.style(kind.ljust(6), fg=_COLOURS[kind])} {text}")
         else:
             print_text(f"  {click.style(text, fg=_COLOURS.get(kind))}")
-
-
-def _print_lines(lines: Sequence[str]) -> None:
-    colours = {"+": "green", "-": "red", "@": "cyan"}
-    for line in lines:
-        print_text(f"    {click.style(line, fg=colours.get(line[:1]))}")
 
 
 def _print_summary(results: Sequence[Result]) -> None:
