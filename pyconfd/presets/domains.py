@@ -122,7 +122,7 @@ class Asking(NamedTuple):
 
 
 class ParsedObject(NamedTuple):
-    """What one object asks for, which host of the shared frontends it names, and what of it cannot be."""
+    """What one object asks for, which host of the shared frontends it names, and what is refused of it."""
 
     claim: DomainClaim | None = None
     host: HostClaim | None = None

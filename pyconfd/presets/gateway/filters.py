@@ -120,7 +120,7 @@ def parse(filters: Iterable[RouteFilter] | None, matches: Sequence[RouteMatch], 
     """Parse the filters of a rule or of one of its references; ``matches`` are those of the rule.
 
     Raises:
-        InvalidRule: one of them, or two together, cannot be had.
+        InvalidRule: one of them is invalid or not supported, or two exclude each other.
     """
     found = NO_FILTERS
     seen: set[str] = set()

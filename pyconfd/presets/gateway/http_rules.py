@@ -102,7 +102,7 @@ class RuleSections(NamedTuple):
 
 
 def parse_http(rule: HttpRule) -> ParsedRule | RuleFault:
-    """Return what a rule of an HTTPRoute asks for, or what of it cannot be had."""
+    """Return what a rule of an HTTPRoute asks for, or the first fault in it."""
     try:
         matches = tuple(
             conditions.http_match(match, f"matches[{place}]")
@@ -121,7 +121,7 @@ def parse_http(rule: HttpRule) -> ParsedRule | RuleFault:
 
 
 def parse_grpc(rule: GrpcRule) -> ParsedRule | RuleFault:
-    """Return what a rule of a GRPCRoute asks for, or what of it cannot be had."""
+    """Return what a rule of a GRPCRoute asks for, or the first fault in it."""
     try:
         matches = tuple(
             conditions.grpc_match(match, f"matches[{place}]") for place, match in enumerate(rule.matches or ())

@@ -1,4 +1,4 @@
-"""What one Ingress asks for: rules of routing, the Services behind them, certificates; and what of it cannot be."""
+"""What one Ingress asks for: rules of routing, the Services behind them, certificates; and what is refused of it."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
