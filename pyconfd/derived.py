@@ -202,7 +202,7 @@ class Source(Collection[K, V]):
         self._waiting.update(items)
 
     def follow(self, items: Mapping[K, V]) -> None:
-        """Have the items of a mapping, and no others of the one that was followed before."""
+        """Replace the items of the mapping that was followed before by those of this one."""
         self.replace({key: items.get(key) for key in differing(self._followed, items)})
         self._followed = items
 

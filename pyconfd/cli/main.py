@@ -29,7 +29,7 @@ COMMANDS = {
         "render": ("render:render", "Print what would be written; change nothing."),
         "test": ("test:test", "Test fragments."),
         "try": ("try_:try_", "Serve a file's objects on loopback, with stand-ins for pods."),
-        "preflight": ("preflight:preflight", "Look at everything that the daemon needs, or at a new haproxy."),
+        "preflight": ("preflight:preflight", "Check everything that the daemon needs, or a new haproxy."),
     },
     "Operate": {
         "server": ("server:server", "Drain servers, or put them into maintenance."),

@@ -154,7 +154,7 @@ class HostsCollections(PresetCollections):
         self._names = SameParts[Mapping[str, Any]]()
 
     def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
-        """Note by which options pods are targets, and what the balancer's own object says."""
+        """Record by which options pods are targets, and what the balancer's own object says."""
         own = options.of(HostsOptions)
         balancer = _balancer(snapshot, own) if in_use else None
         self._terms.set(_Terms(in_use, own, _own_app(balancer, own)))
@@ -203,7 +203,7 @@ class HostsCollections(PresetCollections):
         return Target(app, since, address, None, wrong_address(pod, wrong, cluster) if wrong else None)
 
     def _decide(self, read: Read, app: str, targets: Sequence[tuple[Key, Target]]) -> App:
-        """Give an app to one namespace: the balancer's, else that which has it, else that of the oldest pod.
+        """Assign an app to one namespace: the balancer's, else that which has it, else that of the oldest pod.
 
         Pods of other namespaces may not join in.
         """

@@ -74,7 +74,7 @@ class AddressOwners:
         self._counted, self._waiting = _Before(), _Before()
 
     def see(self, options: PresetOptions, had: Owners, names: Sequence[str]) -> None:
-        """Give the sources what differs from the last time; ``had`` is what objects had before.
+        """Put what differs from the last time into the sources; ``had`` is what objects had before.
 
         What only records the last allocation makes no other one: :meth:`catch_up` is for when somebody asks for more.
         """
@@ -84,7 +84,7 @@ class AddressOwners:
             self._count()
 
     def catch_up(self) -> bool:
-        """Have requests that changed be answered by the newest record; return whether that is another one."""
+        """Answer requests that changed by the newest record; return whether that is another one."""
         if not self._requests.changed or all(map(is_, self._counted, self._waiting)):
             return False
         self._count()

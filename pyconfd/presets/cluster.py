@@ -128,7 +128,7 @@ class ReadCluster:
         self._seen = Snapshot(cluster)
 
     def see(self, snapshot: Snapshot, claims: ClaimOptions) -> None:
-        """Give the sources what differs from the last time."""
+        """Put what differs from the last time into the sources."""
         before, self._seen = self._seen, snapshot
         self.denied.set(snapshot.denied)
         self.places.set(claims.places(snapshot))

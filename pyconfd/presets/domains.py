@@ -431,7 +431,7 @@ class ServedDomains(PresetCollections):
         return read.value(self._objects.policy).port(namespace, port)
 
     def _decide_port(self, read: Read, port: int, asking: Sequence[tuple[str, DecidedDomain]]) -> DecidedPort:
-        """Give a port to the first claim that may have it."""
+        """Assign a port to the first claim that may have it."""
         listener = Listener.at(read.value(self._listening).address, port)
         holder, refused = None, list[Refusal]()
         for claim in _claims(asking):

@@ -163,7 +163,7 @@ class _Gateways(PresetCollections):
         self.listeners = listeners_asked_for(objects, addresses)
 
     def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
-        """Note where files with certificates are."""
+        """Record where files with certificates are."""
         del snapshot, in_use
         self._directory = options.tls.directory
 

@@ -54,7 +54,7 @@ class ListenerOwners:
         self._given_reservations = NO_RESERVATIONS
 
     def see(self, options: PresetOptions) -> None:
-        """Give the sources what differs from the last time."""
+        """Put what differs from the last time into the sources."""
         if options is not self._given:
             self._given = options
             nothing: Mapping[Any, Any] = MappingProxyType({})
@@ -67,7 +67,7 @@ class ListenerOwners:
         self._given_reservations = now
 
     def take(self, preset: str, taken: Mapping[Listener, str]) -> bool:
-        """Have a preset do without what others have; return whether that is another than before."""
+        """Record what others have and a preset has to do without; return whether that is another than before."""
         before = self._given_taken.get(preset, {})
         if before == taken:
             return False

@@ -316,7 +316,7 @@ class BalancedServices(PresetCollections):
         self.listeners = Spread(self.asked, _listeners_of, "listeners that LoadBalancer Services ask for")
 
     def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
-        """Note whether the preset is in use, and which class is its own."""
+        """Record whether the preset is in use, and which class is its own."""
         del snapshot
         self._terms.set(_Terms(in_use, options.addresses))
 

@@ -62,7 +62,7 @@ class Objects:
         self._given: dict[Source[Any, Any], list[Mapping[Key, Any]]] = {}
 
     def see(self, snapshot: Snapshot, options: PresetOptions, names: Collection[str]) -> None:
-        """Give the sources what differs from the last time; ``names`` are the presets in use."""
+        """Put what differs from the last time into the sources; ``names`` are the presets in use."""
         self.read.see(snapshot, options.claims)
         self.policy.set(options.claims)
         self.ignored_annotations.set(options.ignored_annotations)

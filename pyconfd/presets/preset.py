@@ -158,7 +158,7 @@ class PresetCollections(ABC):
 
     @abstractmethod
     def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
-        """Have the sources that are its own hold a Snapshot and options; those of all are up to date already."""
+        """Put a Snapshot and options into its own sources; those of all are up to date already."""
 
     @abstractmethod
     def serve(self, owners: "ListenerOwners") -> None:

@@ -1,5 +1,6 @@
 """How pages are written: line length, vocabulary, the form of decisions, and paths that exist."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -19,6 +20,7 @@ NOT_OURS = re.compile(
     re.IGNORECASE,
 )
 """The project's former private words, for which Kubernetes, HAProxy and keepalived have better ones."""
+NOT_A_FIRST_WORD = frozenset({"Give", "Have", "Let", "Look", "Mend", "Note", "Say", "Take", "Tell"})
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -44,6 +46,20 @@ def test_lines_to_be_copied_have_at_most_120_characters(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_words_are_those_of_the_manuals(page: Path) -> None:
     assert not NOT_OURS.findall(_prose(page))
+
+
+def test_docstrings_begin_with_a_verb_of_the_vocabulary() -> None:
+    files = [path for name in ("pyconfd", "release") for path in sorted((ROOT / name).rglob("*.py"))]
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {text.split()[0]}"
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and (text := ast.get_docstring(node))
+        and text.split()[0] in NOT_A_FIRST_WORD
+    ]
+    assert len(files) > 300
+    assert not found, "begin with Return, Record, Check, Assign, Replace, ..."
 
 
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)

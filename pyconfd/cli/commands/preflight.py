@@ -69,7 +69,7 @@ _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.FAILURE: "red"}
 def preflight(
     context: CommandContext, new_haproxy: str, snapshots: tuple[str, ...], *, as_json: bool, strict: bool
 ) -> int:
-    """Look at everything that the daemon needs, or at a new haproxy.
+    """Check everything that the daemon needs, or a new haproxy.
 
     Before it is started or beside it; nothing is changed. HAProxy, its sockets and the way to reload it, _directories,
     fragments (rendered for an empty cluster and for the real one, and checked by HAProxy), each API server and each
@@ -199,7 +199,7 @@ def _daemon(examined: Examined) -> Iterator[Finding]:
 
 
 def shared_addresses(settings: Settings) -> Iterator[Finding]:
-    """Look whether Ingresses have an address to publish."""
+    """Check whether Ingresses have an address to publish."""
     if PresetName.INGRESS in settings.presets.names and not wiring.base_options(settings).addresses.shared:
         message = "neither addresses.shared nor a floating address outside of the pool: no Ingress gets an ADDRESS"
         remedy = 'set addresses.shared = ["..."], where clients reach this balancer; external-dns reads it'
@@ -332,7 +332,7 @@ def _adoption(examined: Examined) -> Iterator[Finding]:
 
 
 def _kubefigurator_certificates(settings: Settings) -> Iterator[Finding]:
-    """Look at the files that Services may name with the preset kubefigurator."""
+    """Check the files that Services may name with the preset kubefigurator."""
     if PresetName.KUBEFIGURATOR not in settings.presets.names:
         return
     own = settings.kubefigurator

@@ -34,7 +34,7 @@ _SHOWN_FEATURES = ("OPENSSL", "OPENSSL_AWSLC", "OPENSSL_WOLFSSL", "LUA", "PCRE2"
 
 
 def program(settings: HaproxySettings) -> Iterator[Finding]:
-    """Look for the program, its version and its features; raises TransientError."""
+    """Check the program, its version and its features; raises TransientError."""
     version, features = haproxy_version(settings.binary), haproxy_features(settings.binary)
     number = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if not number:
@@ -52,7 +52,7 @@ def program(settings: HaproxySettings) -> Iterator[Finding]:
 
 
 def process(settings: HaproxySettings, unit: systemd.UnitFacts, text: str) -> Iterator[Finding]:
-    """Look at what runs, and at the ways to change and to reload it; ``text`` is the configuration that it has.
+    """Check what runs, and the ways to change and to reload it; ``text`` is the configuration that it has.
 
     Raises:
         ApplyError: there is no way to reload it.
@@ -120,7 +120,7 @@ def _live(settings: HaproxySettings, text: str) -> Finding:
 def directories(
     settings: HaproxySettings, unit: systemd.UnitFacts, own: Sequence[tuple[str, str]]
 ) -> Iterator[Finding]:
-    """Look at the directories that are written: HAProxy's, and ``own``, pairs of setting and path."""
+    """Check the directories that are written: HAProxy's, and ``own``, pairs of setting and path."""
     layout = Layout(settings, unit)
     wrong = layout.problems()
     yield from findings_of(Level.FAILURE, "directories", wrong)
@@ -161,7 +161,7 @@ def shortage(name: str, path: str, room: os.statvfs_result) -> Finding | None:
 
 
 def sockets(text: str) -> Iterator[Finding]:
-    """Look whether HAProxy will be able to open its sockets."""
+    """Check whether HAProxy will be able to open its sockets."""
     for path in stats_sockets(text):
         if not is_directory(Path(path).parent):
             message = f"stats socket {path}: its directory does not exist, haproxy cannot start"
@@ -169,7 +169,7 @@ def sockets(text: str) -> Iterator[Finding]:
 
 
 def certificates(rendering: Rendering, now: float) -> Iterator[Finding]:
-    """Look at the certificates that a rendering brings, and at those on disk that its binds name."""
+    """Check the certificates that a rendering brings, and those on disk that its binds name."""
     declared = {file.path: file.content for file in rendering.files if file.kind is FileKind.CERTIFICATE}
     for path, content in sorted(declared.items()):
         if content:
