@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -141,7 +141,7 @@ class Piece:
     def runs_since(self, former: "Piece") -> list[Run]:
         """Return which blocks came, changed or went since ``former``, in order; those between are the same."""
         if self._since is None or self._since[0] is not former.mark:
-            self._since = former.mark, _runs(former.blocks, self.blocks)
+            self._since = former.mark, runs_of(former.blocks, self.blocks)
         return self._since[1]
 
     @cached_property
@@ -247,8 +247,8 @@ def differences(one: Sequence[Any], other: Sequence[Any]) -> Iterator[int]:
             yield from compress(count(start), map(ne, part, its))
 
 
-def _runs(old: tuple[str, ...], new: tuple[str, ...]) -> list[Run]:
-    """Return where two sequences of blocks differ. A block that moved counts as one that went and came."""
+def runs_of(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Run]:
+    """Return where two sequences differ. What moved counts as one that went and came."""
     start = _first_difference(old, new)
     tail = min(_first_difference(old[::-1], new[::-1]), min(len(old), len(new)) - start)
     end, old_end = len(new) - tail, len(old) - tail

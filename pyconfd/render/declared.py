@@ -5,13 +5,12 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import compress, count
-from operator import is_not
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pyconfd.errors import Problem
-from pyconfd.model.rendering import FileKind, OutputFile
+from pyconfd.model.rendering import FileKind, OutputFile, runs_of
 from pyconfd.render.invalid import InvalidValueError, shown
 
 
@@ -103,15 +102,15 @@ def _changed_entries(
     for old, new in zip(former, recorded, strict=True):
         if old is new:
             continue
-        if isinstance(old, Entry | Declared) or isinstance(new, Entry | Declared) or len(old) != len(new):
+        if isinstance(old, Entry | Declared) or isinstance(new, Entry | Declared):
             if old != new:
                 return None
             continue
-        places = list(compress(count(), map(is_not, old, new)))
-        if len(places) > _MOST_GROUPS:
-            return None
-        for place in places:
-            before, after = old[place], new[place]
+        for run in runs_of(old, new):
+            if run.old_end - run.old_start + run.end - run.start > _MOST_GROUPS:
+                return None
+            before = [*chain.from_iterable(old[run.old_start : run.old_end])]
+            after = [*chain.from_iterable(new[run.start : run.end])]
             if any(isinstance(each, Declared) for each in (*before, *after)):
                 return None
             gone += [each for each in before if isinstance(each, Entry) and each not in after]

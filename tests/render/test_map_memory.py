@@ -1,6 +1,6 @@
 """Maps that templates fill entry by entry, over several renderings."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pyconfd.errors import RejectedInput
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.versioned import VersionedDict
+from pyconfd.render import declared
 from pyconfd.render.engine import Renderer
 from tests.render.stage import rendered, renderer
 
@@ -104,3 +105,26 @@ def test_a_map_after_any_changes_is_that_of_a_first_rendering(steps: list[dict[s
         domains = domains.with_values(kept) if same_names else VersionedDict(kept)
         names = {"domains": domains}
         assert rendered(by, names).files == rendered(renderer(EACH), names).files
+
+
+@pytest.mark.parametrize("names", ["wxyz", "xy", "vwx", "xz", "wyz"])
+def test_elements_that_come_and_go_change_their_lines_alone(names: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = "{{ map_file('m') }}{% each name, keys in domains %}{% do map_entry('m', name, 1) %}{% endeach %}"
+    by = renderer(template)
+    rendered(by, {"domains": {"w": [], "x": [], "y": []}})
+    after: dict[str, Any] = {"domains": {name: [] for name in names}}
+
+    def whole(recorded: Any) -> NoReturn:
+        raise AssertionError(f"read {len(recorded)} entries")
+
+    expected = rendered(renderer(template), after).files
+    monkeypatch.setattr(declared, "_by_map", whole)
+    assert rendered(by, after).files == expected
+
+
+def test_a_map_goes_with_the_element_that_declares_it() -> None:
+    template = "{% each name, keys in domains %}{% do map_entry(name, 'k', 1) %}{{ map_file(name) }}{% endeach %}"
+    by = renderer(template)
+    for names in ("wxy", "wy", "wxy", "wxyz"):
+        after: dict[str, Any] = {"domains": {name: [] for name in names}}
+        assert [file.path for file in rendered(by, after).files] == [f"/files/maps/{name}.map" for name in names]
