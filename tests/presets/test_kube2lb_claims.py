@@ -11,16 +11,15 @@ from pyconfd.model.reservation import Name, Owner, Reservation
 from pyconfd.predecessors.kube2lb.claims import (
     DecidedPorts,
     Kube2lbClaim,
-    Kube2lbEndpoint,
     Kube2lbPort,
+    Kube2lbServerNames,
     Kube2lbService,
     decide,
-    with_claims,
+    port_order,
 )
 from pyconfd.predecessors.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.conflicts import reserved_until
-from pyconfd.presets.policy import ClaimOptions, Rule
-from pyconfd.presets.preset import PresetOptions, own_options
+from pyconfd.presets.policy import ANYTHING, ClaimOptions, Rule
 
 ANY, ONE = "0.0.0.0", "192.0.2.1"
 KEEPS = "already (the older one keeps it)"
@@ -32,17 +31,20 @@ def claim(name: str, *external: str, day: int = 1, namespace: str = "demo", **po
         port.get("ip", ANY), port.get("port", 80), port.get("mode", "http"), port.get("protocol", "tcp")
     )
     entry = Kube2lbService(name, namespace, asked, (), (), 0, external, 0)
-    return Kube2lbClaim(ObjectRef("Service", namespace, name), f"2026-01-{day:02}", (entry,))
+    return Kube2lbClaim(ObjectRef("Service", namespace, name), f"2026-01-{day:02}", 0, entry)
 
 
-def decided(*claims: Kube2lbClaim, reserved: dict[Name, Reservation] | None = None, **more: Any) -> DecidedPorts:
-    own = Kube2lbOptions(domain="local", server_name_templates=())
-    options = PresetOptions(reservations={"kube2lb": reserved or {}}, own=own_options(own), **more)
-    return decide(sorted(claims, key=lambda each: each.rank), options)
+OPTIONS = Kube2lbOptions(domain="local", server_name_templates=())
+
+
+def decided(
+    *claims: Kube2lbClaim, reserved: dict[Name, Reservation] | None = None, rules: ClaimOptions = ANYTHING
+) -> DecidedPorts:
+    return decide(sorted(claims, key=lambda each: each.place), OPTIONS, rules, reserved or {})
 
 
 def served(found: DecidedPorts) -> list[str]:
-    return [entry.name for entry in found.services]
+    return [claim.entry.name for claim in found.served]
 
 
 def refused(found: DecidedPorts) -> list[tuple[str, str, str, RefusalReason, str]]:
@@ -82,7 +84,7 @@ def refused(found: DecidedPorts) -> list[tuple[str, str, str, RefusalReason, str
 def test_who_has_a_socket(old: Kube2lbClaim, young: Kube2lbClaim, detail: str) -> None:
     found = decided(young, old)
     assert served(found) == (["a"] if detail else ["a", "b"])
-    port = str(young.entries[0].port.port)
+    port = str(young.entry.port.port)
     assert [each[:4] for each in refused(found)] == ([("b", "spec.ports", port, TAKEN)] if detail else [])
     assert [each[4] for each in refused(found)] == ([detail] if detail else [])
 
@@ -104,7 +106,7 @@ BANK = Reservation(Owner("Service", "bank", "web", "2026-01-20"), 99.0)
 )
 def test_a_socket_that_is_reserved_for_another_namespace(place: str, asked: Kube2lbClaim, is_refused: bool) -> None:
     found = decided(asked, reserved={Name(place, ""): BANK})
-    expected = [("a", "spec.ports", str(asked.entries[0].port.port), RESERVED, reserved_until(BANK))]
+    expected = [("a", "spec.ports", str(asked.entry.port.port), RESERVED, reserved_until(BANK))]
     assert refused(found) == (expected if is_refused else [])
     assert served(found) == ([] if is_refused else ["a"])
 
@@ -136,8 +138,10 @@ def test_a_socket_of_which_a_name_is_reserved(asked: Kube2lbClaim, is_refused: b
 )
 def test_who_has_a_name(old: Kube2lbClaim, young: Kube2lbClaim, detail: str) -> None:
     found = decided(young, old)
-    names = [found.names.of(entry, "local") for entry in found.services]
-    assert names == [list(old.entries[0].external), [] if detail else list(young.entries[0].external)]
+    given = Kube2lbServerNames(dict.fromkeys((80, 81), found), OPTIONS, ANYTHING, {})
+    names = [given.of(claim.entry, "local") for claim in found.served]
+    assert [given.of(claim.entry, "elsewhere") for claim in found.served] == names
+    assert names == [list(old.entry.external), [] if detail else list(young.entry.external)]
     why = f"Service demo/a has this name on {detail} already; choose another one for one of them"
     field = "annotation kube2lb/external-domains"
     assert refused(found) == ([("b", field, "x.test", RefusalReason.NAME_TAKEN, why)] if detail else [])
@@ -148,7 +152,7 @@ def test_a_name_that_is_reserved_or_not_allowed() -> None:
     field = "annotation kube2lb/external-domains"
     assert refused(found) == [("a", field, "x.test", RESERVED, reserved_until(BANK))]
     rules = ClaimOptions((Rule(("demo",), ("y.test",)),))
-    [refusal] = decided(claim("a", "x.test", "y.test"), claims=rules).refused
+    [refusal] = decided(claim("a", "x.test", "y.test"), rules=rules).refused
     assert (refusal.value, refusal.reason) == ("x.test", RefusalReason.NOT_ALLOWED)
     assert refusal.detail == rules.domain("demo", "x.test")
 
@@ -162,7 +166,7 @@ def test_what_is_remembered_and_listened_on() -> None:
         Name("0.0.0.0:80/udp", ""): owners["c"],
     }
     assert found.bound == {Listener(ANY, 80): owners["a"], Listener(ANY, 25): owners["b"]}
-    assert [(str(port.bind), [each.name for each in entries]) for port, entries in found.by_port] == [
+    assert [(each.bind, [at.name for at in found.by_port[each]]) for each in sorted(found.by_port, key=port_order)] == [
         ("0.0.0.0:25", ["b"]),
         ("0.0.0.0:80", ["a"]),
         ("0.0.0.0:80", ["c"]),
@@ -171,24 +175,8 @@ def test_what_is_remembered_and_listened_on() -> None:
 
 def test_names_on_all_addresses_are_served_on_each() -> None:
     found = decided(claim("a"), claim("b", day=2, ip=ONE), claim("c", day=3, ip="192.0.2.2", mode="tcp", port=81))
-    assert [(port.bind, [each.name for each in entries]) for port, entries in found.by_port] == [
+    assert [(each.bind, [at.name for at in found.by_port[each]]) for each in sorted(found.by_port, key=port_order)] == [
         ("0.0.0.0:80", ["a"]),
         (f"{ONE}:80", ["a", "b"]),
         ("192.0.2.2:81", ["c"]),
     ]
-
-
-def test_endpoints_change_no_decision() -> None:
-    before = claim("a", "x.test")
-    found = decided(before)
-    assert with_claims(found, []) is found
-    assert with_claims(found, [(before, before)]) is found
-    entry = before.entries[0]
-    endpoint = Kube2lbEndpoint("pod", "10.0.0.1", 8080)
-    now = Kube2lbService(
-        entry.name, entry.namespace, entry.port, (endpoint,), (), entry.node_port, entry.external, entry.timeout
-    )
-    renewed = with_claims(found, [(before, Kube2lbClaim(before.ref, before.created, (now,)))])
-    assert renewed.services == [now]
-    assert renewed.by_port == [(entry.port, [now])]
-    assert (renewed.owners, renewed.names) == (found.owners, found.names)

@@ -1,12 +1,11 @@
 """What preset ``kube2lb`` gives to templates, and who of several Services gets a port or a name."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any, Self
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -18,7 +17,6 @@ from pyconfd.predecessors.kube2lb.names import Kube2lbOptions, NameTemplate, Ser
 from pyconfd.presets import values
 from pyconfd.presets.conflicts import ReservedNames, Sockets
 from pyconfd.presets.policy import ClaimOptions
-from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import NodeText
 
 
@@ -116,93 +114,103 @@ EXTERNAL_DOMAINS = "kube2lb/external-domains"
 _EntryKey = tuple[str, str, Kube2lbPort]
 
 
-@dataclass(frozen=True, slots=True)
-class Kube2lbClaim:
-    """One service with all of its ports that can be served."""
+class Place(NamedTuple):
+    """Where a port of a service stands among all: the older service comes first, the name decides between twins."""
+
+    created: str
+    namespace: str
+    name: str
+    position: int
+    number: int
+    protocol: str
+
+    @property
+    def title(self) -> str:
+        """The name under which the port is counted."""
+        return _title(self.namespace, self.name, self.number, self.protocol)
+
+
+def title_of(entry: Kube2lbService) -> str:
+    """Return the name under which a port of a service is counted."""
+    return _title(entry.namespace, entry.name, entry.port.port, entry.port.protocol)
+
+
+def _title(namespace: str, name: str, number: int, protocol: str) -> str:
+    return f"{namespace}/{name}:{number}/{protocol}"
+
+
+class Kube2lbClaim(NamedTuple):
+    """A port of a service that can be served; ``entry`` is without what stands behind it."""
 
     ref: ObjectRef
     created: str
-    entries: tuple[Kube2lbService, ...]
+    position: int
+    entry: Kube2lbService
 
     @property
-    def rank(self) -> tuple[str, str, str]:
-        """The older service wins; the name decides between twins."""
-        return self.created, self.ref.namespace, self.ref.name
+    def place(self) -> Place:
+        """Its place among all."""
+        entry = self.entry
+        return Place(self.created, entry.namespace, entry.name, self.position, entry.port.port, entry.port.protocol)
 
     @property
     def owner(self) -> Owner:
         """The owner that later claims are told of."""
         return Owner(self.ref.kind, self.ref.namespace, self.ref.name, self.created)
 
-    @property
-    def decisive(self) -> tuple[Any, ...]:
-        """All that decides who gets what; the endpoints do not."""
-        return self.rank, [(entry.port, entry.node_port, entry.external) for entry in self.entries]
 
+class DecidedPorts(NamedTuple):
+    """Who serves what: the claims that got their ports, in order, and the names given out to them."""
 
-@dataclass(frozen=True, slots=True)
-class DecidedPorts:
-    """Who serves what: the claims with the ports that they got, and the names given out to them."""
-
-    names: "Kube2lbServerNames"
-    services: list[Kube2lbService]
-    by_port: list[tuple[Kube2lbPort, list[Kube2lbService]]]
+    served: tuple[Kube2lbClaim, ...]
+    names: Mapping[_EntryKey, Sequence[ServerName]]
     refused: tuple[Refusal, ...]
     owners: Owners
-    reservations: Reservations
-    bound: Mapping[Listener, Owner]
+
+    @property
+    def bound(self) -> dict[Listener, Owner]:
+        """What is listened on over TCP, each with its oldest claim."""
+        bound: dict[Listener, Owner] = {}
+        for claim in self.served:
+            if claim.entry.port.protocol == "tcp":
+                bound.setdefault(listener_of(claim.entry.port), claim.owner)
+        return bound
+
+    @property
+    def by_port(self) -> Mapping[Kube2lbPort, tuple[Place, ...]]:
+        """What listens where; names on all addresses of the balancer are served on each of them."""
+        listeners: dict[Kube2lbPort, list[Place]] = {claim.entry.port: [] for claim in self.served}
+        of_number: defaultdict[int, list[Kube2lbPort]] = defaultdict(list)
+        for port in listeners:
+            of_number[port.port].append(port)
+        joined = {
+            port: [each for each in of_number[port.port] if each == port or _joins(port, each)] for port in listeners
+        }
+        for claim in self.served:
+            for port in joined[claim.entry.port]:
+                listeners[port].append(claim.place)
+        return {port: tuple(places) for port, places in listeners.items()}
 
 
-def decide(claims: list[Kube2lbClaim], options: PresetOptions) -> DecidedPorts:
-    """Assign ports and names to the claims, which come in order of their rank, unless others have reservation."""
+def decide(
+    claims: Sequence[Kube2lbClaim], options: Kube2lbOptions, rules: ClaimOptions, reservations: Reservations
+) -> DecidedPorts:
+    """Assign ports and names to the claims, which come in order, unless others have reservations.
+
+    Claims of different port numbers do not concern each other.
+    """
     refused: list[Refusal] = []
-    own, reservations = options.of(Kube2lbOptions), options.reservations_of("kube2lb")
-    templates = tuple(name_template(text) for text in own.server_name_templates)
-    reserved_names = ReservedNames(reservations, lambda: _wanted(claims, templates, own.domain))
     owners: dict[Name, Owner] = {}
-    claims = _without_port_conflicts(claims, reserved_names, owners, refused)
-    names = Kube2lbServerNames([_asking(claim) for claim in claims], templates, reserved_names, options.claims)
-    refused.extend(names.refusals(own.domain))
-    owners |= names.owners(own.domain)
-    # In order of age, so that what is tried one after the other (regular expressions) goes to the older one.
-    services = [entry for claim in claims for entry in claim.entries]
-    return DecidedPorts(
-        names,
-        services,
-        _by_port(services),
-        tuple(refused),
-        owners,
-        reservations,
-        _bound(claims),
-    )
-
-
-def _bound(claims: list[Kube2lbClaim]) -> dict[Listener, Owner]:
-    """Return what is listened on over TCP, each with its oldest claim."""
-    bound: dict[Listener, Owner] = {}
-    for claim in claims:
-        for entry in claim.entries:
-            if entry.port.protocol == "tcp":
-                bound.setdefault(_listener(entry.port), claim.owner)
-    return bound
-
-
-def _by_port(services: list[Kube2lbService]) -> list[tuple[Kube2lbPort, list[Kube2lbService]]]:
-    """Return what listens where; names on all addresses of the balancer are served on each of them."""
-    listeners: dict[Kube2lbPort, list[Kube2lbService]] = {entry.port: [] for entry in services}
-    of_number: defaultdict[int, list[Kube2lbPort]] = defaultdict(list)
-    for port in listeners:
-        of_number[port.port].append(port)
-    joined = {port: [each for each in of_number[port.port] if each == port or _joins(port, each)] for port in listeners}
-    for entry in services:
-        for port in joined[entry.port]:
-            listeners[port].append(entry)
-    return [(port, listeners[port]) for port in sorted(listeners, key=_port_order)]
+    templates = tuple(map(name_template, options.server_name_templates))
+    reserved_names = ReservedNames(reservations, lambda: _wanted(claims, templates, options.domain))
+    served = tuple(_without_port_conflicts(claims, reserved_names, owners, refused))
+    giving = _Giving(templates, options.domain, reserved_names, rules, {}, refused, owners)
+    return DecidedPorts(served, giving.names_of(served), tuple(refused), owners)
 
 
 def _joins(port: Kube2lbPort, other: Kube2lbPort) -> bool:
     """Return whether the names of ``port`` are to be served on ``other``, of which it is a part."""
-    return _is_shared(port) and _is_shared(other) and _listener(port).covers(_listener(other))
+    return _is_shared(port) and _is_shared(other) and listener_of(port).covers(listener_of(other))
 
 
 def _is_shared(port: Kube2lbPort) -> bool:
@@ -211,103 +219,137 @@ def _is_shared(port: Kube2lbPort) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _listener(port: Kube2lbPort) -> Listener:
+def listener_of(port: Kube2lbPort) -> Listener:
+    """Return what is listened on for a port."""
     return Listener(port.ip, port.port)
 
 
 def _wanted(
-    claims: list[Kube2lbClaim], templates: tuple[NameTemplate, ...], domain: str
+    claims: Iterable[Kube2lbClaim], templates: tuple[NameTemplate, ...], domain: str
 ) -> Iterator[tuple[Name, str, ObjectRef]]:
     """Return all names of the claims that may be reserved for another namespace."""
     for claim in claims:
-        for entry in claim.entries:
-            place = _place(entry.port)
-            yield Name(place, ""), claim.ref.namespace, claim.ref
-            for name in entry.external:
-                yield Name(place, name), claim.ref.namespace, claim.ref
-            for template in templates:
-                with suppress(ValueError):
-                    yield Name(place, template.name(entry, domain)), claim.ref.namespace, claim.ref
+        entry, place = claim.entry, _place(claim.entry.port)
+        yield Name(place, ""), claim.ref.namespace, claim.ref
+        for name in entry.external:
+            yield Name(place, name), claim.ref.namespace, claim.ref
+        for template in templates:
+            with suppress(ValueError):
+                yield Name(place, template.name(entry, domain)), claim.ref.namespace, claim.ref
 
 
 def _place(port: Kube2lbPort) -> str:
     return f"{port.bind}/{port.protocol}"
 
 
-def _asking(claim: Kube2lbClaim) -> Kube2lbClaim:
-    """Return a claim without what stands behind it, which soon is out of date."""
-    entries = (msgspec.structs.replace(entry, endpoints=(), draining=()) for entry in claim.entries)
-    return Kube2lbClaim(claim.ref, claim.created, tuple(entries))
-
-
-def with_claims(decided: DecidedPorts, replaced: Iterable[tuple[Kube2lbClaim, Kube2lbClaim]]) -> DecidedPorts:
-    """Return what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
-    renewed: dict[int, Kube2lbService] = {}
-    for old, new in replaced:
-        pairs = zip(old.entries, new.entries, strict=True)
-        renewed |= {id(before): after for before, after in pairs if before is not after}
-    if not renewed:
-        return decided
-
-    def renewed_entries(entries: Iterable[Kube2lbService]) -> list[Kube2lbService]:
-        return [renewed.get(id(entry), entry) for entry in entries]
-
-    by_port = [(port, renewed_entries(entries)) for port, entries in decided.by_port]
-    return replace(decided, services=renewed_entries(decided.services), by_port=by_port)
-
-
 def _without_port_conflicts(
-    claims: list[Kube2lbClaim], reserved_names: ReservedNames, owned_names: dict[Name, Owner], refused: list[Refusal]
-) -> list[Kube2lbClaim]:
+    claims: Iterable[Kube2lbClaim], reserved_names: ReservedNames, owned: dict[Name, Owner], refused: list[Refusal]
+) -> Iterator[Kube2lbClaim]:
     """Leave out what asks for a taken socket; only ports of mode http over TCP can be shared, by host names.
 
-    A port on all addresses is taken on each of them. The owner of an unshared socket goes into ``owned_names``.
+    A port on all addresses is taken on each of them. The owner of an unshared socket goes into ``owned``.
     """
-    sockets: Sockets[tuple[Kube2lbClaim, Kube2lbPort]] = Sockets()
-    kept = []
+    sockets: Sockets[Kube2lbClaim] = Sockets()
     for claim in claims:
-        entries = []
-        for entry in claim.entries:
-            port, place = entry.port, _place(entry.port)
-            shared = _is_shared(port)
-            reserved = reserved_names.reserved_for_another(Name(place, ""), claim.ref.namespace)
-            if not reserved and not shared:
-                reserved = reserved_names.place_reserved_for_another(place, claim.ref.namespace)
-            if reserved:
-                reason = RefusalReason.NAME_RESERVED
-                refused.append(refusal(claim.ref, "spec.ports", str(port.port), reason, reserved))
-                continue
-            taken = sockets.first(_listener(port), port.protocol)
-            if taken is None or (shared and _is_shared(taken[1])):
-                sockets.take(_listener(port), (claim, port), port.protocol)
-                entries.append(entry)
-                if not shared:
-                    owned_names[Name(place, "")] = claim.owner
-                continue
-            owner, owned = taken
-            why = "in another mode" if owned.mode != port.mode else f"in mode {port.mode}, which cannot be shared"
-            detail = f"{owner.ref} listens on {owned.bind}/{port.protocol} already (the older one keeps it), {why}"
-            refused.append(refusal(claim.ref, "spec.ports", str(port.port), RefusalReason.PORT_TAKEN, detail))
-        kept.append(Kube2lbClaim(claim.ref, claim.created, tuple(entries)))
-    return kept
+        port, place = claim.entry.port, _place(claim.entry.port)
+        shared = _is_shared(port)
+        reserved = reserved_names.reserved_for_another(Name(place, ""), claim.ref.namespace)
+        if not reserved and not shared:
+            reserved = reserved_names.place_reserved_for_another(place, claim.ref.namespace)
+        if reserved:
+            reason = RefusalReason.NAME_RESERVED
+            refused.append(refusal(claim.ref, "spec.ports", str(port.port), reason, reserved))
+            continue
+        taken = sockets.first(listener_of(port), port.protocol)
+        if taken is None or (shared and _is_shared(taken.entry.port)):
+            sockets.take(listener_of(port), claim, port.protocol)
+            if not shared:
+                owned[Name(place, "")] = claim.owner
+            yield claim
+            continue
+        had = taken.entry.port
+        why = "in another mode" if had.mode != port.mode else f"in mode {port.mode}, which cannot be shared"
+        detail = f"{taken.ref} listens on {had.bind}/{port.protocol} already (the older one keeps it), {why}"
+        refused.append(refusal(claim.ref, "spec.ports", str(port.port), RefusalReason.PORT_TAKEN, detail))
 
 
-@dataclass(frozen=True)
-class Kube2lbServerNames:
-    """The server names of all services; a name that several want on one socket belongs to the oldest of them.
+class _Giving(NamedTuple):
+    """Gives names out; what was refused, and who has which name, is added to ``refused`` and ``owned``.
 
-    Names that come from the templates are given out before those of annotations, so that no annotation takes the
-    name that another service has by itself. ``reserved_names`` keep names for those who had them, ``rules`` say who
-    may have them at all.
+    A name that several want on one socket belongs to the oldest of them. Names that come from the templates are given
+    out before those of annotations, so that no annotation takes the name that another service has by itself.
+    ``reserved_names`` keep names for those who had them, ``rules`` say who may have them at all.
     """
 
-    claims: list[Kube2lbClaim]
     templates: tuple[NameTemplate, ...]
+    domain: str
     reserved_names: ReservedNames
     rules: ClaimOptions
-    _by_domain: dict[str, dict[_EntryKey, list[ServerName]]] = field(default_factory=dict)
-    _refused: dict[str, list[Refusal]] = field(default_factory=dict)
-    _owners: dict[str, dict[Name, Owner]] = field(default_factory=dict)
+    names: dict[_EntryKey, list[ServerName]]
+    refused: list[Refusal]
+    owned: dict[Name, Owner]
+
+    def names_of(self, claims: Sequence[Kube2lbClaim]) -> Mapping[_EntryKey, Sequence[ServerName]]:
+        """Return the names of each port."""
+        owners: Sockets[Kube2lbClaim] = Sockets()
+        for claim in claims:
+            self._give(claim, "server name", self._from_templates(claim), owners)
+        for claim in claims:
+            self._give(claim, f"annotation {EXTERNAL_DOMAINS}", map(ServerName, claim.entry.external), owners)
+        return self.names
+
+    def _give(
+        self, claim: Kube2lbClaim, where: str, wanted: Iterable[ServerName], owners: Sockets[Kube2lbClaim]
+    ) -> None:
+        place, given = _place(claim.entry.port), self.names.setdefault(_key(claim.entry), [])
+        for name in wanted:
+            lost = self._lost(claim, name, owners)
+            if lost is not None:
+                self.refused.append(refusal(claim.ref, where, name, *lost))
+                continue
+            self.owned.setdefault(Name(place, str(name)), claim.owner)
+            if name not in given:
+                given.append(name)
+
+    def _lost(
+        self, claim: Kube2lbClaim, name: ServerName, owners: Sockets[Kube2lbClaim]
+    ) -> tuple[RefusalReason, str] | None:
+        """Return why a claim cannot have a name; None where it has it, and is in ``owners`` from now on."""
+        port, namespace = claim.entry.port, claim.ref.namespace
+        if wrong := self.rules.domain(namespace, name):
+            return RefusalReason.NOT_ALLOWED, wrong
+        if kept := self.reserved_names.reserved_for_another(Name(_place(port), str(name)), namespace):
+            return RefusalReason.NAME_RESERVED, kept
+        owner = owners.owner(listener_of(port), name, port.protocol) if port.mode == "http" else claim
+        if owner is None:
+            owners.name(listener_of(port), name, claim, port.protocol)
+        if owner is None or owner is claim:
+            return None
+        detail = f"{owner.ref} has this name on {port.bind} already; choose another one for one of them"
+        return RefusalReason.NAME_TAKEN, detail
+
+    def _from_templates(self, claim: Kube2lbClaim) -> Iterator[ServerName]:
+        for template in self.templates:
+            try:
+                yield template.name(claim.entry, self.domain)
+            except ValueError as error:
+                self.refused.append(
+                    refusal(claim.ref, "server name", template.text, RefusalReason.INVALID_VALUE, str(error))
+                )
+
+
+class Kube2lbServerNames:
+    """The server names of all services, in the domain of the settings as decided, and in any other."""
+
+    def __init__(
+        self,
+        decided: Mapping[int, DecidedPorts],
+        options: Kube2lbOptions,
+        rules: ClaimOptions,
+        reservations: Reservations,
+    ) -> None:
+        self._decided, self._options, self._rules, self._reservations = decided, options, rules, reservations
+        self._elsewhere: dict[tuple[int, str], Mapping[_EntryKey, Sequence[ServerName]]] = {}
 
     def of(self, service: Kube2lbService, domain: object) -> list[ServerName]:
         """Return the names by which clients ask for ``service``, those of the templates first.
@@ -316,83 +358,29 @@ class Kube2lbServerNames:
             ValueError: ``service`` is not one of ``services``.
         """
         try:
-            return list(self._names(str(domain)).get(_key(service), ()))
+            return list(self._names(service.port.port, str(domain)).get(_key(service), ()))
         except (AttributeError, TypeError):
             raise ValueError(f"ServerNames takes one of services, not {values.shown(str(service))}") from None
 
-    def refusals(self, domain: str) -> list[Refusal]:
-        """Return the names that another claim has, or that are none."""
-        self._names(domain)
-        return self._refused[domain]
-
-    def owners(self, domain: str) -> Owners:
-        """Return who has which name."""
-        self._names(domain)
-        return self._owners[domain]
-
-    def _names(self, domain: str) -> dict[_EntryKey, list[ServerName]]:
-        if domain not in self._by_domain:
-            self._by_domain[domain], self._refused[domain], self._owners[domain] = self._given_out(domain)
-        return self._by_domain[domain]
-
-    def _given_out(self, domain: str) -> tuple[dict[_EntryKey, list[ServerName]], list[Refusal], dict[Name, Owner]]:
-        owners: Sockets[Kube2lbClaim] = Sockets()
-        reserved_names: dict[Name, Owner] = {}
-        names: dict[_EntryKey, list[ServerName]] = defaultdict(list)
-        refused: list[Refusal] = []
-
-        def give(claim: Kube2lbClaim, entry: Kube2lbService, where: str, wanted: Iterable[ServerName]) -> None:
-            for name in wanted:
-                lost = self._lost(claim, entry.port, name, owners)
-                if lost is not None:
-                    refused.append(refusal(claim.ref, where, name, *lost))
-                    continue
-                reserved_names.setdefault(Name(_place(entry.port), str(name)), claim.owner)
-                if name not in names[_key(entry)]:
-                    names[_key(entry)].append(name)
-
-        for claim in self.claims:
-            for entry in claim.entries:
-                give(claim, entry, "server name", self._from_templates(claim, entry, domain, refused))
-        for claim in self.claims:
-            for entry in claim.entries:
-                give(claim, entry, f"annotation {EXTERNAL_DOMAINS}", map(ServerName, entry.external))
-        return names, refused, reserved_names
-
-    def _lost(
-        self, claim: Kube2lbClaim, port: Kube2lbPort, name: ServerName, owners: Sockets[Kube2lbClaim]
-    ) -> tuple[RefusalReason, str] | None:
-        """Return a name to a claim in ``owners``, or say why it cannot have it."""
-        namespace, claimed_name, listener = claim.ref.namespace, Name(_place(port), str(name)), _listener(port)
-        if wrong := self.rules.domain(namespace, name):
-            return RefusalReason.NOT_ALLOWED, wrong
-        if kept := self.reserved_names.reserved_for_another(claimed_name, namespace):
-            return RefusalReason.NAME_RESERVED, kept
-        owner = owners.owner(listener, name, port.protocol) if port.mode == "http" else claim
-        if owner is None:
-            owners.name(listener, name, claim, port.protocol)
-        if owner is None or owner is claim:
-            return None
-        detail = f"{owner.ref} has this name on {port.bind} already; choose another one for one of them"
-        return RefusalReason.NAME_TAKEN, detail
-
-    def _from_templates(
-        self, claim: Kube2lbClaim, entry: Kube2lbService, domain: str, refused: list[Refusal]
-    ) -> Iterator[ServerName]:
-        for template in self.templates:
-            try:
-                yield template.name(entry, domain)
-            except ValueError as error:
-                refused.append(
-                    refusal(claim.ref, "server name", template.text, RefusalReason.INVALID_VALUE, str(error))
-                )
+    def _names(self, number: int, domain: str) -> Mapping[_EntryKey, Sequence[ServerName]]:
+        decided = self._decided.get(number)
+        if decided is None or domain == self._options.domain:
+            return decided.names if decided is not None else {}
+        if (number, domain) not in self._elsewhere:
+            templates = tuple(map(name_template, self._options.server_name_templates))
+            # Who has a reserved name is of no account: nobody is told of it.
+            reserved_names = ReservedNames(self._reservations, tuple)
+            giving = _Giving(templates, domain, reserved_names, self._rules, {}, [], {})
+            self._elsewhere[number, domain] = giving.names_of(decided.served)
+        return self._elsewhere[number, domain]
 
 
 def _key(entry: Kube2lbService) -> _EntryKey:
     return entry.namespace, entry.name, entry.port
 
 
-def _port_order(port: Kube2lbPort) -> tuple[int, bytes, int, str, str]:
+def port_order(port: Kube2lbPort) -> tuple[int, bytes, int, str, str]:
+    """Return by what ports are sorted."""
     address = ip_address(port.ip)
     return address.version, address.packed, port.port, port.protocol, port.mode
 

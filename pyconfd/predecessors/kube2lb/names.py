@@ -232,6 +232,7 @@ class NameTemplate:
         return _server_name(self._render((service, domain)), is_expression=self.text.startswith("~"))
 
 
+@lru_cache(maxsize=256)
 def name_template(text: str) -> NameTemplate:
     """Read a server-name template.
 

@@ -6,21 +6,22 @@ milliseconds). A value that cannot be used is refused and its default counts; th
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from ipaddress import IPv6Address
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import msgspec
 
+from pyconfd.derived import Derived, Grouped, Published, Read, SameParts, Source, Spread, Tally, Value
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.listener import Listener
-from pyconfd.model.reservation import NEVER
-from pyconfd.model.snapshot import HostFacts, Key
-from pyconfd.model.versioned import VersionedDict, with_values
+from pyconfd.model.reservation import NEVER, Name, Owner, Reservation, Reservations, port_of
+from pyconfd.model.snapshot import HostFacts, Key, Snapshot
 from pyconfd.predecessors.kube2lb.claims import (
     EXTERNAL_DOMAINS,
     DecidedPorts,
@@ -28,19 +29,32 @@ from pyconfd.predecessors.kube2lb.claims import (
     Kube2lbEndpoint,
     Kube2lbNode,
     Kube2lbPort,
+    Kube2lbServerNames,
     Kube2lbService,
+    Place,
     decide,
+    listener_of,
+    port_order,
     refusal,
-    with_claims,
+    title_of,
 )
 from pyconfd.predecessors.kube2lb.names import Kube2lbOptions, ServerName, external_domains
 from pyconfd.presets import values
+from pyconfd.presets.address_ownership import AddressOwners
 from pyconfd.presets.addresses import LOAD_BALANCER_CLASS
-from pyconfd.presets.cluster import Cluster, nothing_read
-from pyconfd.presets.conflicts import NO_REFUSALS, Claims, ParsedClaims, SortedRefusals, reuse_equal
+from pyconfd.presets.cluster import NO_SERVICE, ReadService
 from pyconfd.presets.endpoints import targets_of_port
-from pyconfd.presets.policy import in_ranges
-from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
+from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
+from pyconfd.presets.objects import Objects
+from pyconfd.presets.policy import ClaimOptions, in_ranges
+from pyconfd.presets.preset import (
+    CLUSTER_VIEW,
+    Preset,
+    PresetCollections,
+    PresetOptions,
+    PresetResult,
+    Translation,
+)
 from pyconfd.presets.views import EndpointView, NodeView, PortView, ServiceView
 
 PORT_MODE = "kube2lb/port-mode"
@@ -55,53 +69,22 @@ FUNCTIONS = frozenset({"ServerNames", "EscapeNode", "IntRange", "Add", "ToLower"
 NAMES = FUNCTIONS | {"services", "ports", "by_port", "nodes", "domain"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Kube2lbInputs:
-    """All beside the service itself that a claim is read with."""
+class _Terms(NamedTuple):
+    """By what Services are read; none is while the preset is not in use."""
 
-    cluster: str
-    options: PresetOptions
-    host: tuple[object, ...]
-    nodes: tuple[NodeView, ...]
+    in_use: bool
+    options: Kube2lbOptions
 
 
-@dataclass(frozen=True, slots=True)
-class _Kube2lbFormer:
-    """What a result was made of, and its parts."""
+class ParsedService(NamedTuple):
+    """What a Service asks for, and what of it cannot be."""
 
-    inputs: _Kube2lbInputs
-    cluster: Cluster
-    claims: Claims[Kube2lbClaim]
-    decided: DecidedPorts | None
-    serves: Mapping[str, Kube2lbService] = field(default_factory=dict)
-    refused: SortedRefusals = NO_REFUSALS
-
-
-def _serves(
-    memo: _Kube2lbFormer, claims: Claims[Kube2lbClaim], decided: DecidedPorts, changed: Collection[Key]
-) -> Mapping[str, Kube2lbService]:
-    """Return the ports that are served by their names; where all ask for the same, those that changed are replaced."""
-    if memo.decided is None or claims.places is not memo.claims.places:
-        return VersionedDict({name_of(entry): entry for entry in decided.services})
-    entries = (entry for _, claim in claims.replaced(memo.claims, changed) for entry in claim.entries)
-    named = ((name_of(entry), entry) for entry in entries)
-    return with_values(
-        memo.serves, {name: e for name, e in named if name in memo.serves and memo.serves[name] is not e}
-    )
-
-
-def name_of(entry: Kube2lbService) -> str:
-    """Return the name under which a port of a service is counted."""
-    return f"{entry.namespace}/{entry.name}:{entry.port.port}/{entry.port.protocol}"
+    claims: tuple[Kube2lbClaim, ...]
+    refused: tuple[Refusal, ...]
 
 
 def _addresses_of(entry: Kube2lbService) -> list[str]:
     return [endpoint.address for endpoint in entry.endpoints]
-
-
-def _reads_alike(old: _Kube2lbInputs, new: _Kube2lbInputs) -> bool:
-    same_nodes = old.nodes is new.nodes or not new.options.node_ports
-    return same_nodes and (old.cluster, old.options, old.host) == (new.cluster, new.options, new.host)
 
 
 def to_lower(text: object) -> str:
@@ -135,66 +118,60 @@ def add(*numbers: int) -> int:
     return sum(numbers)
 
 
-def _parse(
-    key: Key, cluster: Cluster, options: PresetOptions, former: tuple[Kube2lbClaim, ...]
-) -> ParsedClaims[Kube2lbClaim] | None:
-    """Return what a service asks for; None for nothing."""
-    view, service = cluster.service(key), cluster.snapshot.services.get(key)
+class _Rules(NamedTuple):
+    """All beside the Service itself by which it is read."""
+
+    options: Kube2lbOptions
+    claims: ClaimOptions
+    host: HostFacts
+    node_ports: bool
+
+
+def _parse(seen: ReadService, rules: _Rules) -> ParsedService | None:
+    """Return what a Service asks for; None for nothing."""
+    service, view = seen.object, seen.view
     if view is None or service is None or service.spec.type not in KINDS:
         return None
     if service.spec.load_balancer_class == LOAD_BALANCER_CLASS:
         return None  # it is the preset loadbalancer's
     refused: list[Refusal] = []
-    claim = _claim(service, view, cluster, options=options, refused=refused)
-    if claim is None:
-        return ParsedClaims((), tuple(refused))
-    if former:
-        claim = replace(claim, entries=reuse_equal(former[0].entries, claim.entries))
-    return ParsedClaims((claim,), tuple(refused))
+    claims = tuple(_claims(service, view, rules, refused))
+    return ParsedService(claims, tuple(refused))
 
 
-def _claim(
-    service: Service,
-    view: ServiceView,
-    cluster: Cluster,
-    *,
-    options: PresetOptions,
-    refused: list[Refusal],
-) -> Kube2lbClaim | None:
+def _claims(service: Service, view: ServiceView, rules: _Rules, refused: list[Refusal]) -> Iterator[Kube2lbClaim]:
     ref = ObjectRef("Service", view.namespace, view.name, view.cluster)
     if not any(port.endpoints for port in view.ports):
         detail = "nothing stands behind this service: it is left out until it has endpoints"
         refused.append(refusal(ref, "endpoints", "", RefusalReason.INCOMPLETE, detail))
-        return None
-    address, problem = _listen_address(service, ref, options, cluster.snapshot.host)
-    problem = problem or _ephemeral_port(view, ref, cluster.snapshot.host)
+        return
+    address, problem = _listen_address(service, ref, rules)
+    problem = problem or _ephemeral_port(view, ref, rules.host)
     if problem:
         refused.append(problem)
-        return None
+        return
     notes = _annotations(service, view, ref, refused)
-    ports = tuple(_ports(view, address, notes, ref, refused=refused, options=options))
-    entries = tuple(
-        _entry(port, listen, notes, ref, targets_of_port(port, service, cluster.view.nodes, options))
-        for port, listen in ports
-    )
-    return Kube2lbClaim(ref, service.metadata.creation_timestamp or NEVER, entries)
+    for position, listen in _ports(view, address, notes, ref, refused=refused, rules=rules):
+        port = view.ports[position]
+        timeout = notes.timeouts.get(port.name, 0)
+        entry = Kube2lbService(ref.name, ref.namespace, listen, (), (), port.node_port, notes.external, timeout)
+        yield Kube2lbClaim(ref, service.metadata.creation_timestamp or NEVER, position, entry)
 
 
-def _listen_address(
-    service: Service, ref: ObjectRef, options: PresetOptions, host: HostFacts
-) -> tuple[str, Refusal | None]:
+def _listen_address(service: Service, ref: ObjectRef, rules: _Rules) -> tuple[str, Refusal | None]:
     """Return the address that the service listens on, or why it cannot."""
+    host, default = rules.host, rules.options.default_lb_ip
     asked = service.spec.load_balancer_ip if service.spec.type == "LoadBalancer" else None
     where = "spec.loadBalancerIP" if asked else "setting kube2lb.default_lb_ip"
-    text = asked or options.of(Kube2lbOptions).default_lb_ip
+    text = asked or default
     parsed = _address(text)
     refuse = partial(refusal, ref, where, text, RefusalReason.INVALID_VALUE)
     if parsed is None:
         return "", refuse("not an IP address; the whole service is left out")
     # "::ffff:192.0.2.7" is bound as 192.0.2.7, and must not count as another address.
     parsed = (parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None) or parsed
-    is_default = parsed == _address(options.of(Kube2lbOptions).default_lb_ip)
-    if asked and not is_default and (wrong := options.claims.address(ref.namespace, parsed)):
+    is_default = parsed == _address(default)
+    if asked and not is_default and (wrong := rules.claims.address(ref.namespace, parsed)):
         return "", refusal(ref, where, text, RefusalReason.NOT_ALLOWED, f"{wrong}; the whole service is left out")
     nonlocal_bind = host.nonlocal_bind_v4 if parsed.version == 4 else host.nonlocal_bind_v6
     if parsed.is_multicast or not (
@@ -226,17 +203,11 @@ def _ephemeral_port(view: ServiceView, ref: ObjectRef, host: HostFacts) -> Refus
 
 
 def _ports(
-    view: ServiceView,
-    address: str,
-    notes: "_Annotations",
-    ref: ObjectRef,
-    *,
-    options: PresetOptions,
-    refused: list[Refusal],
-) -> Iterator[tuple[PortView, Kube2lbPort]]:
-    """Return the ports that can be served, each with where to listen for it."""
+    view: ServiceView, address: str, notes: "_Annotations", ref: ObjectRef, *, rules: _Rules, refused: list[Refusal]
+) -> Iterator[tuple[int, Kube2lbPort]]:
+    """Return the positions of the ports that can be served, each with where to listen for it."""
     seen: set[tuple[int, str]] = set()
-    for port in view.ports:
+    for position, port in enumerate(view.ports):
         if (port.port, port.protocol) in seen:
             detail = "the service has this port and protocol twice; the first one counts"
             refused.append(refusal(ref, "spec.ports", str(port.port), RefusalReason.INVALID_VALUE, detail))
@@ -246,43 +217,23 @@ def _ports(
             detail = "not a port from 1 to 65535 with protocol TCP, UDP or SCTP"
             refused.append(refusal(ref, "spec.ports", str(port.port), RefusalReason.INVALID_VALUE, detail))
             continue
-        holder = options.holder(Listener.at(address, port.port)) if port.protocol == "TCP" else ""
-        if holder:
-            detail = f"{holder}; choose another port, or another address (spec.loadBalancerIP)"
-            refused.append(refusal(ref, "spec.ports", str(port.port), RefusalReason.PORT_TAKEN, detail))
-            continue
-        if options.node_ports and not port.node_port:
+        if rules.node_ports and not port.node_port:
             detail = "traffic goes to node ports (presets.backend_target) but this port has none"
             refused.append(refusal(ref, "spec.ports", str(port.port), RefusalReason.NO_NODE_PORT, detail))
-        mode = notes.modes.get(port.name, options.of(Kube2lbOptions).default_port_mode)
-        wrong = _not_allowed(ref.namespace, port, mode, options)
+        mode = notes.modes.get(port.name, rules.options.default_port_mode)
+        wrong = _not_allowed(ref.namespace, port, mode, rules)
         if wrong:
             refused.append(refusal(ref, "spec.ports", str(port.port), RefusalReason.NOT_ALLOWED, wrong))
             continue
-        yield port, Kube2lbPort(address, port.port, mode, port.protocol.lower())
+        yield position, Kube2lbPort(address, port.port, mode, port.protocol.lower())
 
 
-def _not_allowed(namespace: str, port: PortView, mode: str, options: PresetOptions) -> str:
+def _not_allowed(namespace: str, port: PortView, mode: str, rules: _Rules) -> str:
     """Return why a port may not be bound for this namespace, or ""."""
-    if not in_ranges(port.port, options.of(Kube2lbOptions).listen_ports):
+    if not in_ranges(port.port, rules.options.listen_ports):
         return "this port is not in the setting kube2lb.listen_ports"
     protocol = mode if port.protocol == "TCP" else port.protocol.lower()
-    return options.claims.port(namespace, port.port) or options.claims.protocol(namespace, protocol)
-
-
-def _entry(
-    port: PortView, listen: Kube2lbPort, notes: "_Annotations", ref: ObjectRef, endpoints: tuple[EndpointView, ...]
-) -> Kube2lbService:
-    return Kube2lbService(
-        name=ref.name,
-        namespace=ref.namespace,
-        port=listen,
-        endpoints=tuple(_endpoint(item) for item in endpoints if item.state == "ready"),
-        draining=tuple(_endpoint(item) for item in endpoints if item.state == "draining"),
-        node_port=port.node_port,
-        external=notes.external,
-        timeout=notes.timeouts.get(port.name, 0),
-    )
+    return rules.claims.port(namespace, port.port) or rules.claims.protocol(namespace, protocol)
 
 
 def _endpoint(view: EndpointView) -> Kube2lbEndpoint:
@@ -292,8 +243,8 @@ def _endpoint(view: EndpointView) -> Kube2lbEndpoint:
     )
 
 
-def _node(view: NodeView, options: PresetOptions) -> Kube2lbNode:
-    address = next((a for kind in options.node_address_types if (a := view.address(kind)) is not None), "")
+def _node(view: NodeView, types: Iterable[str]) -> Kube2lbNode:
+    address = next((a for kind in types if (a := view.address(kind)) is not None), "")
     return Kube2lbNode(view.name, address, view.zone)
 
 
@@ -362,6 +313,144 @@ def _timeout_ms(value: Any) -> int:
     return value
 
 
+class Kube2lbCollections(PresetCollections):
+    """Services of kube2lb's users: what each asks for, who gets it, and the entries of templates."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects, graph = objects, objects.graph
+        self._terms = Value[_Terms](graph, "preset kube2lb")
+        self._reserved = Source[Name, Reservation](graph, "names reserved in kube2lb")
+        self.parsed = Derived(objects.services, self._parse, "claims of kube2lb by Service")
+        self.claims = Spread(
+            self.parsed, lambda _, parsed: ((each.position, each) for each in parsed.claims), "claims of kube2lb"
+        )
+        self.listeners = Derived(self.claims, _asked_listener, "listeners that kube2lb asks for")
+
+    def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
+        """Note the settings of the preset, and the names that namespaces have."""
+        del snapshot
+        self._terms.set(_Terms(in_use, options.of(Kube2lbOptions)))
+        self._reserved.follow(options.reservations_of(PresetName.KUBE2LB))
+
+    def serve(self, owners: ListenerOwners) -> None:
+        """Decide who gets a port and names, port number by port number: no other concerns the same socket."""
+        self._owners = owners
+        self.held = Derived(self.claims, self._held, "claims of kube2lb whose port another has")
+        free = Derived(
+            self.claims, lambda read, at, claim: claim if read(self.held, at) is None else None, "free ports"
+        )
+        by_number = Grouped(free, lambda _, claim: (claim.entry.port.port,), "claims by port number", rank=_place_of)
+        self._reserved_by_port = Grouped(self._reserved, lambda name, _: (port_of(name.place),), "reserved by port")
+        self.decided = Derived(by_number, self._decide, "ports of kube2lb")
+        served = Spread(self.decided, lambda _, found: ((each.place, each) for each in found.served), "served ports")
+        self.entries = Derived(served, self._entry, "entries of kube2lb")
+        self.by_port = Spread(self.decided, lambda _, found: found.by_port.items(), "entries by port")
+        self.bound = Spread(self.decided, lambda _, found: found.bound.items(), "listeners of kube2lb")
+        self.names = Spread(self.decided, lambda _, found: found.owners.items(), "names of kube2lb")
+        self.ready = Tally(self.entries, lambda _, entry: (((), len(entry.endpoints)),), "endpoints of kube2lb")
+        self._decided = Published[int, DecidedPorts](self.decided)
+        self._reservations = Published[Name, Reservation](self._reserved, rank=None)
+        self._services = Published[Place, Kube2lbService](self.entries, key=_own_key)
+        self._by_port = Published[Kube2lbPort, tuple[Place, ...]](self.by_port, key=_own_key, rank=port_order)
+        self._serves = Published[str, Kube2lbService](self.entries, key=lambda at: at[1].title, rank=None)
+        self._bound = Published[Listener, Owner](self.bound, key=_own_key, rank=None)
+        self._names = Published[Name, Owner](self.names, key=_own_key, rank=None)
+        self._refused_by = (
+            Published[Any, tuple[Refusal, ...]](self.parsed, rank=None, value=lambda each: each.refused or None),
+            Published[Any, tuple[Refusal, ...]](self.held, rank=None, value=lambda each: (each,)),
+            Published[Any, tuple[Refusal, ...]](self.decided, rank=None, value=lambda each: each.refused or None),
+        )
+        self._refused = SameParts[tuple[Refusal, ...]]()
+        self._server_names = SameParts[Kube2lbServerNames]()
+
+    def result(self) -> PresetResult:
+        """Return the names of :data:`NAMES`; services in order of age, ports by address and number."""
+        options, services, refused = self._terms.items[()].options, self._services.mapping(), self._refused_by
+        refused_by = tuple(each.mapping() for each in refused)
+        types = self._objects.targets.items[()].node_address_types
+        parts = self._decided.mapping(), options, self._objects.policy.items[()], self._reservations.mapping()
+        names = self._server_names.made(parts, lambda: Kube2lbServerNames(*parts))
+        by_port = self._by_port.mapping()
+        given: dict[str, Any] = {
+            # Copies: what a template does to a list must not reach the next translation.
+            "services": list(services.values()),
+            "ports": list(by_port),
+            "by_port": [(port, [services[place] for place in places]) for port, places in by_port.items()],
+            "nodes": [_node(node, types) for node in self._objects.nodes.items[()] if node.eligible],
+            "domain": options.domain,
+            "ServerNames": names.of,
+            "EscapeNode": escape_node,
+            "IntRange": int_range,
+            "Add": add,
+            "ToLower": to_lower,
+            "ToUpper": to_upper,
+        }
+        return PresetResult(
+            given,
+            self._refused.made(
+                refused_by,
+                lambda: tuple(chain.from_iterable(chain.from_iterable(each.values() for each in refused_by))),
+            ),
+            self.ready.items.get((), 0),
+            self._bound.mapping(),
+            serves=self._serves.mapping(),
+            addresses_of=_addresses_of,
+            owners=self._names.mapping(),
+        )
+
+    def _parse(self, read: Read, _: Key, seen: ReadService) -> ParsedService | None:
+        terms, objects = read.value(self._terms), self._objects
+        if not terms.in_use:
+            return None
+        node_ports = read.value(objects.targets).node_ports
+        return _parse(seen, _Rules(terms.options, read.value(objects.policy), read.value(objects.host), node_ports))
+
+    def _held(self, read: Read, _: object, claim: Kube2lbClaim) -> Refusal | None:
+        port = claim.entry.port
+        if port.protocol != "tcp":
+            return None
+        holder = self._owners.holder(read, PresetName.KUBE2LB, listener_of(port))
+        detail = f"{holder}; choose another port, or another address (spec.loadBalancerIP)"
+        return refusal(claim.ref, "spec.ports", str(port.port), RefusalReason.PORT_TAKEN, detail) if holder else None
+
+    def _decide(self, read: Read, number: int, asking: Sequence[tuple[object, Kube2lbClaim]]) -> DecidedPorts:
+        reserved: Reservations = {
+            name: each
+            for protocol in dict.fromkeys(claim.entry.port.protocol for _, claim in asking)
+            for name, each in read(self._reserved_by_port, (number, protocol)) or ()
+        }
+        options, rules = read.value(self._terms).options, read.value(self._objects.policy)
+        return decide([claim for _, claim in asking], options, rules, reserved)
+
+    def _entry(self, read: Read, _: object, claim: Kube2lbClaim) -> Kube2lbService:
+        objects, entry = self._objects, claim.entry
+        seen, targets = (
+            read(objects.services, Key(entry.namespace, entry.name)) or NO_SERVICE,
+            read.value(objects.targets),
+        )
+        nodes = read.value(objects.nodes) if targets.node_ports else ()
+        port = seen.view.ports[claim.position] if seen.view is not None else None
+        behind = targets_of_port(port, seen.object, nodes, targets) if port is not None else ()
+        return msgspec.structs.replace(
+            entry,
+            endpoints=tuple(_endpoint(item) for item in behind if item.state == "ready"),
+            draining=tuple(_endpoint(item) for item in behind if item.state == "draining"),
+        )
+
+
+def _asked_listener(_: Read, __: object, claim: Kube2lbClaim) -> ListenerClaim | None:
+    port = claim.entry.port
+    return ListenerClaim(listener_of(port), claim.owner) if port.protocol == "tcp" else None
+
+
+def _place_of(_: object, claim: Kube2lbClaim) -> Place:
+    return claim.place
+
+
+def _own_key(at: tuple[int, Any]) -> Any:
+    return at[1]
+
+
 class Kube2lbPreset(Preset):
     """Reads Services of the types in :data:`KINDS`."""
 
@@ -369,50 +458,10 @@ class Kube2lbPreset(Preset):
     gives = NAMES
     resources = CLUSTER_VIEW
 
-    def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
-        """Return the names of :data:`NAMES`; services in order of age, ports by address and number."""
-        host = cluster.snapshot.host
-        facts = (host.addresses, host.ephemeral_ports, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
-        inputs = _Kube2lbInputs(cluster.view.name, options.without_reservations(), facts, cluster.view.nodes)
-        memo = former.memo if former else None
-        if not isinstance(memo, _Kube2lbFormer) or not _reads_alike(memo.inputs, inputs):
-            memo = _Kube2lbFormer(inputs, nothing_read(cluster.view.name), Claims({}), None)
-        changed = cluster.changed_since(memo.cluster)
-        claims = memo.claims.updated(changed, lambda key: _parse(key, cluster, options, memo.claims.of(key)))
-        known = memo.decided
-        if known and claims.places is memo.claims.places and known.reservations == options.reservations_of("kube2lb"):
-            decided = with_claims(known, claims.replaced(memo.claims, changed))
-        else:
-            decided = decide(list(claims.in_order()), options)
-        refused = memo.refused.of(claims.refused, decided.refused)
-        ports = [port for port, _ in decided.by_port]
-        given: dict[str, Any] = {
-            # Copies: what a template does to a list must not reach the next translation.
-            "services": list(decided.services),
-            "ports": ports,
-            "by_port": [(port, list(entries)) for port, entries in decided.by_port],
-            "nodes": [_node(node, options) for node in cluster.view.nodes if node.eligible],
-            "domain": options.of(Kube2lbOptions).domain,
-            "ServerNames": decided.names.of,
-            "EscapeNode": escape_node,
-            "IntRange": int_range,
-            "Add": add,
-            "ToLower": to_lower,
-            "ToUpper": to_upper,
-        }
-        serves = _serves(memo, claims, decided, changed)
-        kept = _Kube2lbFormer(inputs, cluster, claims, decided, serves, refused)
-        claimed = sum([len(entry.endpoints) for entry in decided.services])
-        return PresetResult(
-            given,
-            refused.refused,
-            claimed,
-            decided.bound,
-            serves=serves,
-            addresses_of=_addresses_of,
-            owners=decided.owners,
-            memo=kept,
-        )
+    def collections(self, objects: Objects, addresses: AddressOwners) -> Kube2lbCollections:
+        """Return what is made of Services."""
+        del addresses
+        return Kube2lbCollections(objects)
 
     def claims(self, translation: Translation) -> Iterator[Claim]:
         """Return a claim for each Service of these types."""
@@ -426,7 +475,7 @@ class Kube2lbPreset(Preset):
             names_given[key] += names
             udp = "" if each.port.protocol == "tcp" else f"HAProxy balances TCP, not {each.port.protocol.upper()}"
             title, endpoints = f"port {each.port.bind}", (*each.endpoints, *each.draining)
-            backends[key].append(ClaimedBackend(title, str(each), name_of(each), endpoints, frozenset(names), udp))
+            backends[key].append(ClaimedBackend(title, str(each), title_of(each), endpoints, frozenset(names), udp))
         for key, service in sorted(translation.snapshot.services.items()):
             if service.spec.type not in KINDS:
                 continue
