@@ -41,6 +41,11 @@ ADDRESSES_ANNOTATION = "pyconfd.io/addresses"
 """The annotation of a Service that asks for certain addresses of the pool, separated by commas."""
 SHARING_ANNOTATION = "pyconfd.io/sharing-key"
 """The annotation of Services of several namespaces that share an address: an equal one on all of them."""
+MOST_ADDRESSES = 16
+"""Addresses that one object asks for, as the CRD of Gateways has it: an annotation has room for 20,000."""
+MOST_PORTS = 1_000
+"""Ports of one Service: each is a frontend, and the API takes tens of thousands."""
+_MOST_SHOWN = 8
 _SHARING_KEY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 RESERVED = BY_OBJECT
@@ -331,8 +336,10 @@ class _Free:
             "IPv6": [each for each in order if ":" in each],
         }
         self._owners: dict[tuple[str, int], AddressRequest] = {}
-        self._users: defaultdict[str, dict[tuple[str, str], AddressRequest]] = defaultdict(dict)
-        """By address: one of those with the same namespace and sharing key."""
+        self._users: defaultdict[str, defaultdict[str, dict[str, AddressRequest]]] = defaultdict(
+            lambda: defaultdict(dict)
+        )
+        """By address, namespace and sharing key: the oldest."""
         self._of_namespace: defaultdict[str, _PartlyUsedAddresses] = defaultdict(_PartlyUsedAddresses)
         self._of_key: defaultdict[str, _PartlyUsedAddresses] = defaultdict(_PartlyUsedAddresses)
         self._starts: defaultdict[str, int] = defaultdict(int)
@@ -379,9 +386,8 @@ class _Free:
     def _take(self, address: str, wanted: str, request: AddressRequest) -> None:
         self._given[request.id][wanted] = address
         namespace, key = request.key.namespace, request.sharing_key
-        known = self._users[address].setdefault((namespace, key), request)
-        if request.rank < known.rank:
-            self._users[address][namespace, key] = request
+        by_key = self._users[address][namespace]
+        by_key[key] = min(by_key.get(key, request), request, key=_rank)
         self._of_namespace[namespace].add(address)
         self._counted[namespace].add(address)
         if key:
@@ -455,7 +461,7 @@ class _Free:
             count = len(self._counted[namespace])
             detail = f"namespace {namespace} has {count} addresses, all that addresses.per_namespace allows: share one"
             return AddressReason.TOO_MANY, detail
-        what = f"with the ports {', '.join(map(str, request.ports))} free" if request.ports else "that is free"
+        what = f"with the ports {_shown(request.ports)} free" if request.ports else "that is free"
         family = f"{wanted} address" if wanted else "address"
         return AddressReason.EXHAUSTED, f"the setting addresses.pool has no {family} {what}: add addresses"
 
@@ -487,10 +493,14 @@ class _Free:
 
     def _not_shared_by(self, address: str, request: AddressRequest) -> AddressRequest | None:
         """Return who has a part of an address and does not share it with this namespace."""
-        users = self._users.get(address, {}).items()
         mine, own_key = request.key.namespace, request.sharing_key
-        others = [user for (namespace, key), user in users if namespace != mine and not (key and key == own_key)]
-        return min(others, key=lambda user: user.rank, default=None)
+        # One of each namespace: a tenant may have thousands of keys there.
+        others = (
+            next((user for key, user in by_key.items() if not (key and key == own_key)), None)
+            for namespace, by_key in self._users.get(address, {}).items()
+            if namespace != mine
+        )
+        return min((user for user in others if user is not None), key=_rank, default=None)
 
     def _reserved_for_others(
         self, address: str, request: AddressRequest, *, but_guests: bool = False
@@ -505,8 +515,17 @@ class _Free:
         """Return the owner of an address, or of one of these ports of it; None where it is free."""
         users = self._users.get(address)
         if not users or not ports:
-            return min(users.values(), key=lambda user: user.rank) if users else None
+            return min((next(iter(each.values())) for each in users.values()), key=_rank) if users else None
         return next((self._owners[address, each] for each in (_WHOLE, *ports) if (address, each) in self._owners), None)
+
+
+def _shown(ports: Sequence[int]) -> str:
+    few = ", ".join(map(str, ports[:_MOST_SHOWN]))
+    return few if len(ports) <= _MOST_SHOWN else f"{few} and {len(ports) - _MOST_SHOWN} more"
+
+
+def _rank(request: AddressRequest) -> tuple[str, Key, Resource]:
+    return request.rank
 
 
 def _family(address: str) -> str:
@@ -530,6 +549,8 @@ def of_service(key: Key, service: Service, options: AddressOptions, claims: Clai
     ports = {each.port for each in service.spec.ports or () if (each.protocol or "TCP") == "TCP"}
     ports = {each for each in ports if not claims.port(key.namespace, each)}
     if not ports or claims.protocol(key.namespace, "tcp"):
+        return None
+    if len(service.spec.ports or ()) > MOST_PORTS:
         return None
     texts = (service.metadata.annotations or {}).get(ADDRESSES_ANNOTATION, "") or service.spec.load_balancer_ip or ""
     asked = [text.strip() for text in texts.split(",") if text.strip()]
@@ -563,8 +584,11 @@ def of_gateway(key: Key, gateway: Gateway, class_: GatewayClass, claims: ClaimOp
 def _wanted(asked: Iterable[str], key: Key, claims: ClaimOptions) -> tuple[tuple[str, ...], tuple[AddressProblem, ...]]:
     """Return what can be wanted of what is asked for, each once, and what is wrong with the rest."""
     wanted: dict[str, None] = {}
-    problems = []
-    for text in asked:
+    problems, texts = [], list(dict.fromkeys(asked))
+    if len(texts) > MOST_ADDRESSES:
+        detail = f"it asks for {len(texts)} addresses, and is given some of the first {MOST_ADDRESSES} only"
+        problems.append(AddressProblem("", AddressReason.INVALID, detail))
+    for text in texts[:MOST_ADDRESSES]:
         address = values.address(text)
         if text in _FAMILIES:
             wanted[text] = None

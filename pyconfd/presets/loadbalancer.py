@@ -31,6 +31,7 @@ from pyconfd.presets.address_ownership import AddressOwners
 from pyconfd.presets.addresses import (
     ADDRESSES_ANNOTATION,
     LOAD_BALANCER_CLASS,
+    MOST_PORTS,
     SHARING_ANNOTATION,
     AddressOptions,
     AddressProblem,
@@ -60,6 +61,8 @@ _ANNOTATIONS = (PROXY_PROTOCOL, ADDRESSES_ANNOTATION, SHARING_ANNOTATION)
 
 DEFAULT_AFFINITY_S = 10_800
 """Source: core/v1 ``DefaultClientIPServiceAffinitySeconds``."""
+_MOST_RANGES = 10_000
+"""Lines with networks of one Service: each port has those of all, and an object has room for 100 million."""
 CONDITION = "pyconfd.io/Accepted"
 """The condition of a Service that says how far it is served."""
 LONGEST_MESSAGE = 1024
@@ -157,6 +160,9 @@ class _Reader:
         spec, annotations = self._service.spec, self._service.metadata.annotations or {}
         if not self._view.ports:
             raise self._error("spec.ports", "", RefusalReason.INCOMPLETE, "it has no port")
+        if len(self._view.ports) > MOST_PORTS:
+            detail = f"more than {MOST_PORTS:,} ports: make several Services of it"
+            raise self._error("spec.ports", "", RefusalReason.INVALID_VALUE, detail)
         if wrong := self._policy.protocol(self._key.namespace, "tcp"):
             raise self._error("spec.type", "LoadBalancer", RefusalReason.NOT_ALLOWED, wrong)
         version = annotations.get(PROXY_PROTOCOL, "").strip().lower()
@@ -167,6 +173,12 @@ class _Reader:
         ports = tuple(self._wanted_ports())
         if not ports:
             return asked
+        if len(ranges) * len(ports) > _MOST_RANGES:
+            detail = (
+                f"{len(ranges):,} networks for each of {len(ports):,} ports are more than {_MOST_RANGES:,}:"
+                " list wider ones; the whole Service is left out, lest anybody reach it"
+            )
+            raise self._error("spec.loadBalancerSourceRanges", "", RefusalReason.INVALID_VALUE, detail)
         absent_ = frozenset(self._refuse_addresses())
         addresses, affinity_s = self._assigned.addresses, self._affinity_s()
         return asked._replace(

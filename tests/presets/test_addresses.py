@@ -44,6 +44,7 @@ from pyconfd.presets.addresses import (
 )
 from pyconfd.presets.policy import ClaimOptions, Rule, network
 from tests.presets.address_book import AddressBook, read
+from tests.presets.work import calls_of
 
 GATEWAYS, SERVICES = Resource.GATEWAYS, Resource.SERVICES
 BOTH = ("gateway", "loadbalancer")
@@ -637,3 +638,22 @@ def snapshot(*objects: Service | Gateway) -> Snapshot:
         gateways={Key("shop", each.metadata.name): each for each in objects if isinstance(each, Gateway)},
         gatewayclasses={Key("", each.metadata.name): each for each in classes},
     )
+
+
+def test_twice_as_many_sharing_keys_at_an_address_are_twice_the_work() -> None:
+    def work(count: int) -> int:
+        mob = [service(f"a{number}", number, sharing=f"k{number}") for number in range(1, count)]
+        guests = [service(f"bank/b{number}", 2_000 + number, sharing="k1", age=1) for number in range(count)]
+        others = [gateway(f"bank/c{number}", wanted=("192.0.2.1",)) for number in range(count)]
+        return calls_of(lambda: allocate([*mob, *guests, *others], POOL))
+
+    assert work(400) < 2.5 * work(200)
+
+
+def test_many_ports_are_shown_shortened() -> None:
+    few, many = service("few", *range(1, 9)), service("many", *range(1, 1_001))
+    told = allocate([*(gateway(f"bank/{each}", age=1) for each in "abc"), few, many], POOL)
+    assert [each.detail for request in (few, many) for each in told[request.id].problems] == [
+        f"the setting addresses.pool has no address with the ports 1, 2, 3, 4, 5, 6, 7, 8{more} free: add addresses"
+        for more in ("", " and 992 more")
+    ]

@@ -107,6 +107,15 @@ def _only(**rule: Any) -> PresetOptions:
     return replace(OPTIONS, claims=ClaimOptions((Rule(("shop",), **rule),)))
 
 
+def _networks(count: int) -> tuple[str, ...]:
+    return tuple(f"10.{number // 256}.{number % 256}.0/24" for number in range(count))
+
+
+def _ports(count: int) -> tuple[ServicePort, ...]:
+    return tuple(ServicePort(f"p{number}", number) for number in range(1, count + 1))
+
+
+_OUTSIDE = tuple(f"192.0.2.{number}" for number in range(10, 26))
 _UDP = ServicePort("dns", 53, 53, protocol="UDP")
 _ADMIN = ServicePort("admin", 81, "web", 30081)
 _AFFINE = SessionAffinityConfig(SessionAffinityClientIp(60))
@@ -131,6 +140,33 @@ CASES: Mapping[str, Case] = {
         {"load_balancer_source_ranges": ("10.0.0.0/8", "all")},
         listening=(),
         refused=(("spec.loadBalancerSourceRanges", "all", _R.INVALID_VALUE),),
+    ),
+    "as many networks for its ports as there may be": Case(
+        {"ports": (WEB, _ADMIN), "load_balancer_source_ranges": _networks(5_000)},
+        listening=("192.0.2.1:80", "192.0.2.1:81"),
+    ),
+    "more networks for its ports": Case(
+        {"ports": (WEB, _ADMIN), "load_balancer_source_ranges": _networks(5_001)},
+        listening=(),
+        refused=(("spec.loadBalancerSourceRanges", "", _R.INVALID_VALUE),),
+    ),
+    "as many ports as there may be": Case(
+        {"ports": _ports(1_000)}, listening=tuple(f"192.0.2.1:{number}" for number in range(1, 1_001))
+    ),
+    "more ports": Case({"ports": _ports(1_001)}, listening=(), refused=(("spec.ports", "", _R.INVALID_VALUE),)),
+    "as many addresses as are looked at": Case(
+        _annotated(wish=",".join((*_OUTSIDE[1:], _OUTSIDE[1], "192.0.2.2"))),
+        listening=("192.0.2.2:80",),
+        refused=tuple((f"annotation {ADDRESSES_ANNOTATION}", each, _R.NO_SUCH_ADDRESS) for each in _OUTSIDE[1:]),
+    ),
+    "more addresses than are looked at": Case(
+        # One that is named twice counts once.
+        _annotated(wish=",".join((*_OUTSIDE, _OUTSIDE[0], "192.0.2.2"))),
+        listening=(),
+        refused=(
+            (f"annotation {ADDRESSES_ANNOTATION}", "", _R.INVALID_VALUE),
+            *((f"annotation {ADDRESSES_ANNOTATION}", each, _R.NO_SUCH_ADDRESS) for each in _OUTSIDE),
+        ),
     ),
     "affinity": Case({"session_affinity": "ClientIP"}, entry={"affinity_s": 10_800}),
     "affinity with a time": Case(
