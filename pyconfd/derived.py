@@ -28,7 +28,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import is_
-from typing import Any, Final, Generic, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from pyconfd.model.versioned import VersionedDict, differing
 
@@ -43,8 +43,11 @@ I = TypeVar("I")  # noqa: E741 - an item of the collection that another one is m
 ALL: Final = object()
 """Stands for all items of a collection among what was read."""
 
-_Reader = tuple["Derived[Any, Any, Any]", Any]
-"""One call: the collection that it makes an item of, and the key of the item."""
+_NOBODY: Final = object()
+_SEVERAL: Final = frozenset({list, dict})
+"""What the keys of several readers of one item are in, up to ``_MOST_LISTED`` in a list; no key is one of these."""
+
+_MOST_LISTED: Final = 8
 
 
 class Graph:
@@ -135,7 +138,7 @@ class Collection(Generic[K, V]):
         graph.collections.append(self)
         self.items: dict[K, V] = {}
         self.changed: dict[K, V | None] = {}
-        self._readers: dict[Any, _Reader | set[_Reader]] = {}
+        self._readers: dict[Derived[Any, Any, Any], dict[Any, Any]] = {}
 
     def update(self) -> None:
         """Update the items after changes of the collections that this one is made of."""
@@ -156,32 +159,46 @@ class Collection(Generic[K, V]):
         self.changed[key] = old
         if self._readers:
             self._wake(key)
-            self._wake(ALL)
 
-    def _wake(self, what: object) -> None:
-        readers = self._readers.get(what)
-        if type(readers) is tuple:
-            readers[0].wake(readers[1])
-        elif readers is not None:
-            for node, key in cast("set[_Reader]", readers):
-                node.wake(key)
+    def _wake(self, key: K) -> None:
+        for node, readers in self._readers.items():
+            for what in (key, ALL):
+                found = readers.get(what, _NOBODY)
+                if type(found) in _SEVERAL:
+                    for each in found:
+                        node.wake(each)
+                elif found is not _NOBODY:
+                    node.wake(found)
 
-    def remember(self, what: object, reader: _Reader) -> None:
-        """Record that a call reads an item, or ``ALL``."""
-        # Nearly every item has one reader: a set for each would take more memory than the items.
-        readers = self._readers.setdefault(what, reader)
-        if type(readers) is set:
-            readers.add(reader)
-        elif readers is not reader and readers != reader:
-            self._readers[what] = {cast("_Reader", readers), reader}
+    def remember(self, what: object, node: "Derived[Any, Any, Any]", key: object) -> None:
+        """Note that the call of a collection for ``key`` reads an item, or ``ALL``."""
+        # Nearly every item has one reader in a collection: its bare key, since all else would be most of the memory.
+        readers = self._readers.get(node)
+        if readers is None:
+            readers = self._readers[node] = {}
+        known = readers.setdefault(what, key)
+        if type(known) is dict:
+            known[key] = None
+        elif type(known) is list:
+            if key not in known:
+                known.append(key)
+                if len(known) > _MOST_LISTED:
+                    readers[what] = dict.fromkeys(known)
+        elif known is not key and known != key:
+            readers[what] = [known, key]
 
-    def forget(self, what: object, reader: _Reader) -> None:
-        """Forget that a call reads an item."""
-        readers = self._readers.get(what)
-        if type(readers) is set and len(readers) > 1:
-            readers.discard(reader)
-        elif readers is not None:
-            del self._readers[what]
+    def forget(self, what: object, node: "Derived[Any, Any, Any]", key: object) -> None:
+        """Note that the call for ``key`` does not read an item any more."""
+        readers = self._readers[node]
+        known = readers[what]
+        if type(known) is dict and len(known) > 1:
+            del known[key]
+        elif type(known) is list and len(known) > 1:
+            known.remove(key)
+        else:
+            del readers[what]
+            if not readers:
+                del self._readers[node]
 
 
 class Source(Collection[K, V]):
@@ -298,7 +315,7 @@ class Derived(Collection[K, V], Generic[K, I, V]):
         if value not in self._values:
             self._sees(value)
             self._values.add(value)
-            value.remember((), (self, ALL))
+            value.remember((), self, ALL)
 
     def update(self) -> None:
         """Make again what is stale."""
@@ -321,15 +338,14 @@ class Derived(Collection[K, V], Generic[K, I, V]):
         before = self._reads.get(key, ())
         if before == now:
             return
-        me: _Reader = (self, key)
         if before:
             kept = set(zip(now[::2], now[1::2], strict=True))
             for node, what in set(zip(before[::2], before[1::2], strict=True)) - kept:
-                node.forget(what, me)
+                node.forget(what, self, key)
         for number in range(0, len(now), 2):
             node = now[number]
             self._sees(node)
-            node.remember(now[number + 1], me)
+            node.remember(now[number + 1], self, key)
         if now:
             self._reads[key] = now
         else:

@@ -172,6 +172,27 @@ def test_readers_are_forgotten() -> None:
     assert not any(each._reads for each in world.graph.collections if isinstance(each, Derived))
 
 
+@pytest.mark.parametrize("many", [3, 20])
+def test_only_those_of_many_readers_are_called_that_still_read(many: int) -> None:
+    graph = Graph()
+    rate, users = Source[str, int](graph, "rate"), Source[int, bool](graph, "users")
+    costs = Derived(users, lambda read, _, pays: read(rate, "all") if pays else 0, "costs")
+    users.replace(dict.fromkeys(range(many), True))
+    rate.replace({"all": 1})
+    graph.settle()
+    users.replace({0: False, 1: None})
+    graph.settle()
+    before = costs.calls
+
+    rate.replace({"all": 2})
+    graph.settle()
+    assert costs.calls == before + many - 2
+    assert costs.items == {0: 0} | dict.fromkeys(range(2, many), 2)
+    users.replace(dict.fromkeys(range(many)))
+    graph.settle()
+    assert not rate._readers
+
+
 def test_groups_are_in_order_of_rank() -> None:
     world = world_of(web=(3, ("a",)), api=(1, ("a",)), db=(2, ("a",)))
     assert [key[0] for key, _ in world.hosts.items["a"]] == ["api", "db", "web"]
