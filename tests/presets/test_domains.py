@@ -241,6 +241,47 @@ class TestFamilies:
         assert found["shop.example.com"]["ips"] == ["2001:db8::1"]
 
 
+UDP = (ServicePort("dns", 53, protocol="UDP"),)
+TWO = (ServicePort("admin", 81, 8081), ServicePort("web", 80, 8080))
+
+
+@pytest.mark.parametrize(
+    ("objects", "field", "value", "reason", "words"),
+    [
+        ([service("a", WEB, ports=UDP)], "spec.ports", "UDP", RefusalReason.INVALID_VALUE, "no TCP port"),
+        ([service("a", WEB, ports=())], "spec.ports", "", RefusalReason.INCOMPLETE, "no addresses yet"),
+        (
+            [service("a", {**WEB, "pyconfd.io/port": "no"})],
+            "annotation port", "no", RefusalReason.NO_SUCH_PORT, "web",
+        ),
+        (
+            [service("old", WEB, created="2025-01-01T00:00:00Z"), service("a", WEB)],
+            "annotation domain", "shop.example.com", RefusalReason.NAME_TAKEN, "Service demo/old",
+        ),
+        (
+            [service("old", WEB, created="2025-01-01T00:00:00Z", namespace="other"), service("a", WEB)],
+            "annotation domain", "shop.example.com", RefusalReason.NAME_TAKEN, "Service other/old",
+        ),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_field_value_and_cause(
+    objects: list[Named], field: str, value: str, reason: RefusalReason, words: str
+) -> None:
+    [found] = refused(*objects)
+    assert (found.ref.kind, found.ref.name, found.field, found.value) == ("Service", "a", field, value)
+    assert (found.reason, words in found.detail) == (reason, True)
+
+
+@pytest.mark.parametrize(("name", "port"), [("web", 8080), ("admin", 8081), (None, 8081), ("other", 8081)])
+def test_the_port_is_that_of_the_first_subset_with_this_name(name: str | None, port: int) -> None:
+    objects = (
+        service("a", ports=TWO),
+        endpoints("a", WEB, subset("10.0.0.1", name=name)),
+        slice_("a", endpoint("10.0.0.1"), ports=(EndpointPort("web", 8080), EndpointPort("admin", 8081))),
+    )
+    assert domains(*objects)["shop.example.com"]["port"] == port
+
+
 class TestConflicts:
     def test_the_older_object_keeps_the_name_in_any_order(self) -> None:
         old = service("old", WEB, created="2025-01-01T00:00:00Z", namespace="z")

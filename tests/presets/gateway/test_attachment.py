@@ -121,6 +121,25 @@ def test_routes_attach(row: Row) -> None:
 
 
 @pytest.mark.parametrize(
+    ("hosts", "namespace", "fault"),
+    [
+        (("a b",), "shop", ("UnsupportedValue", "hostnames", "a b")),
+        (("b.test", "c.test"), "shop", ("NoMatchingListenerHostname", "hostnames", "b.test, c.test")),
+        ((), "blue", ("NotAllowedByListeners", "parentRefs", "web")),
+    ],
+)  # fmt: skip
+def test_a_route_that_attaches_nowhere_says_where_it_is_wrong(
+    hosts: tuple[str, ...], namespace: str, fault: tuple[str, str, str]
+) -> None:
+    listeners = decide_listeners(gateway(f"listeners: {EXACT}"), LOOKUP)
+    parents = (ParentReference(name="web", namespace="shop"),)
+    [found] = attach(RouteHead("HTTPRoute", namespace, parents, hosts), {GATEWAY: listeners}.get, lambda _: {})
+    assert found.fault is not None
+    assert tuple(found.fault)[:3] == fault
+    assert "shop/web" in found.fault.detail or fault[0] == "UnsupportedValue"
+
+
+@pytest.mark.parametrize(
     "parent",
     [
         "{name: other}",
