@@ -1,9 +1,16 @@
 """What holds for every graph: its items are those of a new one, and no function is called of which nothing changed."""
 
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Protocol, TypeVar
 
 from pyconfd.derived import ALL, Derived, Graph, Read
+
+
+class _HasGraph(Protocol):
+    graph: Graph
+
+
+_G = TypeVar("_G", bound=_HasGraph)
 
 
 class CheckedCalls:
@@ -56,3 +63,20 @@ def see_that_changes_are_told(before: dict[str, dict[Any, Any]], graph: Graph) -
         differing = {key for key in was.keys() | each.items.keys() if was.get(key) != each.items.get(key)}
         assert each.changed == {key: was.get(key) for key in differing}, each.name
         assert all(each.items[key] is was[key] for key in was.keys() & each.items.keys() - differing), each.name
+
+
+def follow(new: Callable[[], _G], shows: Iterable[Callable[[_G], object]]) -> None:
+    """Show one graph a state after the other, and each state to a new graph too.
+
+    Assert that all items are those of the new one, that no call is superfluous, and that what changed is told.
+    """
+    followed = new()
+    calls = CheckedCalls(followed.graph)
+    for show in shows:
+        before = items_of(followed.graph)
+        show(followed)
+        calls.settled()
+        fresh = new()
+        show(fresh)
+        assert items_of(followed.graph) == items_of(fresh.graph)
+        see_that_changes_are_told(before, followed.graph)

@@ -1,5 +1,6 @@
 """All collections of presets: after any changes they are those of a new graph, and nothing is made needlessly."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import Name, Owner, Reservation
-from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.snapshot import Key
 from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.domains import port_name
@@ -20,7 +21,7 @@ from pyconfd.presets.listener_ownership import name_of
 from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import PRESETS
-from tests.derived.checking import CheckedCalls, items_of, see_that_changes_are_told
+from tests.derived.checking import follow
 from tests.presets.ingress.objects import ADDRESSES, Obj, ingress, ingress_class, path, secret, service, snapshot
 from tests.world.pki import CertificateAuthority, KeyPair
 
@@ -201,7 +202,8 @@ class World:
         self._secrets, self._default = frozenset[str](), False
         self.presets: tuple[str, ...] = NAMES
 
-    def after(self, step: Any) -> Snapshot:
+    def after(self, step: Any) -> Callable[[PresetGraph], object]:
+        """Return how a graph is shown the cluster after a step."""
         for objects, is_gone in step[0]:
             for each in objects:
                 self._objects.pop(_at(each), None)
@@ -225,13 +227,8 @@ class World:
             for name in sorted(self._secrets)
             for namespace in NAMESPACES
         )
-        return snapshot(ingress_class(default=self._default), *self._objects.values(), *secrets)
-
-
-def seen_by(graph: PresetGraph, seen: Snapshot, world: World) -> PresetGraph:
-    """Show a graph a cluster."""
-    graph.see(seen, world.options, world.presets)
-    return graph
+        seen = snapshot(ingress_class(default=self._default), *self._objects.values(), *secrets)
+        return lambda graph: graph.see(seen, self.options, self.presets)
 
 
 @settings(max_examples=150, deadline=None)
@@ -239,12 +236,5 @@ def seen_by(graph: PresetGraph, seen: Snapshot, world: World) -> PresetGraph:
 def test_collections_are_those_of_a_new_graph_and_no_call_is_superfluous(
     pairs: dict[str, KeyPair], steps: list[Any]
 ) -> None:
-    graph, world = PresetGraph("", PRESETS.values()), World(pairs)
-    calls = CheckedCalls(graph.graph)
-    for step in steps:
-        seen = world.after(step)
-        before = items_of(graph.graph)
-        seen_by(graph, seen, world)
-        calls.settled()
-        assert items_of(graph.graph) == items_of(seen_by(PresetGraph("", PRESETS.values()), seen, world).graph)
-        see_that_changes_are_told(before, graph.graph)
+    world = World(pairs)
+    follow(lambda: PresetGraph("", PRESETS.values()), map(world.after, steps))

@@ -1,5 +1,6 @@
 """The collections of Gateways: after any changes they are those of a new graph, and nothing is made needlessly."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyconfd.model.gateway_api import GROUP
-from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.gateway import work
@@ -15,7 +15,7 @@ from pyconfd.presets.graph import PresetGraph
 from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.routing.types import PathKind, RouteMatch
-from tests.derived.checking import CheckedCalls, items_of, see_that_changes_are_told
+from tests.derived.checking import follow
 from tests.presets.ingress.objects import Obj, secret, service, snapshot
 from tests.world.pki import CertificateAuthority, KeyPair
 
@@ -198,7 +198,8 @@ class World:
         gateway = made("Gateway", "web", "demo", 1, {"gatewayClassName": "pyconfd", "listeners": [at_first]})
         self._objects = {_at(each): each for each in (class_, gateway, *service("web", "10.0.0.1"))}
 
-    def after(self, step: Any) -> Snapshot:
+    def after(self, step: Any) -> Callable[[PresetGraph], object]:
+        """Return how a graph is shown the cluster after a step."""
         for objects, is_gone in step[0]:
             for each in objects:
                 self._objects.pop(_at(each), None)
@@ -207,13 +208,12 @@ class World:
         self._secrets = self._secrets if step[1] is None else step[1]
         self.options = step[2] or self.options
         secrets = [secret(name, self._pairs[name]) for name in sorted(self._secrets)]
-        return snapshot(*self._objects.values(), *secrets)
+        seen = snapshot(*self._objects.values(), *secrets)
+        return lambda graph: graph.see(seen, self.options, NAMES)
 
 
-def seen_by(graph: PresetGraph, seen: Snapshot, options: PresetOptions) -> PresetGraph:
-    """Show a graph a cluster."""
-    graph.see(seen, options, NAMES)
-    return graph
+def _graph() -> PresetGraph:
+    return PresetGraph("")
 
 
 @settings(max_examples=200, deadline=None)
@@ -221,15 +221,7 @@ def seen_by(graph: PresetGraph, seen: Snapshot, options: PresetOptions) -> Prese
 def test_collections_are_those_of_a_new_graph_and_no_call_is_superfluous(
     pairs: dict[str, KeyPair], steps: list[Any]
 ) -> None:
-    graph, world = PresetGraph(""), World(pairs)
-    calls = CheckedCalls(graph.graph)
-    for step in steps:
-        seen = world.after(step)
-        before = items_of(graph.graph)
-        seen_by(graph, seen, world.options)
-        calls.settled()
-        assert items_of(graph.graph) == items_of(seen_by(PresetGraph(""), seen, world.options).graph)
-        see_that_changes_are_told(before, graph.graph)
+    follow(_graph, map(World(pairs).after, steps))
 
 
 def _route(name: str, host: str, matches: list[Obj]) -> Obj:
@@ -239,11 +231,8 @@ def _route(name: str, host: str, matches: list[Obj]) -> Obj:
 
 def _follow(pairs: dict[str, KeyPair], *steps: list[Obj]) -> None:
     """Compare with a new graph after each step."""
-    graph, world = PresetGraph(""), World(pairs)
-    for objects in steps:
-        seen = world.after(([(objects, False)], None, None))
-        expected = items_of(seen_by(PresetGraph(""), seen, world.options).graph)
-        assert items_of(seen_by(graph, seen, world.options).graph) == expected
+    world = World(pairs)
+    follow(_graph, (world.after(([(objects, False)], None, None)) for objects in steps))
 
 
 def test_hosts_below_a_wildcard_follow_its_route(pairs: dict[str, KeyPair]) -> None:
