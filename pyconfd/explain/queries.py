@@ -27,7 +27,6 @@ from pyconfd.model.explanation import ClaimReport, Explanation, LineOrigin
 from pyconfd.model.gateway_api import Gateway, GRPCRoute, HTTPRoute, TLSRoute
 from pyconfd.model.ingress import Ingress
 from pyconfd.model.kubernetes import AnyObject
-from pyconfd.model.listener import canonical
 from pyconfd.model.snapshot import KIND_OF, ROUTING_RESOURCES, Key, Resource
 from pyconfd.presets import addresses, conflicts, values
 from pyconfd.presets.views import EndpointView
@@ -372,7 +371,7 @@ def _why_without(endpoint: EndpointView, claim: Claim, evidence: Evidence) -> st
 def _place(query: str) -> tuple[str, int]:
     """Return address and port of a query, "" where it is none; the port is 0 where any is meant."""
     host, port = host_and_port(query)
-    for text, number in ((host, port), (canonical(query.strip("[]")), 0)):
+    for text, number in ((host, port), (query.strip("[]"), 0)):
         if (parsed := values.address(text)) is not None:
             return str(parsed), number
     return "", 0

@@ -6,7 +6,7 @@ import pytest
 
 from pyconfd.errors import RejectedInput
 from pyconfd.haproxy.runtime.batch import transcript, unfulfilled
-from pyconfd.haproxy.runtime.servers_now import ServerNow, checks_now, find_servers
+from pyconfd.haproxy.runtime.servers_now import ServerNow, checks_now, find_servers, wrong_address
 from pyconfd.model.operations import (
     AddBackend,
     AddCertificate,
@@ -272,3 +272,9 @@ def test_a_pod_is_found_by_its_name() -> None:
     assert find_servers("api/web-1", pods) == [pods[1]]
     with pytest.raises(RejectedInput, match="2 servers"):
         find_servers("web-1", pods)
+
+
+def test_an_address_is_compared_in_any_spelling() -> None:
+    now = ServerNow("b", "s", "2001:db8::1", 80, 1, maint=False, drain=False)
+    assert [wrong_address(now, target) for target in ("[2001:DB8:0::1]:80", "ipv6@[2001:db8::1]:80")] == ["", ""]
+    assert wrong_address(now, "[2001:db8::2]:80") == "has the address 2001:db8::1:80"

@@ -51,7 +51,7 @@ frontend unix from base
 def test_who_is_behind_an_address() -> None:
     owners = AddressOwners(SNAPSHOT)
     assert owners.at("10.244.1.1", 8080) == AddressOwner("demo/shop-1", ("demo/shop",))
-    assert owners.at("fd00:10:244::1", 8080) == AddressOwner("demo/six-1", ("demo/six",))
+    assert owners.at("FD00:10:244:0::1%eth0", 8080) == AddressOwner("demo/six-1", ("demo/six",))
     assert owners.at("ldap.example.net", 389) == AddressOwner("ldap.example.net:389")
     nodes = AddressOwners(NODES)
     assert nodes.at("192.0.2.1", 30001) == AddressOwner("demo/web through worker-1", ("demo/web",))
