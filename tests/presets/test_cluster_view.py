@@ -5,11 +5,22 @@ from typing import Any
 import pytest
 
 from pyconfd.model.context import Refusal, RefusalReason
-from pyconfd.model.kubernetes import Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, ObjectRef
+from pyconfd.model.kubernetes import (
+    EndpointAddress,
+    EndpointPort,
+    EndpointSubset,
+    Node,
+    NodeAddress,
+    NodeCondition,
+    NodeSpec,
+    NodeStatus,
+    ObjectRef,
+)
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import HostFacts, Key, Snapshot
-from pyconfd.presets.cluster import EXCLUDE_NODE_LABEL, ZONE_LABEL, Cluster
+from pyconfd.presets.cluster import EXCLUDE_NODE_LABEL, ZONE_LABEL, Cluster, ready_addresses
 from tests.presets import cluster
+from tests.presets.objects import endpoint, endpoints, service, slice_, snapshot
 
 
 def node(name: str = "one", *addresses: tuple[str, str], ready: str = "True", **more: Any) -> Node:
@@ -98,3 +109,35 @@ def test_an_address_of_a_node_to_which_no_traffic_may_go_is_refused_alone() -> N
 def test_a_node_may_be_the_balancer() -> None:
     [view] = read(node(), host=HostFacts(frozenset({"192.0.2.1"}))).view.nodes
     assert view.addresses == (("InternalIP", "192.0.2.1"),)
+
+
+def test_endpoints_count_where_a_service_has_no_slice() -> None:
+    objects = (
+        service("web"),
+        slice_("web", endpoint("10.0.0.1")),
+        endpoints(
+            "web", None, EndpointSubset((EndpointAddress("10.0.0.2"),), ports=(EndpointPort("web", 8080, "TCP"),))
+        ),
+    )
+    both = cluster.read(snapshot(*objects))
+    alone = cluster.read(snapshot(objects[0], objects[2]))
+    bare = cluster.read(snapshot(objects[2]))
+
+    def addresses(found: Cluster) -> list[str]:
+        view = found.service(Key("demo", "web"))
+        return [each.address for port in (view.ports if view else ()) for each in port.endpoints]
+
+    assert (addresses(both), addresses(alone), addresses(bare)) == (["10.0.0.1"], ["10.0.0.2"], ["10.0.0.2"])
+
+
+def test_ready_endpoints_are_counted() -> None:
+    pods = (endpoint("10.0.0.1"), endpoint("10.0.0.2", ready=False), endpoint("10.0.0.3"))
+    found = cluster.read(snapshot(service("web"), slice_("web", *pods)))
+    assert found.ready == 2
+    assert [*ready_addresses(found.services[Key("demo", "web")])] == ["10.0.0.1", "10.0.0.3"]
+
+
+@pytest.mark.parametrize(("namespace", "name", "refused"), [("default", "kubernetes", 0), ("default", "other", 1)])
+def test_where_api_servers_are_is_no_fault_of_their_own_service(namespace: str, name: str, refused: int) -> None:
+    objects = (service(name, namespace=namespace), slice_(name, endpoint("127.0.0.1"), namespace=namespace))
+    assert len(cluster.read(snapshot(*objects)).refused) == refused

@@ -61,6 +61,10 @@ def taken_by(name: str, preset: str, place: str) -> str:
             [("one", "a", "*", 3), ("two", "b", "*", 2), ("one", "c", "*", 1)],
             {"a": "free", "b": taken_by("c", "one", "0.0.0.0:80"), "c": "free"},
         ),
+        (
+            [("one", "a", "*", 1), ("one", "b", "10.0.0.1", 2), ("two", "c", "10.0.0.2", 3)],
+            {"a": "free", "b": "free", "c": taken_by("a", "one", "0.0.0.0:80")},
+        ),
         # All addresses cover one; one does not take all.
         ([("one", "a", "*", 1), ("two", "b", "10.0.0.1", 2)], {"a": "free", "b": taken_by("a", "one", "0.0.0.0:80")}),
         ([("one", "a", "10.0.0.1", 1), ("two", "b", "*", 2)], {"a": "free", "b": "free"}),
