@@ -171,7 +171,7 @@ class Collection(Generic[K, V]):
                     node.wake(found)
 
     def remember(self, what: object, node: "Derived[Any, Any, Any]", key: object) -> None:
-        """Note that the call of a collection for ``key`` reads an item, or ``ALL``."""
+        """Record that the call of a collection for ``key`` reads an item, or ``ALL``."""
         # Nearly every item has one reader in a collection: its bare key, since all else would be most of the memory.
         readers = self._readers.get(node)
         if readers is None:
@@ -188,7 +188,7 @@ class Collection(Generic[K, V]):
             readers[what] = [known, key]
 
     def forget(self, what: object, node: "Derived[Any, Any, Any]", key: object) -> None:
-        """Note that the call for ``key`` does not read an item any more."""
+        """Forget that the call for ``key`` reads an item."""
         readers = self._readers[node]
         known = readers[what]
         if type(known) is dict and len(known) > 1:

@@ -327,7 +327,7 @@ class Kube2lbCollections(PresetCollections):
         self.listeners = Derived(self.claims, _asked_listener, "listeners that kube2lb asks for")
 
     def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
-        """Note the settings of the preset, and the names that namespaces have."""
+        """Record the settings of the preset, and the names that namespaces have."""
         del snapshot
         self._terms.set(_Terms(in_use, options.of(Kube2lbOptions)))
         self._reserved.follow(options.reservations_of(PresetName.KUBE2LB))

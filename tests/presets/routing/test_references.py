@@ -27,6 +27,7 @@ def test_ports_are_found_by_name_and_number(port: str | int, found: str) -> None
     made = resolved(reference(port))
     assert isinstance(made, PortView)
     assert made.name == found
+    assert resolved(reference(port, group="core")) == made
 
 
 @pytest.mark.parametrize(
