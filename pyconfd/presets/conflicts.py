@@ -1,12 +1,11 @@
-"""Conflicts: the claims in order of age, who listens where, and names that belong to a namespace."""
+"""Conflicts: who listens where, and names that belong to a namespace."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import is_
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from pyconfd.model.context import Refusal
 from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
@@ -23,47 +22,14 @@ from pyconfd.model.reservation import (
     port_of,
 )
 from pyconfd.model.snapshot import Key
-from pyconfd.model.versioned import VersionedDict, differing, versioned, with_values
+from pyconfd.model.versioned import differing, versioned
 
 _T = TypeVar("_T")
-
-
-def updated(former: Mapping[Key, _T], changed: Collection[Key], make: Callable[[Key], _T | None]) -> Mapping[Key, _T]:
-    """Return ``former`` with the entries of ``changed`` made again, sorted by key; None leaves an entry out.
-
-    An entry that comes out equal stays the object that it was; where all do, ``former`` is given.
-    """
-    if not changed:
-        return former
-    replaced: dict[Key, _T] = {}
-    added: dict[Key, _T] = {}
-    gone: list[Key] = []
-    # In order, so that records are read as they lie in memory.
-    for key in sorted(changed):
-        old, made = former.get(key), make(key)
-        if made is None:
-            if old is not None:
-                gone.append(key)
-        elif old is None:
-            added[key] = made
-        elif made != old:
-            replaced[key] = made
-    if not added and not gone:
-        return with_values(former, replaced)
-    result = {**former, **replaced, **added}
-    for key in gone:
-        del result[key]
-    return VersionedDict({key: result[key] for key in sorted(result)} if added and former else result)
 
 
 def reuse_if_same(old: tuple[_T, ...], new: tuple[_T, ...]) -> tuple[_T, ...]:
     """Return ``old`` where it has the very members of ``new``, so that it is known again by its identity."""
     return old if len(old) == len(new) and all(map(is_, old, new)) else new
-
-
-def reuse_equal(old: Sequence[_T], new: Iterable[_T]) -> tuple[_T, ...]:
-    """Return ``new`` with the members of ``old`` where there is an equal one at the same place."""
-    return tuple(old[number] if number < len(old) and old[number] == each else each for number, each in enumerate(new))
 
 
 class SortedRefusals(NamedTuple):
@@ -80,82 +46,6 @@ class SortedRefusals(NamedTuple):
 
 
 NO_REFUSALS = SortedRefusals()
-
-
-class _RankedClaim(Protocol):
-    @property
-    def rank(self) -> tuple[Any, ...]:
-        """Who comes first gets what several ask for."""
-        ...
-
-    @property
-    def decisive(self) -> object:
-        """All of a claim that decides who gets what, its rank included; not what stands behind it."""
-        ...
-
-
-_C = TypeVar("_C", bound=_RankedClaim)
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedClaims(Generic[_C]):
-    """What the objects of one key ask for, and what of it cannot be."""
-
-    claims: tuple[_C, ...] = ()
-    refused: tuple[Refusal, ...] = ()
-
-
-_NOTHING: ParsedClaims[Any] = ParsedClaims()
-
-
-@dataclass(frozen=True, slots=True)
-class Claims(Generic[_C]):
-    """All claims. ``places`` has, in order of rank, where each is: its key, and its number among that key's claims.
-
-    ``places`` and ``refused`` are the former objects as long as the claims, or what is refused, are the same.
-    """
-
-    by_key: Mapping[Key, ParsedClaims[_C]]
-    places: Sequence[tuple[tuple[Any, ...], Key, int]] = ()
-    refused: tuple[Refusal, ...] = ()
-
-    def of(self, key: Key) -> tuple[_C, ...]:
-        """Return the claims of one key."""
-        return self.by_key.get(key, _NOTHING).claims
-
-    def in_order(self) -> Iterator[_C]:
-        """Return all claims, the first in rank first."""
-        return (self.by_key[key].claims[number] for _, key, number in self.places)
-
-    def updated(self, changed: Collection[Key], make: Callable[[Key], ParsedClaims[_C] | None]) -> "Claims[_C]":
-        """Return the claims after those of ``changed`` were read again."""
-        if not changed:
-            return self
-        now = Claims(updated(self.by_key, changed, make), self.places, self.refused)
-        places, refused = self.places, self.refused
-        if any(now._decisive(key) != self._decisive(key) for key in changed):
-            places = now._ranked(changed)
-        if any(now.by_key.get(key, _NOTHING).refused != self.by_key.get(key, _NOTHING).refused for key in changed):
-            refused = tuple(refusal for asked in now.by_key.values() for refusal in asked.refused)
-        return Claims(now.by_key, places, refused)
-
-    def replaced(self, former: "Claims[_C]", changed: Iterable[Key]) -> Iterator[tuple[_C, _C]]:
-        """Return each claim of ``changed`` that is another object than in ``former`` though it asks for the same."""
-        for key in changed:
-            for old, new in zip(former.of(key), self.of(key), strict=True):
-                if old is not new:
-                    yield old, new
-
-    def _decisive(self, key: Key) -> list[object]:
-        return [claim.decisive for claim in self.of(key)]
-
-    def _ranked(self, changed: Collection[Key]) -> list[tuple[tuple[Any, ...], Key, int]]:
-        again = frozenset(changed)
-        places = [place for place in self.places if place[1] not in again]
-        places += [(claim.rank, key, number) for key in again for number, claim in enumerate(self.of(key))]
-        # Nearly sorted already, so that this costs little more than to read it.
-        places.sort()
-        return places
 
 
 _Port = tuple[int, str]

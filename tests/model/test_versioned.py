@@ -5,18 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.model.snapshot import Key
-from pyconfd.model.versioned import VersionedDict, differing, with_values
-from pyconfd.presets.conflicts import updated
+from pyconfd.model.versioned import VersionedDict, differing, replaced, with_values
 
 KEYS = [Key("ns", f"name-{number}") for number in range(8)]
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(KEYS), st.none() | st.integers(0, 3))))
 def test_it_is_what_a_dict_would_be_after_any_changes(rounds: list[dict[Key, int | None]]) -> None:
-    former = updated({}, {}, dict[Key, int]().get)
+    former = replaced(dict[Key, int](), {})
     expected: dict[Key, int] = {}
     for changes in rounds:
-        now = updated(former, changes, changes.get)
+        now = replaced(former, changes, lambda key: key.name)
         for key, value in changes.items():
             if value is None:
                 expected.pop(key, None)

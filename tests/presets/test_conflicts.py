@@ -1,7 +1,6 @@
 """Who listens where, names that stay with their namespace, and what is kept of what did not change."""
 
-from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
 
 import pytest
 
@@ -12,8 +11,6 @@ from pyconfd.model.reservation import Name, NameRegister, Owner, Owners, Reserva
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.conflicts import (
     NO_REFUSALS,
-    Claims,
-    ParsedClaims,
     ReservedNames,
     Sockets,
     covering,
@@ -23,9 +20,7 @@ from pyconfd.presets.conflicts import (
     register_after,
     reserved_for,
     reserved_until,
-    reuse_equal,
     reuse_if_same,
-    updated,
 )
 
 WIDE, WIDE6 = Listener("0.0.0.0", 80), Listener("::", 80)
@@ -278,36 +273,12 @@ def test_freed(after: NameRegister, expected: bool) -> None:
 # What is kept of what did not change
 
 
-def test_entries_that_changed_are_made_again() -> None:
-    former = {A: [1], C: [3]}
-
-    def make(values: Mapping[Key, list[int]]) -> Callable[[Key], list[int] | None]:
-        return values.get
-
-    assert updated(former, (), make({})) is former
-    same = updated(former, [A], make({A: [1]}))
-    assert same is former
-    other = updated(former, [A], make({A: [2]}))
-    assert (other, other[C] is former[C]) == ({A: [2], C: [3]}, True)
-    more = updated(former, [D, B], make({B: [2], D: [4]}))
-    assert list(more.items()) == [(A, [1]), (B, [2]), (C, [3]), (D, [4])]
-    less = updated(former, [A, B], make({}))
-    assert less == {C: [3]}
-    both = updated(former, [A, B, C], make({B: [2], C: [4]}))
-    assert list(both.items()) == [(B, [2]), (C, [4])]
-
-
 def test_members_are_known_again() -> None:
     one, two = (object(), object())
     old = (one, two)
     assert reuse_if_same(old, (one, two)) is old
     for new in ((one,), (one, two, two), (two, one), ()):
         assert reuse_if_same(old, new) is new
-    a, b = [1], [2]
-    found = reuse_equal((a, b), ([1], [3], [4]))
-    assert found == ([1], [3], [4])
-    assert found[0] is a
-    assert reuse_equal((a, b), ([2],)) == ([2],)
 
 
 def refusal(name: str) -> Refusal:
@@ -323,42 +294,3 @@ def test_refusals_are_sorted_and_said_once() -> None:
     assert found.of(b).refused == found.refused
     assert found.of(a, b) is not found
     assert NO_REFUSALS.of() is NO_REFUSALS
-
-
-class Claim(NamedTuple):
-    age: int
-    what: str = ""
-    beside: str = ""
-
-    @property
-    def rank(self) -> tuple[int, str]:
-        return self.age, self.what
-
-    @property
-    def decisive(self) -> object:
-        return self.age, self.what
-
-
-def test_claims_are_in_order_of_rank_and_kept_while_what_decides_is_the_same() -> None:
-    asked: dict[Key, ParsedClaims[Claim]] = {
-        A: ParsedClaims((Claim(3), Claim(1))),
-        B: ParsedClaims((Claim(2),), (refusal("b"),)),
-    }
-    nothing: Claims[Claim] = Claims({})
-    claims = nothing.updated([A, B, C], asked.get)
-    assert [claim.age for claim in claims.in_order()] == [1, 2, 3]
-    assert (claims.of(A), claims.of(C)) == (asked[A].claims, ())
-    assert claims.refused == (refusal("b"),)
-    assert claims.updated((), asked.get) is claims
-
-    beside: dict[Key, ParsedClaims[Claim]] = {A: ParsedClaims((Claim(3, beside="x"), Claim(1)))}
-    after = claims.updated([A], beside.get)
-    assert after.places is claims.places
-    assert after.refused is claims.refused
-    assert list(after.replaced(claims, [A])) == [(Claim(3), Claim(3, beside="x")), (Claim(1), Claim(1))]
-    assert list(after.replaced(claims, [B])) == []
-
-    younger = claims.updated([B], {B: ParsedClaims((Claim(4),))}.get)
-    assert [claim.age for claim in younger.in_order()] == [1, 3, 4]
-    assert younger.refused == ()
-    assert [claim.age for claim in claims.updated([A], lambda _: None).in_order()] == [2]

@@ -1,7 +1,6 @@
 """Each refusal of a listener of haproxy-kubefigurator: its field, its value, and what to do."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,19 +8,18 @@ import pytest
 from pyconfd.model.context import RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, ServicePort
 from pyconfd.model.listener import Listener
-from pyconfd.model.snapshot import Key
 from pyconfd.predecessors.kubefigurator.claims import (
     KubefiguratorOptions,
     ListenerClaim,
+    ParsedService,
     certified_name,
     field_of,
     parse,
 )
-from pyconfd.presets.conflicts import ParsedClaims
-from pyconfd.presets.policy import ClaimOptions, Rule
-from pyconfd.presets.preset import PresetOptions, own_options
+from pyconfd.presets.policy import ANYTHING, ClaimOptions, Rule
+from pyconfd.presets.preset import PresetOptions
 from tests.presets import cluster
-from tests.presets.kubefigurator import HOST, labelled, web
+from tests.presets.kubefigurator import HOST, labelled, read, web
 from tests.presets.objects import Named, snapshot
 
 INVALID, INCOMPLETE, NOT_ALLOWED = RefusalReason.INVALID_VALUE, RefusalReason.INCOMPLETE, RefusalReason.NOT_ALLOWED
@@ -30,17 +28,19 @@ WEB = "annotation haproxy-kubefigurator.web."
 RULES = ClaimOptions((Rule(("demo",), ("example.com",), ("http",), ((443, 443), (8000, 8999))),))
 
 
-def asked(made: Named, options: PresetOptions | None = None, **own: Any) -> ParsedClaims[ListenerClaim]:
-    seen = replace(snapshot(made), host=HOST)
-    mine = own_options(KubefiguratorOptions(**own))
-    [key] = seen.services
-    found = parse(key, cluster.read(seen), replace(options or PresetOptions(), own=mine))
+def parsed(made: Named, rules: ClaimOptions = ANYTHING, **own: Any) -> ParsedService | None:
+    [seen] = cluster.read(snapshot(made)).services.values()
+    return parse(seen, "", KubefiguratorOptions(**own), rules, HOST)
+
+
+def asked(made: Named, rules: ClaimOptions = ANYTHING, **own: Any) -> ParsedService:
+    found = parsed(made, rules, **own)
     assert found is not None
     return found
 
 
-def claimed(annotations: Mapping[str, str], options: PresetOptions | None = None, **own: Any) -> ListenerClaim:
-    found = asked(labelled("web", annotations), options, **own)
+def claimed(annotations: Mapping[str, str], **own: Any) -> ListenerClaim:
+    found = asked(labelled("web", annotations), **own)
     assert found.refused == ()
     [claim] = found.claims
     return claim
@@ -139,7 +139,7 @@ def test_what_is_refused(
     ],
 )
 def test_what_the_operator_does_not_allow(annotations: Mapping[str, str], field: str, value: str) -> None:
-    [refusal] = asked(labelled("web", annotations), PresetOptions(claims=RULES)).refused
+    [refusal] = asked(labelled("web", annotations), RULES).refused
     assert (refusal.field, refusal.value, refusal.reason) == (f"{WEB}{field}", value, NOT_ALLOWED)
     assert "the namespace demo may not claim" in refusal.detail
 
@@ -186,7 +186,7 @@ def test_annotations_without_effect_are_explained() -> None:
 
 def test_a_port_that_somebody_has() -> None:
     options = PresetOptions(taken_listeners={Listener("0.0.0.0", 443): "haproxy's own frontend has this"})
-    [refusal] = asked(labelled("web", web("web")), options).refused
+    [refusal] = read(labelled("web", web("web")), options=options).refused
     assert (refusal.field, refusal.value, refusal.reason) == (f"{WEB}listen-port", "443", RefusalReason.PORT_TAKEN)
     assert refusal.detail == ("haproxy's own frontend has this; choose another port, or another address with listen-ip")
 
@@ -217,5 +217,4 @@ def test_addresses(text: str, address: str) -> None:
 def test_names() -> None:
     assert field_of("", "hostname") == "annotation haproxy-kubefigurator..hostname"
     assert certified_name("a/B.example.com.pem") == "b.example.com"
-    assert parse(Key("demo", "none"), cluster.read(snapshot()), PresetOptions()) is None
-    assert parse(Key("demo", "web"), cluster.read(snapshot(labelled("web", label="no"))), PresetOptions()) is None
+    assert parsed(labelled("web", label="no")) is None

@@ -4,18 +4,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv6Address
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, Service, ServicePort
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import NEVER, Name, Owner
-from pyconfd.model.snapshot import HostFacts, Key
+from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import values
-from pyconfd.presets.cluster import Cluster
-from pyconfd.presets.conflicts import ParsedClaims
-from pyconfd.presets.policy import PortRanges, in_ranges
-from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.cluster import ReadService
+from pyconfd.presets.policy import ClaimOptions, PortRanges, in_ranges
 from pyconfd.presets.views import PortView
 
 _T = TypeVar("_T")
@@ -88,9 +86,9 @@ class ListenerClaim:
 
     ref: ObjectRef
     created: str
-    service: Service
     port_name: str
-    port: PortView
+    position: int
+    node_port: int
     slot: Slot
     mode: str
     hostname: str
@@ -100,14 +98,9 @@ class ListenerClaim:
     balance: str
 
     @property
-    def rank(self) -> tuple[str, str, str, str, int]:
+    def rank(self) -> tuple[str, str, str, str, int, int]:
         """The older Service wins; the names decide between twins."""
-        return self.created, self.ref.namespace, self.ref.name, self.port_name, self.port.node_port
-
-    @property
-    def decisive(self) -> tuple[Any, ...]:
-        """All that decides which claim gets a name; the endpoints behind it do not."""
-        return self.rank, self.slot, self.mode, self.hostname, self.certificate, self.tls, self.verify
+        return self.created, self.ref.namespace, self.ref.name, self.port_name, self.node_port, self.position
 
     @property
     def names(self) -> tuple[Name, Name]:
@@ -141,27 +134,37 @@ def field_of(port_name: str, option: str) -> str:
     return f"annotation {PREFIX}{port_name}.{option}"
 
 
-def parse(key: Key, cluster: Cluster, options: PresetOptions) -> ParsedClaims[ListenerClaim] | None:
+class ParsedService(NamedTuple):
+    """What the node ports of a Service ask for, and what cannot be read."""
+
+    claims: tuple[ListenerClaim, ...]
+    refused: tuple[Refusal, ...]
+
+
+def parse(
+    seen: ReadService, cluster: str, options: KubefiguratorOptions, rules: ClaimOptions, host: HostFacts
+) -> ParsedService | None:
     """Return the claims of an enabled Service's node ports, and what cannot be read; None for nothing."""
-    snapshot = cluster.snapshot
-    view, service = cluster.service(key), snapshot.services.get(key)
+    view, service = seen.view, seen.object
     if view is None or service is None or (service.metadata.labels or {}).get(LABEL) != "yes":
         return None
     refused: list[Refusal] = []
-    ref = ObjectRef("Service", key.namespace, key.name, snapshot.cluster)
+    ref = ObjectRef("Service", view.namespace, view.name, cluster)
     annotations = service.metadata.annotations or {}
-    pairs = [pair for pair in zip(service.spec.ports or (), view.ports, strict=True) if pair[0].node_port]
-    refused.extend(_strays(ref, annotations, {port.name or "" for port, _ in pairs}))
-    if not pairs:
+    names = {port.name or "" for port in service.spec.ports or () if port.node_port}
+    refused.extend(_strays(ref, annotations, names))
+    if not names:
         detail = "no port of this service has a node port: give it the type NodePort or LoadBalancer"
         refused.append(Refusal(ref, "spec.ports", "", RefusalReason.NO_NODE_PORT, detail))
     claims = []
-    for port, port_view in pairs:
+    for position, (port, port_view) in enumerate(zip(service.spec.ports or (), view.ports, strict=True)):
+        if not port.node_port:
+            continue
         try:
-            claims.append(_AnnotationReader(ref, service, port, port_view, snapshot.host, options).claim())
+            claims.append(_AnnotationReader(ref, service, position, port, port_view, host, options, rules).claim())
         except _RefusedListener as error:
             refused.append(error.refusal)
-    return ParsedClaims(tuple(claims), tuple(refused))
+    return ParsedService(tuple(claims), tuple(refused))
 
 
 def _strays(ref: ObjectRef, annotations: Mapping[str, str], ports: set[str]) -> Iterator[Refusal]:
@@ -189,10 +192,12 @@ class _AnnotationReader:
 
     ref: ObjectRef
     service: Service
+    position: int
     raw: ServicePort
     port: PortView
     host: HostFacts
-    options: PresetOptions
+    options: KubefiguratorOptions
+    rules: ClaimOptions
 
     def claim(self) -> ListenerClaim:
         name = self.raw.name or ""
@@ -207,19 +212,19 @@ class _AnnotationReader:
         if not 0 < self.raw.node_port < 65536:
             raise self._refused("spec.ports", str(self.raw.node_port), "not a node port")
         mode = self._parsed("haproxy-mode", _mode, "http")
-        if wrong := self.options.claims.protocol(self.ref.namespace, mode):
+        if wrong := self.rules.protocol(self.ref.namespace, mode):
             raise self._refused(field_of(name, "haproxy-mode"), mode, wrong, RefusalReason.NOT_ALLOWED)
         frontend_tls = self._parsed("use-ssl", _tls_wanted, mode == "http")
         hostname, spelled = self._hostname(mode)
-        if hostname and (wrong := self.options.claims.domain(self.ref.namespace, hostname)):
+        if hostname and (wrong := self.rules.domain(self.ref.namespace, hostname)):
             raise self._refused(field_of(name, "hostname"), hostname, wrong, RefusalReason.NOT_ALLOWED)
         certificate = self._certificate(spelled) if frontend_tls else ""
         return ListenerClaim(
             ref=self.ref,
             created=self.service.metadata.creation_timestamp or NEVER,
-            service=self.service,
             port_name=name,
-            port=self.port,
+            position=self.position,
+            node_port=self.port.node_port,
             slot=self._slot(),
             mode=mode,
             hostname=hostname,
@@ -250,7 +255,7 @@ class _AnnotationReader:
 
     def _hostname(self, mode: str) -> tuple[str, str]:
         """Return the host name as routes compare it, and as it is spelled: certificates are called by that."""
-        own = self._own.cluster
+        own = self.options.cluster
         given = self._text("hostname")
         spelled = given.replace("CLUSTER", own, 1)
         if not spelled:
@@ -266,16 +271,12 @@ class _AnnotationReader:
             detail = f"{error}{hint if 'CLUSTER' in given else ''}"
             raise self._refused(field_of(self.raw.name or "", "hostname"), given, detail) from None
 
-    @property
-    def _own(self) -> KubefiguratorOptions:
-        return self.options.of(KubefiguratorOptions)
-
     def _certificate(self, spelled: str) -> str:
-        folder = self._own.ssl_dir.rstrip("/")
+        folder = self.options.ssl_dir.rstrip("/")
         named = self._parsed("ssl-certificate", _certificate_name, "")
         if named:
             # A file is called after the name that it is good for: it is claimed as that name is.
-            if wrong := self.options.claims.domain(self.ref.namespace, certified_name(named)):
+            if wrong := self.rules.domain(self.ref.namespace, certified_name(named)):
                 field = field_of(self.raw.name or "", "ssl-certificate")
                 raise self._refused(field, named, wrong, RefusalReason.NOT_ALLOWED)
             return f"{folder}/{named}"
@@ -295,7 +296,7 @@ class _AnnotationReader:
         parsed = (parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None) or parsed
         if parsed.version == 4 and parsed.is_unspecified:
             return ANY
-        if wrong := self.options.claims.address(self.ref.namespace, parsed):
+        if wrong := self.rules.address(self.ref.namespace, parsed):
             field = field_of(self.raw.name or "", "listen-ip")
             raise self._refused(field, text, wrong, RefusalReason.NOT_ALLOWED)
         free = self.host.nonlocal_bind_v4 if parsed.version == 4 else self.host.nonlocal_bind_v6
@@ -312,17 +313,12 @@ class _AnnotationReader:
         address = self._parsed("listen-ip", self._address, ANY)
         port = self._parsed("listen-port", values.port_number, _HTTPS_PORT)
         field = field_of(self.raw.name or "", "listen-port")
-        wrong = self.options.claims.port(self.ref.namespace, port)
-        if not in_ranges(port, self._own.listen_ports):
+        wrong = self.rules.port(self.ref.namespace, port)
+        if not in_ranges(port, self.options.listen_ports):
             wrong = "this port is not in the setting kubefigurator.listen_ports"
         if wrong:
             raise self._refused(field, str(port), wrong, RefusalReason.NOT_ALLOWED)
-        slot = Slot(address, port)
-        holder = self.options.holder(slot.listener)
-        if holder:
-            detail = f"{holder}; choose another port, or another address with listen-ip"
-            raise self._refused(field, str(port), detail, RefusalReason.PORT_TAKEN)
-        return slot
+        return Slot(address, port)
 
 
 def _mode(text: str) -> str:

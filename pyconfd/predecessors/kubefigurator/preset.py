@@ -5,38 +5,41 @@ Where two ask for one listener or one host name on it, the older Service has it 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import compress
-from operator import is_not
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from pyconfd.derived import Derived, Grouped, Published, Read, SameParts, Source, Spread, Tally, Value
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, Service
 from pyconfd.model.listener import ANY_IPV6, Listener
-from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners, Reservations
-from pyconfd.model.snapshot import HostFacts, Key, Snapshot
-from pyconfd.model.versioned import VersionedDict, with_values
+from pyconfd.model.reservation import Name, Owner, Owners, Reservation, Reservations, port_of
+from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.predecessors.kubefigurator.claims import (
     ANY,
     LABEL,
     PREFIX,
     KubefiguratorOptions,
     ListenerClaim,
+    ParsedService,
     Slot,
     certified_name,
     parse,
 )
-from pyconfd.presets import values
-from pyconfd.presets.cluster import Cluster, nothing_read
-from pyconfd.presets.conflicts import NO_REFUSALS, Claims, ReservedNames, Sockets, SortedRefusals, reuse_equal
+from pyconfd.presets import listener_ownership, values
+from pyconfd.presets.address_ownership import AddressOwners
+from pyconfd.presets.cluster import NO_SERVICE, ReadService
+from pyconfd.presets.conflicts import ReservedNames, Sockets
 from pyconfd.presets.endpoints import families_of, node_targets, pod_targets, targets_on_nodes
-from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
+from pyconfd.presets.listener_ownership import ListenerOwners
+from pyconfd.presets.objects import Objects
+from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetCollections, PresetOptions, PresetResult, Translation
 from pyconfd.presets.views import EndpointView, NodeView
 
 _NAMES_IN_A_LINE = 240
@@ -119,68 +122,27 @@ class _Taken:
         return mine.mode == its.mode == "http" and bool(mine.certificate) == bool(its.certificate)
 
 
-@dataclass(frozen=True, slots=True)
-class _KubefiguratorInputs:
-    """All beside a service itself that its claims are read with."""
+class DecidedListeners(NamedTuple):
+    """Who has which listener of one port number, and the claims that are served there."""
 
-    cluster: str
-    options: PresetOptions
-    host: HostFacts
-
-
-@dataclass(frozen=True, slots=True)
-class _DecidedListeners:
-    """Who has which listener: the claims that are served, in order of their backends' names."""
-
-    listeners: tuple[KubefiguratorListener, ...] = ()
-    served: tuple[ListenerClaim, ...] = ()
-    bound: Mapping[Listener, Owner] = field(default_factory=lambda: MappingProxyType({}))
-    refused: tuple[Refusal, ...] = ()
-    owners: Owners = field(default_factory=lambda: NO_OWNERS)
-    reservations: Reservations = field(default_factory=lambda: NO_RESERVATIONS)
-
-
-class _Counted(NamedTuple):
-    backend: Backend
-    ready: int
-
-
-@dataclass(frozen=True, slots=True)
-class _KubefiguratorFormer:
-    """What a result was made of, and its parts."""
-
-    inputs: _KubefiguratorInputs
-    certificates: Mapping[str, str] | None
-    cluster: Cluster
-    claims: Claims[ListenerClaim]
-    decided: _DecidedListeners | None = None
-    backends: Sequence[_Counted] = ()
-    serves: Mapping[str, Backend] = field(default_factory=dict)
-    refused: SortedRefusals = NO_REFUSALS
-
-
-def _serves(memo: _KubefiguratorFormer, backends: Sequence[_Counted]) -> Mapping[str, Backend]:
-    """Return the backends by their names; where the same are served, only the changed ones are made again."""
-    if backends is memo.backends:
-        return memo.serves
-    if len(backends) == len(memo.backends):
-        changed = compress(backends, map(is_not, backends, memo.backends))
-        replaced = {backend.name: backend for backend, _ in changed}
-        if replaced.keys() <= memo.serves.keys():
-            return with_values(memo.serves, replaced)
-    return VersionedDict({backend.name: backend for backend, _ in backends})
+    listeners: tuple[KubefiguratorListener, ...]
+    served: tuple[ListenerClaim, ...]
+    bound: Mapping[Listener, Owner]
+    refused: tuple[Refusal, ...]
+    owners: Owners
 
 
 def _addresses_of(backend: Backend) -> list[str]:
     return [target.address for target in backend.targets if target.state == "ready"]
 
 
-def _decide(
-    claims: Sequence[ListenerClaim],
-    certificates: Mapping[str, str] | None,
-    options: PresetOptions,
-    former: _DecidedListeners,
-) -> _DecidedListeners:
+Find = Callable[[ListenerClaim], Refusal | None]
+"""Returns what is wrong with a claim for reasons that lie outside its port number."""
+
+
+def decide(
+    claims: Sequence[ListenerClaim], reservations: Reservations, foreign_certificate: Find, unusable: Find
+) -> DecidedListeners:
     """Assign each listener, and each host name on it, to the first of the claims, which come in order of their rank.
 
     What is reserved for another namespace is left out. A claim on all addresses counts on each of them.
@@ -188,17 +150,11 @@ def _decide(
     refused: list[Refusal] = []
     taken: dict[Slot, _Taken] = {}
     sockets: Sockets[ListenerClaim] = Sockets()
-    reservations = options.reservations_of("kubefigurator")
     reserved_names = ReservedNames(
         reservations, lambda: ((name, c.ref.namespace, c.who) for c in claims for name in c.names)
     )
-    first_of_host: dict[str, ListenerClaim] = {}
     for claim in claims:
-        if claim.hostname:
-            first_of_host.setdefault(claim.hostname, claim)
-        wrong = (
-            _reserved(claim, reserved_names) or _conflict(claim, sockets) or _foreign_certificate(claim, first_of_host)
-        )
+        wrong = _reserved(claim, reserved_names) or _conflict(claim, sockets) or foreign_certificate(claim)
         if wrong is not None:
             refused.append(wrong)
             continue
@@ -208,19 +164,17 @@ def _decide(
             sockets.name(claim.slot.listener, claim.hostname, claim)
         listener = taken.setdefault(claim.slot, _Taken(claim))
         listener.owners[claim.hostname] = claim
-        missing = _unusable(claim, certificates, options)
+        missing = unusable(claim)
         if missing is not None:
             refused.append(missing)
         else:
             listener.served[claim.hostname] = claim
-    served = [claim for _, listener in sorted(taken.items()) for claim in listener.served.values()]
-    return _DecidedListeners(
-        reuse_equal(former.listeners, _listeners(taken)),
-        tuple(sorted(served, key=_backend_name)),
+    return DecidedListeners(
+        tuple(_listeners(taken)),
+        tuple(claim for _, listener in sorted(taken.items()) for claim in listener.served.values()),
         {slot.listener: listener.first.owner for slot, listener in taken.items()},
         tuple(refused),
         {claim.names[1]: claim.owner for listener in taken.values() for claim in listener.owners.values()},
-        reservations,
     )
 
 
@@ -235,16 +189,6 @@ def _reserved(claim: ListenerClaim, reserved_names: ReservedNames) -> Refusal | 
         return claim.refusal("listen-port", str(claim.slot.port), reason, why)
     why = reserved_names.reserved_for_another(name, namespace)
     return claim.refusal("hostname", claim.hostname, reason, why) if why else None
-
-
-def _with_claims(
-    decided: _DecidedListeners, replaced: Iterable[tuple[ListenerClaim, ListenerClaim]]
-) -> _DecidedListeners:
-    """Return what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
-    renewed = {id(old): new for old, new in replaced}
-    if not renewed:
-        return decided
-    return replace(decided, served=tuple([renewed.get(id(claim), claim) for claim in decided.served]))
 
 
 def _conflict(claim: ListenerClaim, sockets: Sockets[ListenerClaim]) -> Refusal | None:
@@ -264,39 +208,12 @@ def _conflict(claim: ListenerClaim, sockets: Sockets[ListenerClaim]) -> Refusal 
     return _name_taken(claim, sockets)
 
 
-def _foreign_certificate(claim: ListenerClaim, first_of_host: Mapping[str, ListenerClaim]) -> Refusal | None:
-    """Refuse the certificate of a host that is an older claim's of another namespace, on whatever listener."""
-    owner = first_of_host.get(certified_name(claim.certificate)) if claim.certificate else None
-    if owner is None or owner.ref.namespace == claim.ref.namespace:
-        return None
-    detail = f"{owner.who} is the oldest claim of this host, so the certificate serves its namespace only"
-    return claim.refusal("ssl-certificate", claim.certificate, RefusalReason.NAME_TAKEN, detail)
-
-
 def _name_taken(claim: ListenerClaim, sockets: Sockets[ListenerClaim]) -> Refusal | None:
     owner = sockets.owner(claim.slot.listener, claim.hostname) if claim.mode == "http" else None
     if owner is None:
         return None
     detail = f"{owner.who} has this name on {owner.slot} already (the older Service keeps it); change one of them"
     return claim.refusal("hostname", claim.hostname, RefusalReason.NAME_TAKEN, detail)
-
-
-def _unusable(claim: ListenerClaim, certificates: Mapping[str, str] | None, options: PresetOptions) -> Refusal | None:
-    """Return why a claim cannot be served for want of a file; None where it can, or where nothing is known."""
-    if certificates is None:
-        return None
-    if claim.certificate:
-        fault = certificates.get(claim.certificate, "the file does not exist")
-        if fault:
-            detail = f"{fault}; put certificate and key there and it is served; only this is left out until then"
-            return claim.refusal("ssl-certificate", claim.certificate, RefusalReason.NO_CERTIFICATE, detail)
-    ca_file = options.of(KubefiguratorOptions).ca_file
-    if claim.tls and claim.verify and not ca_file.startswith("@"):
-        fault = certificates.get(ca_file, "the file does not exist")
-        if fault:
-            detail = f"the setting kubefigurator.ca_file names {ca_file}: {fault}"
-            return claim.refusal("backends-verify-ssl", "true", RefusalReason.NO_CERTIFICATE, detail)
-    return None
 
 
 def _listeners(taken: Mapping[Slot, _Taken]) -> Iterator[KubefiguratorListener]:
@@ -358,61 +275,187 @@ def _backend_name(claim: ListenerClaim) -> str:
     return f"k8s-service_{claim.ref.namespace}_{claim.ref.name}_{claim.port_name}_backend"
 
 
-def _backends(
-    decided: _DecidedListeners, memo: _KubefiguratorFormer, nodes: tuple[NodeView, ...], options: PresetOptions
-) -> Sequence[_Counted]:
-    """Return the backend of each claim, the former one where nothing about it changed."""
-    former: dict[int, _Counted] = {}
-    if memo.decided is not None and (
-        nodes is memo.cluster.view.nodes or not options.of(KubefiguratorOptions).node_ports
-    ):
-        if decided.served is memo.decided.served:
-            return memo.backends
-        former = {id(claim): backend for claim, backend in zip(memo.decided.served, memo.backends, strict=True)}
-    addresses = _Addresses(nodes, options)
+class _Terms(NamedTuple):
+    """By what Services are read, and whether it is known which files there are."""
 
-    def made(number: int, claim: ListenerClaim) -> _Counted:
-        backend = _backend(claim, addresses, options)
-        if number < len(memo.backends) and memo.backends[number].backend == backend:
-            return memo.backends[number]
-        return _Counted(backend, sum([endpoint.state == "ready" for endpoint in backend.targets]))
-
-    return [former.get(id(claim)) or made(number, claim) for number, claim in enumerate(decided.served)]
+    in_use: bool
+    options: KubefiguratorOptions
+    judges_files: bool
 
 
-class _Addresses:
-    """The addresses of the nodes by the families of a Service, made once for all of them."""
+class KubefiguratorCollections(PresetCollections):
+    """Services with the label: what each asks for, who gets it, and what templates see."""
 
-    def __init__(self, nodes: tuple[NodeView, ...], options: PresetOptions) -> None:
-        self._nodes = nodes
-        self._kinds = options.node_address_types
-        self._by_family: dict[tuple[str, ...], tuple[EndpointView, ...]] = {}
+    def __init__(self, objects: Objects) -> None:
+        self._objects, graph = objects, objects.graph
+        self._terms = Value[_Terms](graph, "preset kubefigurator")
+        self._files = Source[str, str](graph, "files of certificates")
+        self._reserved = Source[Name, Reservation](graph, "names reserved in kubefigurator")
+        self.parsed = Derived(objects.services, self._parse, "claims of kubefigurator by Service")
+        self.claims = Spread(
+            self.parsed, lambda _, parsed: ((each.position, each) for each in parsed.claims), "claims of kubefigurator"
+        )
+        self.listeners = Derived(
+            self.claims,
+            lambda _, __, claim: listener_ownership.ListenerClaim(claim.slot.listener, claim.owner),
+            "listeners that kubefigurator asks for",
+        )
 
-    def of(self, families: tuple[str, ...]) -> tuple[EndpointView, ...]:
-        if families not in self._by_family:
-            self._by_family[families] = node_targets(self._nodes, self._kinds, families)
-        return self._by_family[families]
+    def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
+        """Note the settings of the preset, the files of certificates, and the names that namespaces have."""
+        files = snapshot.host.certificates
+        self._terms.set(_Terms(in_use, options.of(KubefiguratorOptions), files is not None))
+        self._files.follow(files or {})
+        self._reserved.follow(options.reservations_of(PresetName.KUBEFIGURATOR))
+
+    def serve(self, owners: ListenerOwners) -> None:
+        """Decide who gets a listener and names, port number by port number: no other concerns the same socket."""
+        self._owners, objects = owners, self._objects
+        self.held = Derived(self.claims, self._held, "claims of kubefigurator whose port another has")
+        free = Derived(
+            self.claims, lambda read, at, claim: claim if read(self.held, at) is None else None, "free listeners"
+        )
+        self._by_host = Grouped(
+            free, lambda _, claim: (claim.hostname,) if claim.hostname else (), "claims by certified host", rank=_rank
+        )
+        by_number = Grouped(free, lambda _, claim: (claim.slot.port,), "claims by number", rank=_rank)
+        self._reserved_by_port = Grouped(self._reserved, lambda name, _: (port_of(name.place),), "kept by port")
+        self.decided = Derived(by_number, self._decide, "ports of kubefigurator")
+        given = Spread(
+            self.decided, lambda _, found: ((each.name, each) for each in found.listeners), "listeners given"
+        )
+        served = Spread(
+            self.decided, lambda _, found: (((_backend_name(each), each.rank), each) for each in found.served), "served"
+        )
+        self._nodes = Derived(objects.nodes, self._targets_on_nodes, "nodes by family")
+        self.backends = Derived(served, self._backend, "backends of kubefigurator")
+        self.bound = Spread(self.decided, lambda _, found: found.bound.items(), "listeners of kubefigurator")
+        self.names = Spread(self.decided, lambda _, found: found.owners.items(), "names of kubefigurator")
+        self.ready = Tally(
+            self.backends, lambda _, backend: (((), len(_addresses_of(backend))),), "endpoints of kubefigurator"
+        )
+        self._decided = Published[int, DecidedListeners](self.decided, rank=None)
+        self._all_listeners = Published[str, KubefiguratorListener](given, key=_own_key, rank=None)
+        self._in_order = SameParts[tuple[KubefiguratorListener, ...]]()
+        self._backends = Published[Any, Backend](self.backends, key=_own_key)
+        self._serves = Published[str, Backend](self.backends, key=lambda at: at[1][0], rank=None)
+        self._bound = Published[Listener, Owner](self.bound, key=_own_key, rank=None)
+        self._names = Published[Name, Owner](self.names, key=_own_key, rank=None)
+        self._refused_by = (
+            Published[Any, tuple[Refusal, ...]](self.parsed, rank=None, value=lambda each: each.refused or None),
+            Published[Any, tuple[Refusal, ...]](self.held, rank=None, value=lambda each: (each,)),
+            Published[Any, tuple[Refusal, ...]](self.decided, rank=None, value=lambda each: each.refused or None),
+        )
+        self._refused = SameParts[tuple[Refusal, ...]]()
+
+    def result(self) -> PresetResult:
+        """Return ``listeners``, sorted by address and port, and ``backends``, sorted by name."""
+        refused_by, listeners = tuple(each.mapping() for each in self._refused_by), self._all_listeners.mapping()
+        in_order = self._in_order.made(
+            (listeners,), lambda: tuple(sorted(listeners.values(), key=lambda each: Slot(each.address, each.port)))
+        )
+        refused = self._refused.made(
+            refused_by, lambda: tuple(chain.from_iterable(chain.from_iterable(each.values() for each in refused_by)))
+        )
+        return PresetResult(
+            # Copies: what a template does to a list must not reach the next translation.
+            {"listeners": list(in_order), "backends": list(self._backends.mapping().values())},
+            refused,
+            self.ready.items.get((), 0),
+            self._bound.mapping(),
+            serves=self._serves.mapping(),
+            addresses_of=_addresses_of,
+            owners=self._names.mapping(),
+        )
+
+    def _parse(self, read: Read, _: Key, seen: ReadService) -> ParsedService | None:
+        terms, objects = read.value(self._terms), self._objects
+        if not terms.in_use:
+            return None
+        return parse(seen, objects.cluster, terms.options, read.value(objects.policy), read.value(objects.host))
+
+    def _held(self, read: Read, _: object, claim: ListenerClaim) -> Refusal | None:
+        holder = self._owners.holder(read, PresetName.KUBEFIGURATOR, claim.slot.listener)
+        detail = f"{holder}; choose another port, or another address with listen-ip"
+        port = str(claim.slot.port)
+        return claim.refusal("listen-port", port, RefusalReason.PORT_TAKEN, detail) if holder else None
+
+    def _decide(self, read: Read, _: int, asking: Sequence[tuple[object, ListenerClaim]]) -> DecidedListeners:
+        claims = [claim for _, claim in asking]
+        at = {port_of(str(claim.slot)): None for claim in claims}
+        reserved = {name: each for port in at for name, each in read(self._reserved_by_port, port) or ()}
+        return decide(claims, reserved, partial(self._foreign_certificate, read), partial(self._unusable, read))
+
+    def _foreign_certificate(self, read: Read, claim: ListenerClaim) -> Refusal | None:
+        """Refuse the certificate of a host that is an older claim's of another namespace, on whatever listener."""
+        asking = read(self._by_host, certified_name(claim.certificate)) if claim.certificate else None
+        owner = asking[0][1] if asking else None
+        if owner is None or owner.rank > claim.rank or owner.ref.namespace == claim.ref.namespace:
+            return None
+        detail = f"{owner.who} is the oldest claim of this host, so the certificate serves its namespace only"
+        return claim.refusal("ssl-certificate", claim.certificate, RefusalReason.NAME_TAKEN, detail)
+
+    def _unusable(self, read: Read, claim: ListenerClaim) -> Refusal | None:
+        """Return why a claim cannot be served for want of a file; None where it can, or where nothing is known."""
+        terms = read.value(self._terms)
+        if not terms.judges_files:
+            return None
+        if claim.certificate and (fault := self._fault(read, claim.certificate)):
+            detail = f"{fault}; put certificate and key there and it is served; only this is left out until then"
+            return claim.refusal("ssl-certificate", claim.certificate, RefusalReason.NO_CERTIFICATE, detail)
+        ca_file = terms.options.ca_file
+        if claim.tls and claim.verify and not ca_file.startswith("@") and (fault := self._fault(read, ca_file)):
+            detail = f"the setting kubefigurator.ca_file names {ca_file}: {fault}"
+            return claim.refusal("backends-verify-ssl", "true", RefusalReason.NO_CERTIFICATE, detail)
+        return None
+
+    def _fault(self, read: Read, path: str) -> str:
+        found = read(self._files, path)
+        return "the file does not exist" if found is None else found
+
+    def _targets_on_nodes(
+        self, read: Read, _: object, nodes: tuple[NodeView, ...]
+    ) -> Mapping[tuple[str, ...], tuple[EndpointView, ...]]:
+        """Return the nodes by the families of a Service, made once for all of them."""
+        kinds = read.value(self._objects.targets).node_address_types
+        return {families: node_targets(nodes, kinds, families) for families in _FAMILIES}
+
+    def _backend(self, read: Read, _: object, claim: ListenerClaim) -> Backend:
+        own, objects = read.value(self._terms).options, self._objects
+        seen = read(objects.services, Key(claim.ref.namespace, claim.ref.name)) or NO_SERVICE
+        port = seen.view.ports[claim.position] if seen.view is not None else None
+        behind: tuple[EndpointView, ...] = ()
+        if port is not None and own.node_ports:
+            families = families_of(seen.object)
+            known = read.value(self._nodes).get(families if len(families) < 2 else ())
+            behind = targets_on_nodes(port, seen.object, known or ())
+        elif port is not None:
+            behind = pod_targets(port, seen.object)
+        return Backend(
+            name=_backend_name(claim),
+            namespace=claim.ref.namespace,
+            service=claim.ref.name,
+            port=claim.port_name,
+            mode=claim.mode,
+            balance=claim.balance,
+            ssl=claim.tls,
+            verify=claim.tls and claim.verify,
+            ca_file=own.ca_file,
+            node_port=claim.node_port if own.node_ports else 0,
+            targets=behind,
+        )
 
 
-def _backend(claim: ListenerClaim, addresses: _Addresses, options: PresetOptions) -> Backend:
-    own = options.of(KubefiguratorOptions)
-    if own.node_ports:
-        behind = targets_on_nodes(claim.port, claim.service, addresses.of(families_of(claim.service)))
-    else:
-        behind = pod_targets(claim.port, claim.service)
-    return Backend(
-        name=_backend_name(claim),
-        namespace=claim.ref.namespace,
-        service=claim.ref.name,
-        port=claim.port_name,
-        mode=claim.mode,
-        balance=claim.balance,
-        ssl=claim.tls,
-        verify=claim.tls and claim.verify,
-        ca_file=own.ca_file,
-        node_port=claim.port.node_port if own.node_ports else 0,
-        targets=behind,
-    )
+_FAMILIES: tuple[tuple[str, ...], ...] = ((), ("IPv4",), ("IPv6",))
+"""What a Service may list; two are as good as none, which means both."""
+
+
+def _rank(_: object, claim: ListenerClaim) -> tuple[Any, ...]:
+    return claim.rank
+
+
+def _own_key(at: tuple[int, Any]) -> Any:
+    return at[1]
 
 
 class KubefiguratorPreset(Preset):
@@ -423,35 +466,10 @@ class KubefiguratorPreset(Preset):
     resources = CLUSTER_VIEW
     fragments = Path(__file__).parent / "fragments"
 
-    def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
-        """Return ``listeners``, sorted by address and port, and ``backends``, sorted by name."""
-        host = cluster.snapshot.host
-        facts = host.addressing
-        inputs = _KubefiguratorInputs(cluster.view.name, options.without_reservations(), facts)
-        memo = former.memo if former else None
-        if not isinstance(memo, _KubefiguratorFormer) or memo.inputs != inputs:
-            memo = _KubefiguratorFormer(inputs, None, nothing_read(cluster.view.name), Claims({}))
-        changed = cluster.changed_since(memo.cluster)
-        claims = memo.claims.updated(changed, lambda key: parse(key, cluster, options))
-        same_files = memo.certificates == host.certificates
-        known, reservations = memo.decided, options.reservations_of("kubefigurator")
-        if known and same_files and claims.places is memo.claims.places and known.reservations == reservations:
-            decided = _with_claims(known, claims.replaced(memo.claims, changed))
-        else:
-            decided = _decide(list(claims.in_order()), host.certificates, options, known or _DecidedListeners())
-        backends = _backends(decided, memo, cluster.view.nodes, options)
-        refused = memo.refused.of(claims.refused, decided.refused)
-        serves = _serves(memo, backends)
-        return PresetResult(
-            {"listeners": list(decided.listeners), "backends": [backend for backend, _ in backends]},
-            refused.refused,
-            sum([ready for _, ready in backends]),
-            decided.bound,
-            serves=serves,
-            addresses_of=_addresses_of,
-            owners=decided.owners,
-            memo=_KubefiguratorFormer(inputs, host.certificates, cluster, claims, decided, backends, serves, refused),
-        )
+    def collections(self, objects: Objects, addresses: AddressOwners) -> KubefiguratorCollections:
+        """Return what is made of Services."""
+        del addresses
+        return KubefiguratorCollections(objects)
 
     def claims(self, translation: Translation) -> Iterator[Claim]:
         """Return a claim for each labelled Service."""
