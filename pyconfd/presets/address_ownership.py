@@ -77,10 +77,13 @@ class AddressOwners:
         """Put what differs from the last time into the sources; ``had`` is what objects had before.
 
         What only records the last allocation makes no other one: :meth:`catch_up` is for when somebody asks for more.
+        By other settings each keeps what it has by the newest record.
         """
-        self._terms.set(_Terms(options.addresses, PresetName.LOADBALANCER in names))
+        terms = _Terms(options.addresses, PresetName.LOADBALANCER in names)
+        is_other = terms != self._terms.items.get(())
+        self._terms.set(terms)
         self._waiting = _Before(had, options.reservations_of(RESERVED))
-        if not self._before.items or not self._is_recorded(self._waiting):
+        if is_other or not self._is_recorded(self._waiting):
             self._count()
 
     def catch_up(self) -> bool:

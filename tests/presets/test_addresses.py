@@ -657,3 +657,15 @@ def test_many_ports_are_shown_shortened() -> None:
         f"the setting addresses.pool has no address with the ports 1, 2, 3, 4, 5, 6, 7, 8{more} free: add addresses"
         for more in ("", " and 992 more")
     ]
+
+
+def test_by_other_settings_each_keeps_what_it_was_given_last() -> None:
+    young = load_balancer("young", created="2026-01-02T00:00:00Z")
+    objects = snapshot(young), snapshot(young, load_balancer("old"))
+    before, after = AddressOptions(("192.0.2.1", "192.0.2.2")), AddressOptions(("192.0.2.3", "192.0.2.2", "192.0.2.1"))
+    books: list[AddressBook] = []
+    for seen, options in ((objects[0], before), (objects[1], before), (objects[1], after)):
+        last = books[-1] if books else None
+        books.append(read(seen, BOTH, options, former=last, owners=last.owners if last else NO_OWNERS))
+    given = [{each: books[at].of(SERVICES, Key("shop", each)).addresses for each in ("old", "young")} for at in (1, 2)]
+    assert given == [{"old": ("192.0.2.2",), "young": ("192.0.2.1",)}] * 2
