@@ -366,7 +366,7 @@ class ServedDomains(PresetCollections):
     def serve(self, owners: ListenerOwners) -> None:
         """Decide about the ports, and make the entries."""
         self._owners_of_listeners = owners
-        self._asking_for_port = Grouped(self.claims, _port_of, "claims by port", rank=_rank)
+        self._asking_for_port = Grouped(self.claims, _port_and_namespace_of, "claims by port and namespace", rank=_rank)
         by_port = Grouped(self.decided, _port_of, "domains by port", rank=_rank)
         self.ports = Derived(by_port, self._decide_port, "owners of ports")
         self.bound = Grouped(self.ports, _listener_of, "listeners of domains")
@@ -456,8 +456,8 @@ class ServedDomains(PresetCollections):
             return RefusalReason.PORT_TAKEN, f"{older.ref} ({older.domain}) listens there; {_CHOOSE}"
         reservation = read(self._reserved_ports, port_name(port))
         if reservation is not None and reservation.namespace != namespace:
-            asking = read(self._asking_for_port, port) or ()
-            mine = next((each.ref for each in _claims(asking) if each.ref.namespace == reservation.namespace), None)
+            asking = read(self._asking_for_port, (port, reservation.namespace)) or ()
+            mine = next((each.ref for each in _claims(asking)), None)
             return RefusalReason.NAME_RESERVED, reserved_for(reservation, mine)
         return None
 
@@ -507,6 +507,10 @@ def _domain_of(_: Claimant, parsed: ParsedObject) -> Sequence[str]:
 def _port_of(_: object, each: ParsedObject | DecidedDomain) -> Sequence[int]:
     port = each.claim.bound if each.claim is not None else None
     return (port,) if port is not None else ()
+
+
+def _port_and_namespace_of(at: Claimant, each: ParsedObject) -> Sequence[tuple[int, str]]:
+    return [(port, at[0].namespace) for port in _port_of(at, each)]
 
 
 def _listener_of(_: int, port: DecidedPort) -> Sequence[Listener]:

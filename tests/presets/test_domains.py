@@ -25,6 +25,7 @@ from tests.presets.objects import (
     snapshot,
     subset,
 )
+from tests.presets.work import calls_of
 
 WEB = {"domain": "shop.example.com", "proto": "http"}
 
@@ -357,6 +358,16 @@ class TestConflicts:
         assert listening == ([served] if served else [])
         assert {each.reason for each in context.refused} == {RefusalReason.NAME_RESERVED}
         assert all(each.detail.startswith(why) for each in context.refused)
+
+    def test_twice_as_many_that_ask_for_a_reserved_port_are_twice_the_work(self) -> None:
+        reserved = {"domains": {port_name(6379): Reservation(Owner("Service", "kept", "gone", "2025"), 99.0)}}
+        options = PresetOptions(reservations=reserved)
+
+        def work(count: int) -> int:
+            asking = [asks_for_port(f"s{number}", namespace="other", day=1) for number in range(count)]
+            return calls_of(lambda: read(*asking, options=options))
+
+        assert work(600) < 2.5 * work(300)
 
     @pytest.mark.parametrize(
         ("port", "reason"), [("80", RefusalReason.NOT_ALLOWED), ("8404", RefusalReason.PORT_TAKEN)]

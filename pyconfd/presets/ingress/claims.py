@@ -31,6 +31,8 @@ HSTS = "pyconfd.io/hsts"
 
 _MOST_RULES = 1_000
 """Paths of one Ingress: the API server takes 1.5 MB, and one object is no reason to look at tens of thousands."""
+_MOST_PROBLEMS = 200
+"""Fields of one Ingress that are told by themselves: one object has room for 50,000 that cannot be what they say."""
 _LONGEST_PATH = 1_024
 _KINDS = {"Exact": PathKind.EXACT, "Prefix": PathKind.PREFIX, "ImplementationSpecific": PathKind.PREFIX}
 _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*", re.ASCII)
@@ -152,6 +154,9 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted:
     if note := foreign.note("Ingress"):
         problems.append(_Invalid("metadata.annotations", "", note, RefusalReason.IGNORED_ANNOTATION))
     refused = tuple(dict.fromkeys(Refusal(ref, *problem.refusal) for problem in problems))
+    if len(refused) > _MOST_PROBLEMS:
+        detail = f"{len(refused) - _MOST_PROBLEMS:,} more of its fields are refused, and not told by themselves"
+        refused = (*refused[:_MOST_PROBLEMS], Refusal(ref, "spec", "", RefusalReason.INVALID_VALUE, detail))
     hosts = tuple(HostClaim(site, owner, shared) for site in dict.fromkeys(sites.values()))
     return IngressClaim(
         ref, owner, meta.uid, meta.generation, rules, references, tls, redirect is not False, hsts, refused,

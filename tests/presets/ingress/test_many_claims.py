@@ -33,3 +33,14 @@ def work_for(count: int, *beside: Obj) -> tuple[int, int]:
 def test_twice_as_many_that_want_one_path_are_twice_the_work(beside: tuple[Obj, ...]) -> None:
     for few, many in zip(work_for(100, *beside), work_for(200, *beside), strict=True):
         assert many < 2.5 * few
+
+
+@pytest.mark.parametrize(("count", "more"), [(200, []), (201, ["1"]), (1_700, ["1,500"])])
+def test_so_many_fields_of_one_ingress_are_told_by_themselves(count: int, more: list[str]) -> None:
+    hosts = [f"h{number}.test" for number in range(count)]
+    own = ingress("web", {"a.test": [path("/", "missing:80")]}, tls=[{"secretName": "own", "hosts": hosts}])
+    found = registry.translate(snapshot(ingress_class(), own), PRESETS, PresetOptions(addresses=ADDRESSES), None)
+    told = [each for each in found.refused if each.field == "spec.tls.hosts"]
+    assert len(told) == min(count, 200)
+    rest = [each.detail for each in found.refused if each.field == "spec"]
+    assert rest == [f"{each} more of its fields are refused, and not told by themselves" for each in more]
