@@ -459,7 +459,8 @@ class _Free:
         namespace = request.key.namespace
         if not self._has_room("", request):
             count = len(self._counted[namespace])
-            detail = f"namespace {namespace} has {count} addresses, all that addresses.per_namespace allows: share one"
+            remedy = "ask for ports that are free at one of them" if request.ports else "delete a Gateway or Service"
+            detail = f"namespace {namespace} has the {count} that addresses.per_namespace allows: {remedy}"
             return AddressReason.TOO_MANY, detail
         what = f"with the ports {_shown(request.ports)} free" if request.ports else "that is free"
         family = f"{wanted} address" if wanted else "address"

@@ -300,7 +300,7 @@ def _status(
 
 def _condition(generation: int, served: bool, refused: tuple[Refusal, ...]) -> dict[str, Any]:
     reason = "".join(word.capitalize() for word in refused[0].reason.split("_")) if refused else "Accepted"
-    message = "; ".join(" ".join(filter(None, (each.field, f"{each.value}:", each.detail))) for each in refused)
+    message = "; ".join(f"{' '.join(filter(None, (each.field, each.value)))}: {each.detail}" for each in refused)
     return {
         "type": CONDITION,
         "status": "True" if served else "False",

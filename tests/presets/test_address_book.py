@@ -48,6 +48,7 @@ def problems_of(
 
 BANK = Owner("Service", "bank", "web", "2026-01-01")
 SHARED = "Service shop/a has this address, and shares it with Services of an equal annotation {}"
+ALL = "namespace shop has the 2 that addresses.per_namespace allows"
 KEPT = "namespace bank has this until 1970-01-01T00:01:39Z: its object is gone and may come back"
 
 
@@ -98,7 +99,11 @@ def test_why_there_is_none_at_all() -> None:
         ("IPv4", "there is no pool of addresses: set addresses.pool")
     ]
     assert problems_of([whole("a"), whole("b"), whole("c", day=2)], per_namespace=2) == [
-        ("", "namespace shop has 2 addresses, all that addresses.per_namespace allows: share one")
+        ("", f"{ALL}: delete a Gateway or Service")
+    ]
+    # A Gateway has all of an address; a Service may have other ports of one.
+    assert problems_of([whole("a"), whole("b"), request("c", 80, day=2)], per_namespace=2) == [
+        ("", f"{ALL}: ask for ports that are free at one of them")
     ]
 
 

@@ -465,4 +465,5 @@ def test_refusals_in_words(service: Service, options: PresetOptions, detail: str
     context = read(service, behind(), options=options)
     [refusal] = context.refused
     assert refusal.detail == detail.format("set spec.allocateLoadBalancerNodePorts")
-    assert refusal.detail in status(context)["conditions"][0]["message"]
+    where = f"{refusal.field} {refusal.value}" if refusal.value else refusal.field
+    assert status(context)["conditions"][0]["message"] == f"{where}: {refusal.detail}"
