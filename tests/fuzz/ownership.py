@@ -53,6 +53,8 @@ KEEP_S = 600.0
 STEPS = 40
 FRESH_EVERY = 8
 """After how many steps all is read again without the memory of former readings."""
+OTHER_ORDER_EVERY = 4
+"""After how many steps the setting of the pool has its addresses in the other order; what was given stays."""
 PRESETS = tuple(str(each) for each in AUTOMATIC_PRESETS)
 ASKED_HOSTS = (
     *(host for host in HOSTS if not host.startswith("*.")),
@@ -256,6 +258,9 @@ class Story:
         """Change one object, and return what that leads to."""
         self.cluster.step()
         self.step += 1
+        if self.step % OTHER_ORDER_EVERY == 0:
+            addresses = self.options.addresses
+            self.options = replace(self.options, addresses=replace(addresses, pool=addresses.pool[::-1]))
         seen = self._read()
         self.hosts.update(self.cluster, self.register)
         return seen

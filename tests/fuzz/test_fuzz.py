@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.daemon.translation import FormerNames
+from pyconfd.presets import address_ownership
 from pyconfd.presets.gateway import serving
 from pyconfd.presets.gateway.grants import Grants
 from pyconfd.presets.host_ownership import HostRights
@@ -104,6 +105,11 @@ def test_the_fuzzer_finds_an_owner_that_is_not_asked(monkeypatch: pytest.MonkeyP
 def test_the_fuzzer_finds_hosts_and_addresses_that_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ownership, "FormerNames", lambda *_: FormerNames())
     assert missing(ownership.run(1, range(STORIES)), "is answered by", "192.0.2.2") == set()
+
+
+def test_the_fuzzer_finds_other_settings_that_forget_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(address_ownership._Terms, "__ne__", lambda _, other: other is None, raising=False)
+    assert any(ownership.run(1, range(2 * STORIES)))
 
 
 def _without(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
