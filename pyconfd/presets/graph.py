@@ -81,7 +81,6 @@ class PresetGraph:
         self._domain_claims.see(snapshot.services if domains else {}, snapshot.endpoints if domains else {})
         for name, each in self._presets.items():
             each.see(snapshot, options, in_use=name in names)
-            self.listeners.take(name, options.taken_listeners if name in names else {})
         self.addresses.see(options, had, names)
         self.listeners.see(options)
         reserved = options.reservations_of(host_ownership.SCOPE)
@@ -98,14 +97,10 @@ class PresetGraph:
         """Return the sites of hosts of the shared frontends that are named and not served."""
         return self._named.mapping()
 
-    def result(self, name: str, options: PresetOptions) -> PresetResult | None:
-        """Return what a preset makes of the cluster without listeners that others have; None if it is not here."""
+    def result(self, name: str) -> PresetResult | None:
+        """Return what a preset makes of the cluster; None if it is not here."""
         found = self._presets.get(name)
-        if found is None:
-            return None
-        if self.listeners.take(name, options.taken_listeners):
-            self.graph.settle()
-        return found.result()
+        return found.result() if found is not None else None
 
 
 class _Ingresses(PresetCollections):

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from pyconfd.derived import Collection, Derived, Graph, Grouped, Joined, Read, Source, Value
 from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
-from pyconfd.model.reservation import NO_RESERVATIONS, Name, Owner, Reservation, Reservations
-from pyconfd.model.versioned import differing
+from pyconfd.model.reservation import Name, Owner, Reservation
 from pyconfd.presets.preset import PresetOptions
 
 SCOPE = "listeners"
@@ -41,7 +40,7 @@ class ListenerOwners:
     def __init__(self, graph: Graph, claims: Mapping[str, Collection[Any, ListenerClaim]]) -> None:
         self.options = Value[PresetOptions](graph, "who listens where")
         """Those by which :meth:`PresetOptions.holder` judges."""
-        self._taken = Source[Place, str](graph, "listeners that are taken")
+        self._taken = Source[Listener, str](graph, "listeners that are taken")
         self._reservations = Source[Name, Reservation](graph, "reserved listeners")
         self._by_port = {
             preset: Grouped(asked, lambda _, claim: (claim.listener.port,), f"listeners of {preset} by port")
@@ -49,9 +48,7 @@ class ListenerOwners:
         }
         ports = Joined[int, Any](*self._by_port.values(), name="ports")
         self.lost = Derived(ports, self._decide, "listeners of other presets")
-        self._given_taken: dict[str, Mapping[Listener, str]] = {}
         self._given: PresetOptions | None = None
-        self._given_reservations = NO_RESERVATIONS
 
     def see(self, options: PresetOptions) -> None:
         """Put what differs from the last time into the sources."""
@@ -59,25 +56,12 @@ class ListenerOwners:
             self._given = options
             nothing: Mapping[Any, Any] = MappingProxyType({})
             self.options.set(replace(options, reservations=nothing, taken_listeners=nothing))
-        self._reserve(options.reservations_of(SCOPE))
-
-    def _reserve(self, now: Reservations) -> None:
-        changed = differing(self._given_reservations, now)
-        self._reservations.replace({name: now.get(name) for name in changed})
-        self._given_reservations = now
-
-    def take(self, preset: str, taken: Mapping[Listener, str]) -> bool:
-        """Record what others have and a preset has to do without; return whether that is another than before."""
-        before = self._given_taken.get(preset, {})
-        if before == taken:
-            return False
-        self._taken.replace({Place(preset, each): taken.get(each) for each in {*before, *taken}})
-        self._given_taken[preset] = taken
-        return True
+        self._taken.follow(options.taken_listeners)
+        self._reservations.follow(options.reservations_of(SCOPE))
 
     def holder(self, read: Read, preset: str, listener: Listener) -> str:
         """Return who has a place, so that no object of the preset can be given it; "" where it is free."""
-        if found := read.value(self.options).holder(listener) or read(self._taken, Place(preset, listener)):
+        if found := read.value(self.options).holder(listener) or read(self._taken, listener):
             return found
         lost = read(self.lost, listener.port)
         return lost.get(Place(preset, listener), "") if lost is not None else ""

@@ -47,7 +47,7 @@ class PresetOptions:
     match wins. ``listen_ports``: inclusive ranges that an annotation may ask for; ``listen_address``: where fragments
     bind these, ``*`` or an IP address, "" if it may be any. ``reserved``: where the operator's fragments listen, and
     ``status_page`` where pyconfd does: whatever overlaps one of these cannot be had. ``taken_listeners``: those of an
-    earlier translation that could not be bound, or are an older claim's of another preset, and who listens there.
+    earlier translation that could not be bound, and who listens there.
     ``addresses``: those of the pool, where the operator's listeners on all addresses are in nobody's way.
     ``own`` are those of single presets, by their class (:func:`own_options`); ``tls`` is for certificates of Secrets.
     ``claims`` says who may claim what; ``reservations`` are the names that namespaces have, by scope.
@@ -97,15 +97,14 @@ class PresetOptions:
 class PresetResult:
     """The names for templates, what was refused, and the number of ready endpoints behind what was claimed.
 
-    ``listeners`` are what templates will bind for these names, over TCP, each with the object of its oldest claim:
-    where another preset gave one away that overlaps, the older claim keeps it. ``templates`` came from the cluster,
-    ``files`` go beside the configuration, ``dns_names`` should point here (None: no object says). ``serves`` has each
-    thing that is served by its name, and ``addresses_of`` gives the addresses of what is ready behind one; what did not
-    change there is the same object. ``owners`` says who was given which name; ``reserves`` are those that stay with the
-    namespace, where that is not decided for several presets together (None: all of them). ``ends_tls``: some object
-    asks for the frontend that ends TLS on the shared port. ``statuses`` are for objects of the cluster, as they shall
-    be once all of this is served. ``certificates`` are what is presented for hosts, by any key. ``memo`` is what the
-    next result of this preset builds on.
+    ``listeners`` are what templates will bind for these names, over TCP, each with the object of its oldest claim.
+    ``templates`` came from the cluster, ``files`` go beside the configuration, ``dns_names`` should point here (None:
+    no object says). ``serves`` has each thing that is served by its name, and ``addresses_of`` gives the addresses of
+    what is ready behind one; what did not change there is the same object. ``owners`` says who was given which name;
+    ``reserves`` are those that stay with the namespace, where that is not decided for several presets together (None:
+    all of them). ``ends_tls``: some object asks for the frontend that ends TLS on the shared port. ``statuses`` are
+    for objects of the cluster, as they shall be once all of this is served. ``certificates`` are what is presented for
+    hosts, by any key. ``memo`` is what the next result of this preset builds on.
     """
 
     names: Mapping[str, Any]

@@ -19,9 +19,9 @@ from pyconfd.model.context import (
     RefusalReason,
 )
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
+from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import OutputFile
-from pyconfd.model.reservation import NO_OWNERS, Owner, Owners, Reservations
+from pyconfd.model.reservation import NO_OWNERS, Owner, Owners
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.model.versioned import GivenDict
 from pyconfd.presets import addresses, cluster, host_ownership, listener_ownership, values
@@ -87,7 +87,6 @@ class Memo:
         self._former: list[_Kept] = []
         self._refused = NO_REFUSALS
         self._graph: PresetGraph | None = None
-        self.lost: _Recent[list[dict[Listener, str]]] = _Recent()
         self.listeners: _Recent[frozenset[Listener]] = _Recent()
         self.bound: _Recent[Owners] = _Recent()
         self.files: _Recent[tuple[OutputFile, ...]] = _Recent()
@@ -118,7 +117,7 @@ class Memo:
         One Snapshot may be read with several options (a listener is taken, fragments are tried): each result builds on
         that of the same options, if there is one.
         """
-        if (found := self.graph.result(name, options)) is not None:
+        if (found := self.graph.result(name)) is not None:
             return found
         known = [each for each in (*self._former, *self._current) if each.preset == name]
         same = (each for each in reversed(known) if each.options is options or each.options == options)
@@ -200,7 +199,7 @@ def translate(
     """
     memo = memo or Memo()
     read = memo.see(snapshot, names, options, had)
-    results = _results(names, read, options, memo)
+    results = [memo.read_preset(name, read, options) for name in names]
     default = _default_certificate(read, options, memo)
     templates: list[ClusterTemplate] = []
     assigned, hosts = memo.graph.addresses.owners(), memo.graph.hosts.owners()
@@ -305,83 +304,6 @@ def _switched_off(template: ClusterTemplate) -> Refusal:
 def _dns_names(results: Sequence[PresetResult]) -> tuple[str, ...] | None:
     found = [result.dns_names for result in results if result.dns_names is not None]
     return tuple(sorted({name for names in found for name in names})) if found else None
-
-
-def _results(names: Sequence[str], read: Cluster, options: PresetOptions, memo: Memo) -> list[PresetResult]:
-    """Return the result of each preset, without listeners that an older claim of another preset has."""
-    results = [memo.read_preset(name, read, options) for name in names]
-    listeners: list[dict[Listener, str]] = [{} for _ in names]
-    # What one loses may let its next claim in, which may be too young as well: each round takes something away.
-    while len(names) > 1:
-        found = _lost_to_others(
-            names, results, options.addresses.members, options.reservations_of(listener_ownership.SCOPE), memo
-        )
-        again = [number for number in range(len(names)) if found[number]]
-        if not again:
-            break
-        for number in again:
-            listeners[number] |= found[number]
-            others = replace(
-                options,
-                taken_listeners={**options.taken_listeners, **listeners[number]},
-            )
-            results[number] = memo.read_preset(names[number], read, others)
-    return results
-
-
-def _lost_to_others(
-    names: Sequence[str],
-    results: Sequence[PresetResult],
-    pool: Collection[str],
-    reserved: Reservations,
-    memo: Memo,
-) -> list[dict[Listener, str]]:
-    """Return for each preset the listeners that it gave away though a claim of another one has them.
-
-    A claim comes first whose namespace was given the listener before, then the older one.
-    """
-    listeners = tuple(result.listeners for result in results)
-    return memo.lost.made((*names, pool, reserved, *listeners), lambda: _lost(names, listeners, pool, reserved))
-
-
-def _lost(
-    names: Sequence[str], listeners: Sequence[Mapping[Listener, Owner]], pool: Collection[str], reserved: Reservations
-) -> list[dict[Listener, str]]:
-    lost: list[dict[Listener, str]] = [{} for _ in names]
-    claimed = []
-    for number, mine in enumerate(listeners):
-        for listener, owner in mine.items():
-            known = reserved.get(name_of(listener))
-            is_new = known is None or known.namespace != owner.namespace
-            claimed.append((is_new, owner.since, owner.namespace, owner.name, number, listener, owner))
-    if len({number for *_, number, _, _ in claimed}) < 2:
-        return lost
-    kept: defaultdict[int, defaultdict[str, list[tuple[int, int, Listener, Owner]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for rank, (*_, number, listener, owner) in enumerate(sorted(claimed)):
-        at_port = kept[listener.port]
-        # An address that is not known may be any.
-        covering = {listener.address, ANY_IPV4, ANY_IPV6, ""} if listener.address else at_port.keys()
-        older = (each for address in covering for each in at_port.get(address, ()))
-        found = min((each for each in older if each[1] != number and _takes(each[2], listener, pool)), default=None)
-        if found is None:
-            at_port[listener.address].append((rank, number, listener, owner))
-        else:
-            _, other, place, by = found
-            whose = f"{by.kind} {by.namespace}/{by.name} of preset {names[other]}"
-            lost[number][listener] = f"{whose} listens on {place} already, and keeps it"
-    return lost
-
-
-def _takes(older: Listener, listener: Listener, pool: Collection[str]) -> bool:
-    """Return whether nothing of a listener is left to who comes later; an address that is not known may be any.
-
-    An address of the ``pool`` is not lost to who listens on all addresses.
-    """
-    if listener.address in pool and older.address != listener.address:
-        return not older.address
-    return older.covers(listener) or (not (older.address and listener.address) and older.overlaps(listener))
 
 
 def claims_of(

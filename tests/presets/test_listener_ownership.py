@@ -111,8 +111,6 @@ def test_what_fragments_or_another_program_have_nobody_is_given() -> None:
     options = PresetOptions(reserved=mine)
     assert asking.see(("one", "a", "*", 1), options=options) == {"a": "frontend mine listens on 0.0.0.0:80"}
     assert asking.see(options=PresetOptions()) == {"a": "free"}
-    assert asking.owners.take("one", {at("*"): "nginx has it"})
-    assert asking.see() == {"a": "nginx has it"}
-    assert not asking.owners.take("one", {at("*"): "nginx has it"})
-    assert asking.owners.take("one", {})
-    assert asking.see() == {"a": "free"}
+    taken = PresetOptions(taken_listeners={at("*"): "nginx has it"})
+    assert asking.see(options=taken) == {"a": "nginx has it"}
+    assert asking.see(options=PresetOptions()) == {"a": "free"}

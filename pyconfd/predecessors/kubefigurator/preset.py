@@ -302,7 +302,7 @@ class KubefiguratorCollections(PresetCollections):
         )
 
     def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
-        """Note the settings of the preset, the files of certificates, and the names that namespaces have."""
+        """Record the settings of the preset, the files of certificates, and the names that namespaces have."""
         files = snapshot.host.certificates
         self._terms.set(_Terms(in_use, options.of(KubefiguratorOptions), files is not None))
         self._files.follow(files or {})
