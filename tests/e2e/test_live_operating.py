@@ -100,7 +100,7 @@ def test_reloads_wait_for_workers_of_the_past_whose_sessions_nobody_kills(applia
         assert ping(kept) == "+PONG"
         appliance.serve("second")
         appliance.until(lambda: appliance.ask("second") == "second-1", "a reload brings the second service")
-        appliance.until(lambda: appliance.status()["applying"]["old_workers"] == 1, "the former worker is counted")
+        appliance.until(lambda: appliance.status()["applying"]["former"]["count"] == 1, "the former worker is counted")
         worker = appliance.haproxy.worker()
         appliance.serve("third")
         new_pod_answers(appliance)

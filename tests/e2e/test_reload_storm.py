@@ -85,7 +85,7 @@ def test_tenant_with_a_slow_session_for_each_of_thirteen_names_delays_no_other(a
             appliance.until(lambda host=host: is_served(appliance, host) or tenant.waits(), host)  # type: ignore[misc]
             sessions.append(tenant.hold())
         assert tenant.waits()
-        appliance.until(lambda: appliance.status()["applying"]["old_workers"] == BOUND // 2, "they are counted")
+        appliance.until(lambda: appliance.status()["applying"]["former"]["count"] == BOUND // 2, "they are counted")
         assert not is_served(appliance, "e13.evil.test")
         assert "new names of evil wait" in appliance.command("status").stdout
         assert "ReloadShareSpent" in appliance.command("explain", "e13.evil.test").stdout
