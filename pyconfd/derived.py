@@ -542,6 +542,6 @@ class SameParts(Generic[V]):
 
     def made(self, parts: tuple[object, ...], make: Callable[[], V]) -> V:
         """Return what ``make`` returns, or returned for the same ``parts``."""
-        if self._known is None or not all(map(is_, self._known[0], parts)):
+        if self._known is None or len(self._known[0]) != len(parts) or not all(map(is_, self._known[0], parts)):
             self._known = parts, make()
         return self._known[1]

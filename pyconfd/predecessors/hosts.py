@@ -82,7 +82,7 @@ def _balancer(snapshot: Snapshot, options: HostsOptions) -> _OwnBalancer | None:
     return None
 
 
-class _Terms(NamedTuple):
+class _HostsTerms(NamedTuple):
     """What pods are read with; ``home`` is the namespace of the balancer, "" where that is not known."""
 
     in_use: bool
@@ -102,7 +102,7 @@ class _Carrier(NamedTuple):
     rules: ClaimOptions
 
 
-class Target(NamedTuple):
+class HostsTarget(NamedTuple):
     """A pod that asks to be a target. ``app`` is "" where it has none; ``address`` is "" while it is not ready.
 
     ``unlabelled`` and ``misplaced`` are why it cannot be one.
@@ -136,7 +136,7 @@ class HostsCollections(PresetCollections):
 
     def __init__(self, objects: Objects) -> None:
         self._objects, graph = objects, objects.graph
-        self._terms = Value[_Terms](graph, "preset hosts")
+        self._terms = Value[_HostsTerms](graph, "preset hosts")
         self._carrier = Value[_Carrier](graph, "annotations of the balancer of hosts")
         self._reserved = Source[Name, Reservation](graph, "reserved apps")
         self.targets = Derived(objects.pods, self._target, "targets")
@@ -157,7 +157,7 @@ class HostsCollections(PresetCollections):
         """Record by which options pods are targets, and what the balancer's own object says."""
         own = options.of(HostsOptions)
         balancer = _balancer(snapshot, own) if in_use else None
-        self._terms.set(_Terms(in_use, own, _own_app(balancer, own)))
+        self._terms.set(_HostsTerms(in_use, own, _own_app(balancer, own)))
         self._carrier.set(_Carrier(own, balancer, options.claims))
         self._reserved.follow(options.reservations_of(PresetName.HOSTS))
 
@@ -189,25 +189,25 @@ class HostsCollections(PresetCollections):
             owners=self._owners.mapping(),
         )
 
-    def _target(self, read: Read, key: Key, pod: Pod) -> Target | None:
+    def _target(self, read: Read, key: Key, pod: Pod) -> HostsTarget | None:
         terms = read.value(self._terms)
         if not terms.in_use or not is_target(pod, terms.options):
             return None
         cluster, app = self._objects.cluster, (pod.metadata.labels or {}).get(APP, "")
         since, address = pod.metadata.creation_timestamp or NEVER, address_of(pod) if is_ready(pod) else ""
         if not app or not values.is_word(app):
-            return Target("", since, address, _without_app(key, app, cluster), None)
+            return HostsTarget("", since, address, _without_app(key, app, cluster), None)
         if app == terms.own_app:
             return None
         wrong = read.value(self._objects.places).wrong(address) if address else ""
-        return Target(app, since, address, None, wrong_address(pod, wrong, cluster) if wrong else None)
+        return HostsTarget(app, since, address, None, wrong_address(pod, wrong, cluster) if wrong else None)
 
-    def _decide(self, read: Read, app: str, targets: Sequence[tuple[Key, Target]]) -> App:
+    def _decide(self, read: Read, app: str, targets: Sequence[tuple[Key, HostsTarget]]) -> App:
         """Assign an app to one namespace: the balancer's, else that which has it, else that of the oldest pod.
 
         Pods of other namespaces may not join in.
         """
-        by_namespace: defaultdict[str, list[tuple[Key, Target]]] = defaultdict(list)
+        by_namespace: defaultdict[str, list[tuple[Key, HostsTarget]]] = defaultdict(list)
         for key, target in targets:
             by_namespace[key.namespace].append((key, target))
         oldest = {namespace: min(each.since for _, each in found) for namespace, found in by_namespace.items()}

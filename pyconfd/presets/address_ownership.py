@@ -32,7 +32,7 @@ from pyconfd.presets.objects import Objects, class_of_gateway
 from pyconfd.presets.preset import PresetOptions
 
 
-class _Terms(NamedTuple):
+class _PoolTerms(NamedTuple):
     """The settings, and whether Services are served at all."""
 
     options: AddressOptions = NO_POOL
@@ -61,7 +61,7 @@ class AddressOwners:
 
     def __init__(self, objects: Objects) -> None:
         self._objects, graph = objects, objects.graph
-        self._terms = Value[_Terms](graph, "addresses")
+        self._terms = Value[_PoolTerms](graph, "addresses")
         self._before = Value[_Before](graph, "who had which address")
         requests = Joined[Any, AddressRequest](
             Derived(objects.gateways, self._of_gateway, "requests of Gateways"),
@@ -79,7 +79,7 @@ class AddressOwners:
         What only records the last allocation makes no other one: :meth:`catch_up` is for when somebody asks for more.
         By other settings each keeps what it has by the newest record.
         """
-        terms = _Terms(options.addresses, PresetName.LOADBALANCER in names)
+        terms = _PoolTerms(options.addresses, PresetName.LOADBALANCER in names)
         is_other = terms != self._terms.items.get(())
         self._terms.set(terms)
         self._waiting = _Before(had, options.reservations_of(RESERVED))

@@ -1,8 +1,7 @@
 """The rich view that every preset gives beside its own names: ``cluster``."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from pyconfd.presets import values
 from pyconfd.presets.certificates import TLS, ReadSecret, read_secret
 from pyconfd.presets.endpoints import join, owner_of, slices_of_endpoints
 from pyconfd.presets.policy import API_SERVICE, AllowedAddresses, ClaimOptions
+from pyconfd.presets.refusals import JoinedRefusals
 from pyconfd.presets.views import CertificateView, ClusterView, NodeView, PortView, ServiceView
 
 EXCLUDE_NODE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -71,20 +71,6 @@ class Cluster:
         """Return whether the Secrets of a namespace may not be read."""
         return self.snapshot.denies_secrets_of(namespace)
 
-    def changed_since(self, former: "Cluster") -> Collection[Key]:
-        """Return the keys of services of which an object, or what was read of it, is another one than in ``former``."""
-        old, new = former.snapshot, self.snapshot
-        return {
-            *differing(former.services, self.services),
-            *differing(old.services, new.services),
-            *differing(old.endpoints, new.endpoints),
-        }
-
-
-def nothing_read(cluster: str) -> Cluster:
-    """Return what is read of an empty cluster."""
-    return Cluster(Snapshot(cluster), ClusterView(cluster, {}, (), ()), {}, (), 0, AllowedAddresses(), {})
-
 
 class _SecretObjects(NamedTuple):
     """A Secret, and the one before it whose certificate is still in use."""
@@ -117,12 +103,8 @@ class ReadCluster:
         self.nodes = Derived(self.places, lambda read, *_: _views(read.all(parts)), "views of nodes")
         self.secrets = Derived(self._secret_objects, self._secret, "certificates of Secrets")
         self._services_published = Published[Key, ReadService](self.services)
-        self._refused_by = [
-            Published[Key, tuple[Refusal, ...]](each, value=lambda item: item.refused or None)
-            for each in (self.services, parts)
-        ]
         self._secrets_published = Published[Key, ReadSecret](self.secrets)
-        self._refused = SameParts[tuple[Refusal, ...]]()
+        self._refused = JoinedRefusals(self.services, parts)
         self._certificates = SameParts[tuple[CertificateView, ...]]()
         self._view = SameParts[ClusterView]()
         self._seen = Snapshot(cluster)
@@ -133,14 +115,10 @@ class ReadCluster:
         self.denied.set(snapshot.denied)
         self.places.set(claims.places(snapshot))
         self._hour.set(snapshot.host.hour)
-        changes: tuple[tuple[Source[Key, Any], Mapping[Key, Any], Mapping[Key, Any]], ...] = (
-            (self._services, before.services, snapshot.services),
-            (self._endpoints, before.endpoints, snapshot.endpoints),
-            (self._slices, before.endpointslices, snapshot.endpointslices),
-            (self._node_objects, before.nodes, snapshot.nodes),
-        )
-        for source, old, new in changes:
-            source.replace({key: new.get(key) for key in differing(old, new)})
+        self._services.follow(snapshot.services)
+        self._endpoints.follow(snapshot.endpoints)
+        self._slices.follow(snapshot.endpointslices)
+        self._node_objects.follow(snapshot.nodes)
         secrets = {
             *differing(before.secrets, snapshot.secrets),
             *differing(before.former_secrets, snapshot.former_secrets),
@@ -151,10 +129,6 @@ class ReadCluster:
     def cluster(self) -> Cluster:
         """Return what was read as of the last round; what did not change is the same object."""
         services, secrets = self._services_published.mapping(), self._secrets_published.mapping()
-        refused_by = tuple(each.mapping() for each in self._refused_by)
-        refused = self._refused.made(
-            refused_by, lambda: tuple(chain.from_iterable(chain.from_iterable(each.values() for each in refused_by)))
-        )
         certificates = self._certificates.made(
             (secrets,), lambda: tuple(each.view for each in secrets.values() if each.view is not None)
         )
@@ -163,7 +137,7 @@ class ReadCluster:
             (services, nodes, certificates), lambda: ClusterView(self._cluster, services, nodes, certificates)
         )
         ready, places = self._ready.items.get((), 0), self.places.items[()]
-        return Cluster(self._seen, view, services, refused, ready, places, secrets)
+        return Cluster(self._seen, view, services, self._refused.all(), ready, places, secrets)
 
     def _service(self, read: Read, key: Key, item: Service | Endpoints) -> ReadService:
         service = item if isinstance(item, Service) else None

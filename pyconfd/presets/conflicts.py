@@ -5,9 +5,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import is_
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
-from pyconfd.model.context import Refusal
 from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
 from pyconfd.model.reservation import (
     NO_OWNERS,
@@ -30,22 +29,6 @@ _T = TypeVar("_T")
 def reuse_if_same(old: tuple[_T, ...], new: tuple[_T, ...]) -> tuple[_T, ...]:
     """Return ``old`` where it has the very members of ``new``, so that it is known again by its identity."""
     return old if len(old) == len(new) and all(map(is_, old, new)) else new
-
-
-class SortedRefusals(NamedTuple):
-    """Refusals in order, each once, and the parts that they came from."""
-
-    parts: tuple[tuple[Refusal, ...], ...] = ()
-    refused: tuple[Refusal, ...] = ()
-
-    def of(self, *parts: tuple[Refusal, ...]) -> "SortedRefusals":
-        """Return those of ``parts``; itself where these are the very objects that it came from."""
-        if len(parts) == len(self.parts) and all(map(is_, parts, self.parts)):
-            return self
-        return SortedRefusals(parts, tuple(sorted({refusal for part in parts for refusal in part})))
-
-
-NO_REFUSALS = SortedRefusals()
 
 
 _Port = tuple[int, str]

@@ -12,7 +12,6 @@ oldest claim of that namespace, finds certificates, and makes what templates see
 import difflib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -55,6 +54,7 @@ from pyconfd.presets.preset import (
     PresetResult,
     Translation,
 )
+from pyconfd.presets.refusals import JoinedRefusals
 from pyconfd.presets.routing.table import ALL_OF_HOST, DecidedPath, SitePath
 from pyconfd.presets.views import EndpointView, PortView, ServiceView
 
@@ -578,20 +578,12 @@ class DomainsResult:
         self._presented = Published[str, PresentedCertificate](
             served.certificates, rank=None, value=lambda each: each.presented
         )
-        self._refused_by = [
-            Published[Any, tuple[Refusal, ...]](each, rank=None, value=lambda item: item.refused or None)
-            for each in (served.claims, served.decided, served.ports, served.certificates)
-        ]
-        self._refused = SameParts[tuple[Refusal, ...]]()
+        self._refused = JoinedRefusals(served.claims, served.decided, served.ports, served.certificates)
         self._files = SameParts[tuple[OutputFile, ...]]()
 
     def result(self) -> PresetResult:
         """Return it as of the last round."""
-        refused_by, certificates = [each.mapping() for each in self._refused_by], self._by_domain.mapping()
-        entries = self._entries.mapping()
-
-        def all_refused() -> tuple[Refusal, ...]:
-            return tuple(chain.from_iterable(chain.from_iterable(each.values() for each in refused_by)))
+        certificates, entries = self._by_domain.mapping(), self._entries.mapping()
 
         def files() -> tuple[OutputFile, ...]:
             found = {each.served.path: each.served.file for each in certificates.values()}
@@ -599,7 +591,7 @@ class DomainsResult:
 
         return PresetResult(
             {"domains": entries},
-            self._refused.made(tuple(refused_by), all_refused),
+            self._refused.all(),
             self._served.ready.items.get((), 0),
             self._listeners.mapping(),
             files=self._files.made((certificates,), files),

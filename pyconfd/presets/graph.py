@@ -1,12 +1,11 @@
 """The presets' collections in one graph, and what the presets that are not part of it yet read of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from pyconfd.derived import Joined, Published, SameParts
 from pyconfd.model.certificate import PresentedCertificate
-from pyconfd.model.context import PresetName, Refusal
+from pyconfd.model.context import PresetName
 from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.rendering import OutputFile
@@ -32,6 +31,7 @@ from pyconfd.presets.ingress.serving import CertificateLine, IngressClaims, Serv
 from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import Objects
 from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult
+from pyconfd.presets.refusals import JoinedRefusals
 from pyconfd.presets.routing.types import RouteBackend, Site
 from pyconfd.presets.shared_sites import named_sites
 
@@ -118,8 +118,7 @@ class _Ingresses(PresetCollections):
             ingresses.statuses, key=lambda key: StatusOf(Resource.INGRESSES, key), rank=None
         )
         self._presented = Published[str, PresentedCertificate](ingresses.presented, rank=None)
-        self._by_object = Published[Key, tuple[Refusal, ...]](ingresses.refused)
-        self._refused = SameParts[tuple[Refusal, ...]]()
+        self._refused = JoinedRefusals(ingresses.refused)
         self._by_secret = Published[Key, ServedCertificate](ingresses.served, rank=None)
         self._files = SameParts[tuple[OutputFile, ...]]()
 
@@ -131,12 +130,12 @@ class _Ingresses(PresetCollections):
 
     def result(self) -> PresetResult:
         """Return ``ingress``: its sites, backends and certificates."""
-        ingresses, by_object = self._ingresses, self._by_object.mapping()
+        ingresses = self._ingresses
         served = self._by_secret.mapping()
         backends, lines, sites = self._backends.mapping(), self._lines.mapping(), self._sites.mapping()
         return PresetResult(
             {"ingress": GivenDict(sites=sites, backends=backends, certificates=lines)},
-            self._refused.made((by_object,), lambda: tuple(chain.from_iterable(by_object.values()))),
+            self._refused.all(),
             ingresses.ready.items.get((), 0),
             files=self._files.made((served,), lambda: tuple(each.file for each in served.values() if each.file)),
             serves=backends,
@@ -177,14 +176,13 @@ class _Gateways(PresetCollections):
         self._statuses = Published[StatusOf, ObjectStatus](gateways.statuses, rank=None)
         self._policies = Published[StatusOf, PolicyDecision](gateways.policies)
         self._presented = Published[str, PresentedCertificate](gateways.presented, key=lambda at: at[1], rank=None)
-        self._by_object = Published[StatusOf, tuple[Refusal, ...]](gateways.refused)
-        self._refused = SameParts[tuple[Refusal, ...]]()
+        self._refused = JoinedRefusals(gateways.refused)
         self._files = SameParts[tuple[OutputFile, ...]]()
         self._listeners = SameParts[Mapping[Listener, Owner]]()
 
     def result(self) -> PresetResult:
         """Return ``gateway``: the frontends of Gateways' ports, and the backends of routes' rules, each by its name."""
-        by_object, counts = self._by_object.mapping(), self._gateways.counts.items
+        counts = self._gateways.counts.items
         ports, policies, backends = self._ports.mapping(), self._policies.mapping(), self._backends.mapping()
         files = self._files.made((ports, policies), lambda: files_of(ports.values(), policies.values()))
         script = script_file(self._directory) if counts.get("mirrored") else None
@@ -193,7 +191,7 @@ class _Gateways(PresetCollections):
         )
         return PresetResult(
             {"gateway": given},
-            self._refused.made((by_object,), lambda: tuple(chain.from_iterable(by_object.values()))),
+            self._refused.all(),
             counts.get("ready", 0),
             self._listeners.made((ports,), lambda: listeners_of(ports.values())),
             files=(*files, script) if script else files,

@@ -7,8 +7,6 @@ place before. Which objects of that preset share it, and how, the preset decides
 from collections import defaultdict
 from collections.abc import Collection as AnyCollection
 from collections.abc import Mapping
-from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pyconfd.derived import Collection, Derived, Graph, Grouped, Joined, Read, Source, Value
@@ -27,7 +25,7 @@ class ListenerClaim(NamedTuple):
     owner: Owner
 
 
-class Place(NamedTuple):
+class ListenerPlace(NamedTuple):
     """What claims of one preset ask for together."""
 
     preset: str
@@ -48,14 +46,12 @@ class ListenerOwners:
         }
         ports = Joined[int, Any](*self._by_port.values(), name="ports")
         self.lost = Derived(ports, self._decide, "listeners of other presets")
-        self._given: PresetOptions | None = None
 
     def see(self, options: PresetOptions) -> None:
         """Put what differs from the last time into the sources."""
-        if options is not self._given:
-            self._given = options
-            nothing: Mapping[Any, Any] = MappingProxyType({})
-            self.options.set(replace(options, reservations=nothing, taken_listeners=nothing))
+        self.options.set(
+            PresetOptions(reserved=options.reserved, status_page=options.status_page, addresses=options.addresses)
+        )
         self._taken.follow(options.taken_listeners)
         self._reservations.follow(options.reservations_of(SCOPE))
 
@@ -64,21 +60,21 @@ class ListenerOwners:
         if found := read.value(self.options).holder(listener) or read(self._taken, listener):
             return found
         lost = read(self.lost, listener.port)
-        return lost.get(Place(preset, listener), "") if lost is not None else ""
+        return lost.get(ListenerPlace(preset, listener), "") if lost is not None else ""
 
-    def _decide(self, read: Read, port: int, _: object) -> Mapping[Place, str] | None:
+    def _decide(self, read: Read, port: int, _: object) -> Mapping[ListenerPlace, str] | None:
         """Return the places at a port that an older claim of another preset has, each with a sentence about that."""
         asking = {preset: found for preset, each in self._by_port.items() if (found := read(each, port))}
         if len(asking) < 2:
             return None
-        first: dict[Place, tuple[tuple[bool, str, str, str], Owner]] = {}
+        first: dict[ListenerPlace, tuple[tuple[bool, str, str, str], Owner]] = {}
         for preset, (listener, owner) in ((preset, each) for preset, found in asking.items() for _, each in found):
             known = read(self._reservations, name_of(listener))
             is_new = known is None or known.namespace != owner.namespace
-            ranked, place = ((is_new, owner.since, owner.namespace, owner.name), owner), Place(preset, listener)
+            ranked, place = ((is_new, owner.since, owner.namespace, owner.name), owner), ListenerPlace(preset, listener)
             first[place] = min(first.get(place, ranked), ranked)
-        pool, lost = read.value(self.options).addresses.members, dict[Place, str]()
-        kept: defaultdict[str, list[tuple[Place, Owner]]] = defaultdict(list)
+        pool, lost = read.value(self.options).addresses.members, dict[ListenerPlace, str]()
+        kept: defaultdict[str, list[tuple[ListenerPlace, Owner]]] = defaultdict(list)
         for place, (_, owner) in sorted(first.items(), key=lambda item: (item[1], item[0])):
             address = place.listener.address
             # An address that is not known may be any.
@@ -99,7 +95,7 @@ def name_of(listener: Listener) -> Name:
     return Name(str(listener), "")
 
 
-def _is_taken_by(older: Place, place: Place, pool: AnyCollection[str]) -> bool:
+def _is_taken_by(older: ListenerPlace, place: ListenerPlace, pool: AnyCollection[str]) -> bool:
     """Return whether nothing is left to who comes later, of another preset; an address that is not known may be any.
 
     An address of the ``pool`` is not lost to who listens on all addresses.

@@ -12,13 +12,12 @@ import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 
-from pyconfd.derived import Derived, Published, Read, SameParts, Spread, Tally, Value
+from pyconfd.derived import Derived, Published, Read, Spread, Tally, Value
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, ObjectRef, Service
@@ -53,6 +52,7 @@ from pyconfd.presets.preset import (
     PresetResult,
     Translation,
 )
+from pyconfd.presets.refusals import JoinedRefusals
 from pyconfd.presets.views import EndpointView, PortView, ServiceView
 
 PROXY_PROTOCOL = "pyconfd.io/proxy-protocol"
@@ -90,7 +90,7 @@ class BalancedPort(msgspec.Struct, frozen=True, gc=False):
     endpoints: tuple[EndpointView, ...]
 
 
-class _Terms(NamedTuple):
+class _LoadbalancerTerms(NamedTuple):
     """Which Services are read: those of pyconfd's class, and those without one where it is the ``default``."""
 
     in_use: bool
@@ -323,14 +323,14 @@ class BalancedServices(PresetCollections):
 
     def __init__(self, objects: Objects, addresses: AddressOwners) -> None:
         self._objects, self._addresses = objects, addresses
-        self._terms = Value[_Terms](objects.graph, "loadbalancer")
+        self._terms = Value[_LoadbalancerTerms](objects.graph, "loadbalancer")
         self.asked = Derived(objects.services, self._ask, "claims of LoadBalancer Services")
         self.listeners = Spread(self.asked, _listeners_of, "listeners that LoadBalancer Services ask for")
 
     def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
         """Record whether the preset is in use, and which class is its own."""
         del snapshot
-        self._terms.set(_Terms(in_use, options.addresses))
+        self._terms.set(_LoadbalancerTerms(in_use, options.addresses))
 
     def serve(self, owners: ListenerOwners) -> None:
         """Make the ports, the statuses and the refusals."""
@@ -343,18 +343,17 @@ class BalancedServices(PresetCollections):
         )
         self._ports = Published[str, BalancedPort](self.ports, key=lambda at: at[1], rank=_rank_of_port)
         self._listeners = Published[Listener, Owner](self.bound, key=lambda at: at[1], rank=None)
-        self._refused = Published[Key, tuple[Refusal, ...]](self.served, value=lambda each: each.refused or None)
-        self._all_refused = SameParts[tuple[Refusal, ...]]()
+        self._refused = JoinedRefusals(self.served)
         self._statuses = Published[StatusOf, ObjectStatus](
             self.served, key=partial(StatusOf, Resource.SERVICES), rank=None, value=lambda each: each.status
         )
 
     def result(self) -> PresetResult:
         """Return ``loadbalancer``: a dict from a key to what is served of one port, in the order of the Services."""
-        ports, refused = self._ports.mapping(), self._refused.mapping()
+        ports = self._ports.mapping()
         return PresetResult(
             {"loadbalancer": ports},
-            self._all_refused.made((refused,), lambda: tuple(chain.from_iterable(refused.values()))),
+            self._refused.all(),
             self.ready.items.get((), 0),
             self._listeners.mapping(),
             serves=ports,

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -75,10 +75,6 @@ class PresetOptions:
         found = self.own.get(options)
         return found if isinstance(found, options) else options()
 
-    def without_reservations(self) -> "PresetOptions":
-        """Return all but the reservations: they decide who gets a name, and not what is asked for."""
-        return replace(self, reservations={}) if self.reservations else self
-
     def reservations_of(self, scope: str) -> Reservations:
         """Return the names of a scope (a preset, or what several share) that namespaces have."""
         return self.reservations.get(scope, NO_RESERVATIONS)
@@ -88,9 +84,7 @@ class PresetOptions:
         in_pool = wanted.address in self.addresses.members
         found = self.reserved.holder_of_address(wanted) if in_pool else self.reserved.holder(wanted)
         found = found or self.status_page.holder(wanted)
-        if found is not None:
-            return f"{found.owner} listens on {found.listener}"
-        return self.taken_listeners.get(wanted, "")
+        return f"{found.owner} listens on {found.listener}" if found is not None else ""
 
 
 @dataclass(frozen=True, slots=True)

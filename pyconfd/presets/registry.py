@@ -27,7 +27,6 @@ from pyconfd.model.versioned import GivenDict
 from pyconfd.presets import addresses, cluster, host_ownership, listener_ownership, values
 from pyconfd.presets.certificates import certificate_for, notes_on, presented
 from pyconfd.presets.cluster import Cluster
-from pyconfd.presets.conflicts import NO_REFUSALS
 from pyconfd.presets.domains import DomainsPreset
 from pyconfd.presets.gateway.preset import GatewayPreset
 from pyconfd.presets.graph import PresetGraph
@@ -85,7 +84,7 @@ class Memo:
         self._snapshot: Snapshot | None = None
         self._current: list[_Kept] = []
         self._former: list[_Kept] = []
-        self._refused = NO_REFUSALS
+        self._refused = SameParts[tuple[Refusal, ...]]()
         self._graph: PresetGraph | None = None
         self.listeners: _Recent[frozenset[Listener]] = _Recent()
         self.bound: _Recent[Owners] = _Recent()
@@ -129,8 +128,7 @@ class Memo:
 
     def sorted_refusals(self, *parts: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
         """Return all refusals once, in order; the same tuple as before where all parts are."""
-        self._refused = self._refused.of(*parts)
-        return self._refused.refused
+        return self._refused.made(parts, lambda: tuple(sorted({refusal for part in parts for refusal in part})))
 
 
 SWITCH = "cluster_templates.allow_configuration_from_cluster"

@@ -42,7 +42,7 @@ class AddressOwner:
     services: tuple[str, ...] = ()
 
 
-class AddressOwners:
+class EndpointOwners:
     """Who is behind the addresses of a Snapshot: pods, nodes, and the Services that they serve."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -99,7 +99,7 @@ class Loopback:
 
     def __init__(self, folder: Path, source: FollowedFiles) -> None:
         self._source = source
-        self._known = source.snapshot(), AddressOwners(source.snapshot())
+        self._known = source.snapshot(), EndpointOwners(source.snapshot())
         self._stack = ExitStack()
         self._chance = random.SystemRandom()
         self._certificate = _self_signed(folder)
@@ -161,7 +161,7 @@ class Loopback:
     def _stand_in(self, host: str, port: int) -> tuple[str, int]:
         address = self._hosts.setdefault(host, str(self._network + 1 + len(self._hosts)))
         if self._known[0] is not self._source.snapshot():
-            self._known = self._source.snapshot(), AddressOwners(self._source.snapshot())
+            self._known = self._source.snapshot(), EndpointOwners(self._source.snapshot())
         owner = self._known[1].at(host, port)
         name = owner.name
         while name in self.owners:

@@ -108,7 +108,7 @@ def test_the_fuzzer_finds_hosts_and_addresses_that_are_not_remembered(monkeypatc
 
 
 def test_the_fuzzer_finds_other_settings_that_forget_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address_ownership._Terms, "__ne__", lambda _, other: other is None, raising=False)
+    monkeypatch.setattr(address_ownership._PoolTerms, "__ne__", lambda _, other: other is None, raising=False)
     assert any(ownership.run(1, range(2 * STORIES)))
 
 

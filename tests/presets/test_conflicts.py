@@ -10,7 +10,6 @@ from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import Name, NameRegister, Owner, Owners, Reservation, Reservations
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.conflicts import (
-    NO_REFUSALS,
     ReservedNames,
     Sockets,
     covering,
@@ -283,14 +282,3 @@ def test_members_are_known_again() -> None:
 
 def refusal(name: str) -> Refusal:
     return Refusal(ObjectRef("Service", "ns", name), "domain", "a.test", RefusalReason.NAME_TAKEN, "taken")
-
-
-def test_refusals_are_sorted_and_said_once() -> None:
-    a, b = (refusal("a"),), (refusal("b"), refusal("a"))
-    found = NO_REFUSALS.of(b, a)
-    assert found.refused == (refusal("a"), refusal("b"))
-    assert found.of(b, a) is found
-    assert found.of(b) is not found
-    assert found.of(b).refused == found.refused
-    assert found.of(a, b) is not found
-    assert NO_REFUSALS.of() is NO_REFUSALS

@@ -1,9 +1,10 @@
 """Preset kube2lb: the contract of its predecessor, and its faults that must not come back."""
 
+import msgspec
 import pytest
 
 from pyconfd.model.context import Refusal, RefusalReason
-from pyconfd.model.kubernetes import EndpointPort, ServicePort
+from pyconfd.model.kubernetes import EndpointPort, Service, ServicePort
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.predecessors.kube2lb.names import Kube2lbOptions
 from pyconfd.presets import registry
@@ -54,9 +55,26 @@ class TestContract:
         ]
         assert [port.bind for port in found.names["ports"]] == ["0.0.0.0:80", "10.0.0.1:80", "[2001:db8::1]:80"]
 
-    @pytest.mark.parametrize(("type_", "served"), [("NodePort", 1), ("LoadBalancer", 1), ("ClusterIP", 0)])
-    def test_only_node_port_and_load_balancer_services(self, type_: str, served: int) -> None:
-        assert len(services(service(type_=type_), with_pod())) == served
+    @pytest.mark.parametrize(
+        ("type_", "class_", "served"),
+        [
+            ("NodePort", None, 1),
+            ("LoadBalancer", None, 1),
+            ("LoadBalancer", "example.com/other", 1),
+            ("LoadBalancer", "pyconfd.io/lb", 0),
+            ("ClusterIP", None, 0),
+        ],
+    )
+    def test_only_services_of_these_types_are_served_and_claimed(
+        self, type_: str, class_: str | None, served: int
+    ) -> None:
+        made = service(type_=type_)
+        found = snapshot(
+            Service(made.metadata, msgspec.structs.replace(made.spec, load_balancer_class=class_)), with_pod()
+        )
+        context = registry.translate(found, ("kube2lb",), PresetOptions())
+        assert len(context.names["services"]) == served
+        assert len([*registry.claims_of(found, context, ("kube2lb",), PresetOptions())]) == served
 
     def test_the_address_of_a_node_port_service_is_the_default(self) -> None:
         options = PresetOptions(own=own_options(Kube2lbOptions(default_lb_ip="192.0.2.10", default_port_mode="tcp")))

@@ -9,8 +9,8 @@ from pyconfd.model.context import RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, ServicePort
 from pyconfd.model.listener import Listener
 from pyconfd.predecessors.kubefigurator.claims import (
+    KubefiguratorClaim,
     KubefiguratorOptions,
-    ListenerClaim,
     ParsedService,
     certified_name,
     field_of,
@@ -39,7 +39,7 @@ def asked(made: Named, rules: ClaimOptions = ANYTHING, **own: Any) -> ParsedServ
     return found
 
 
-def claimed(annotations: Mapping[str, str], **own: Any) -> ListenerClaim:
+def claimed(annotations: Mapping[str, str], **own: Any) -> KubefiguratorClaim:
     found = asked(labelled("web", annotations), **own)
     assert found.refused == ()
     [claim] = found.claims

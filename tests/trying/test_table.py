@@ -7,7 +7,7 @@ from pyconfd.predecessors.kubefigurator.preset import KubefiguratorPreset
 from pyconfd.presets import registry
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.sources.file import read_snapshot
-from pyconfd.trying.loopback import AddressOwner, AddressOwners
+from pyconfd.trying.loopback import AddressOwner, EndpointOwners
 from pyconfd.trying.table import (
     NOBODY,
     Front,
@@ -49,11 +49,11 @@ frontend unix from base
 
 
 def test_who_is_behind_an_address() -> None:
-    owners = AddressOwners(SNAPSHOT)
+    owners = EndpointOwners(SNAPSHOT)
     assert owners.at("10.244.1.1", 8080) == AddressOwner("demo/shop-1", ("demo/shop",))
     assert owners.at("FD00:10:244:0::1%eth0", 8080) == AddressOwner("demo/six-1", ("demo/six",))
     assert owners.at("ldap.example.net", 389) == AddressOwner("ldap.example.net:389")
-    nodes = AddressOwners(NODES)
+    nodes = EndpointOwners(NODES)
     assert nodes.at("192.0.2.1", 30001) == AddressOwner("demo/web through worker-1", ("demo/web",))
     assert nodes.at("192.0.2.1", 9) == AddressOwner("worker-1 port 9")
 

@@ -114,7 +114,7 @@ EXTERNAL_DOMAINS = "kube2lb/external-domains"
 _EntryKey = tuple[str, str, Kube2lbPort]
 
 
-class Place(NamedTuple):
+class Kube2lbPlace(NamedTuple):
     """Where a port of a service stands among all: the older service comes first, the name decides between twins."""
 
     created: str
@@ -148,10 +148,12 @@ class Kube2lbClaim(NamedTuple):
     entry: Kube2lbService
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Kube2lbPlace:
         """Its place among all."""
         entry = self.entry
-        return Place(self.created, entry.namespace, entry.name, self.position, entry.port.port, entry.port.protocol)
+        return Kube2lbPlace(
+            self.created, entry.namespace, entry.name, self.position, entry.port.port, entry.port.protocol
+        )
 
     @property
     def owner(self) -> Owner:
@@ -177,9 +179,9 @@ class DecidedPorts(NamedTuple):
         return bound
 
     @property
-    def by_port(self) -> Mapping[Kube2lbPort, tuple[Place, ...]]:
+    def by_port(self) -> Mapping[Kube2lbPort, tuple[Kube2lbPlace, ...]]:
         """What listens where; names on all addresses of the balancer are served on each of them."""
-        listeners: dict[Kube2lbPort, list[Place]] = {claim.entry.port: [] for claim in self.served}
+        listeners: dict[Kube2lbPort, list[Kube2lbPlace]] = {claim.entry.port: [] for claim in self.served}
         of_number: defaultdict[int, list[Kube2lbPort]] = defaultdict(list)
         for port in listeners:
             of_number[port.port].append(port)
@@ -274,7 +276,7 @@ def _without_port_conflicts(
 
 
 class _Giving(NamedTuple):
-    """Gives names out; what was refused, and who has which name, is added to ``refused`` and ``owned``.
+    """Assigns names; what was refused, and who has which name, is added to ``refused`` and ``owned``.
 
     A name that several want on one socket belongs to the oldest of them. Names that come from the templates are given
     out before those of annotations, so that no annotation takes the name that another service has by itself.

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from ipaddress import IPv6Address
-from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,10 +27,10 @@ from pyconfd.predecessors.kube2lb.claims import (
     Kube2lbClaim,
     Kube2lbEndpoint,
     Kube2lbNode,
+    Kube2lbPlace,
     Kube2lbPort,
     Kube2lbServerNames,
     Kube2lbService,
-    Place,
     decide,
     listener_of,
     port_order,
@@ -55,6 +54,7 @@ from pyconfd.presets.preset import (
     PresetResult,
     Translation,
 )
+from pyconfd.presets.refusals import JoinedRefusals
 from pyconfd.presets.views import EndpointView, NodeView, PortView, ServiceView
 
 PORT_MODE = "kube2lb/port-mode"
@@ -69,15 +69,15 @@ FUNCTIONS = frozenset({"ServerNames", "EscapeNode", "IntRange", "Add", "ToLower"
 NAMES = FUNCTIONS | {"services", "ports", "by_port", "nodes", "domain"}
 
 
-class _Terms(NamedTuple):
+class _Kube2lbTerms(NamedTuple):
     """By what Services are read; none is while the preset is not in use."""
 
     in_use: bool
     options: Kube2lbOptions
 
 
-class ParsedService(NamedTuple):
-    """What a Service asks for, and what of it cannot be."""
+class ParsedKube2lbService(NamedTuple):
+    """What a Service asks for, and what is refused of it."""
 
     claims: tuple[Kube2lbClaim, ...]
     refused: tuple[Refusal, ...]
@@ -127,16 +127,19 @@ class _Rules(NamedTuple):
     node_ports: bool
 
 
-def _parse(seen: ReadService, rules: _Rules) -> ParsedService | None:
+def is_claimed(service: Service) -> bool:
+    """Return whether a Service is of these types, and not the preset loadbalancer's by its class."""
+    return service.spec.type in KINDS and service.spec.load_balancer_class != LOAD_BALANCER_CLASS
+
+
+def _parse(seen: ReadService, rules: _Rules) -> ParsedKube2lbService | None:
     """Return what a Service asks for; None for nothing."""
     service, view = seen.object, seen.view
-    if view is None or service is None or service.spec.type not in KINDS:
+    if view is None or service is None or not is_claimed(service):
         return None
-    if service.spec.load_balancer_class == LOAD_BALANCER_CLASS:
-        return None  # it is the preset loadbalancer's
     refused: list[Refusal] = []
     claims = tuple(_claims(service, view, rules, refused))
-    return ParsedService(claims, tuple(refused))
+    return ParsedKube2lbService(claims, tuple(refused))
 
 
 def _claims(service: Service, view: ServiceView, rules: _Rules, refused: list[Refusal]) -> Iterator[Kube2lbClaim]:
@@ -318,7 +321,7 @@ class Kube2lbCollections(PresetCollections):
 
     def __init__(self, objects: Objects) -> None:
         self._objects, graph = objects, objects.graph
-        self._terms = Value[_Terms](graph, "preset kube2lb")
+        self._terms = Value[_Kube2lbTerms](graph, "preset kube2lb")
         self._reserved = Source[Name, Reservation](graph, "names reserved in kube2lb")
         self.parsed = Derived(objects.services, self._parse, "claims of kube2lb by Service")
         self.claims = Spread(
@@ -329,7 +332,7 @@ class Kube2lbCollections(PresetCollections):
     def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
         """Record the settings of the preset, and the names that namespaces have."""
         del snapshot
-        self._terms.set(_Terms(in_use, options.of(Kube2lbOptions)))
+        self._terms.set(_Kube2lbTerms(in_use, options.of(Kube2lbOptions)))
         self._reserved.follow(options.reservations_of(PresetName.KUBE2LB))
 
     def serve(self, owners: ListenerOwners) -> None:
@@ -350,23 +353,17 @@ class Kube2lbCollections(PresetCollections):
         self.ready = Tally(self.entries, lambda _, entry: (((), len(entry.endpoints)),), "endpoints of kube2lb")
         self._decided = Published[int, DecidedPorts](self.decided)
         self._reservations = Published[Name, Reservation](self._reserved, rank=None)
-        self._services = Published[Place, Kube2lbService](self.entries, key=_own_key)
-        self._by_port = Published[Kube2lbPort, tuple[Place, ...]](self.by_port, key=_own_key, rank=port_order)
+        self._services = Published[Kube2lbPlace, Kube2lbService](self.entries, key=_own_key)
+        self._by_port = Published[Kube2lbPort, tuple[Kube2lbPlace, ...]](self.by_port, key=_own_key, rank=port_order)
         self._serves = Published[str, Kube2lbService](self.entries, key=lambda at: at[1].title, rank=None)
         self._bound = Published[Listener, Owner](self.bound, key=_own_key, rank=None)
         self._names = Published[Name, Owner](self.names, key=_own_key, rank=None)
-        self._refused_by = (
-            Published[Any, tuple[Refusal, ...]](self.parsed, rank=None, value=lambda each: each.refused or None),
-            Published[Any, tuple[Refusal, ...]](self.held, rank=None, value=lambda each: (each,)),
-            Published[Any, tuple[Refusal, ...]](self.decided, rank=None, value=lambda each: each.refused or None),
-        )
-        self._refused = SameParts[tuple[Refusal, ...]]()
+        self._refused = JoinedRefusals(self.parsed, self.held, self.decided)
         self._server_names = SameParts[Kube2lbServerNames]()
 
     def result(self) -> PresetResult:
         """Return the names of :data:`NAMES`; services in order of age, ports by address and number."""
-        options, services, refused = self._terms.items[()].options, self._services.mapping(), self._refused_by
-        refused_by = tuple(each.mapping() for each in refused)
+        options, services = self._terms.items[()].options, self._services.mapping()
         types = self._objects.targets.items[()].node_address_types
         parts = self._decided.mapping(), options, self._objects.policy.items[()], self._reservations.mapping()
         names = self._server_names.made(parts, lambda: Kube2lbServerNames(*parts))
@@ -387,10 +384,7 @@ class Kube2lbCollections(PresetCollections):
         }
         return PresetResult(
             given,
-            self._refused.made(
-                refused_by,
-                lambda: tuple(chain.from_iterable(chain.from_iterable(each.values() for each in refused_by))),
-            ),
+            self._refused.all(),
             self.ready.items.get((), 0),
             self._bound.mapping(),
             serves=self._serves.mapping(),
@@ -398,7 +392,7 @@ class Kube2lbCollections(PresetCollections):
             owners=self._names.mapping(),
         )
 
-    def _parse(self, read: Read, _: Key, seen: ReadService) -> ParsedService | None:
+    def _parse(self, read: Read, _: Key, seen: ReadService) -> ParsedKube2lbService | None:
         terms, objects = read.value(self._terms), self._objects
         if not terms.in_use:
             return None
@@ -443,7 +437,7 @@ def _asked_listener(_: Read, __: object, claim: Kube2lbClaim) -> ListenerClaim |
     return ListenerClaim(listener_of(port), claim.owner) if port.protocol == "tcp" else None
 
 
-def _place_of(_: object, claim: Kube2lbClaim) -> Place:
+def _place_of(_: object, claim: Kube2lbClaim) -> Kube2lbPlace:
     return claim.place
 
 
@@ -477,7 +471,7 @@ class Kube2lbPreset(Preset):
             title, endpoints = f"port {each.port.bind}", (*each.endpoints, *each.draining)
             backends[key].append(ClaimedBackend(title, str(each), title_of(each), endpoints, frozenset(names), udp))
         for key, service in sorted(translation.snapshot.services.items()):
-            if service.spec.type not in KINDS:
+            if not is_claimed(service):
                 continue
             wanted = (service.metadata.annotations or {}).get(EXTERNAL_DOMAINS, "").split(",")
             external = [values.comparable_name(text.strip()) for text in wanted if text.strip()]

@@ -81,7 +81,7 @@ class Slot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ListenerClaim:
+class KubefiguratorClaim:
     """What one port of one Service asks for; ``certificate`` is the path of a file, "" for no TLS."""
 
     ref: ObjectRef
@@ -137,7 +137,7 @@ def field_of(port_name: str, option: str) -> str:
 class ParsedService(NamedTuple):
     """What the node ports of a Service ask for, and what cannot be read."""
 
-    claims: tuple[ListenerClaim, ...]
+    claims: tuple[KubefiguratorClaim, ...]
     refused: tuple[Refusal, ...]
 
 
@@ -199,7 +199,7 @@ class _AnnotationReader:
     options: KubefiguratorOptions
     rules: ClaimOptions
 
-    def claim(self) -> ListenerClaim:
+    def claim(self) -> KubefiguratorClaim:
         name = self.raw.name or ""
         for what, text in (("metadata.namespace", self.ref.namespace), ("metadata.name", self.ref.name)):
             if not _LABEL.fullmatch(text) or text in values.CONDITION_WORDS:
@@ -219,7 +219,7 @@ class _AnnotationReader:
         if hostname and (wrong := self.rules.domain(self.ref.namespace, hostname)):
             raise self._refused(field_of(name, "hostname"), hostname, wrong, RefusalReason.NOT_ALLOWED)
         certificate = self._certificate(spelled) if frontend_tls else ""
-        return ListenerClaim(
+        return KubefiguratorClaim(
             ref=self.ref,
             created=self.service.metadata.creation_timestamp or NEVER,
             port_name=name,

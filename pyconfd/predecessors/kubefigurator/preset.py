@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +24,8 @@ from pyconfd.predecessors.kubefigurator.claims import (
     ANY,
     LABEL,
     PREFIX,
+    KubefiguratorClaim,
     KubefiguratorOptions,
-    ListenerClaim,
     ParsedService,
     Slot,
     certified_name,
@@ -40,6 +39,7 @@ from pyconfd.presets.endpoints import families_of, node_targets, pod_targets, ta
 from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import Objects
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetCollections, PresetOptions, PresetResult, Translation
+from pyconfd.presets.refusals import JoinedRefusals
 from pyconfd.presets.views import EndpointView, NodeView
 
 _NAMES_IN_A_LINE = 240
@@ -112,9 +112,9 @@ class Backend(msgspec.Struct, frozen=True, gc=False):
 class _Taken:
     """A listener while it is given away: its first claimant decides mode and TLS; then who has which host name."""
 
-    first: ListenerClaim
-    owners: dict[str, ListenerClaim] = field(default_factory=dict)
-    served: dict[str, ListenerClaim] = field(default_factory=dict)
+    first: KubefiguratorClaim
+    owners: dict[str, KubefiguratorClaim] = field(default_factory=dict)
+    served: dict[str, KubefiguratorClaim] = field(default_factory=dict)
 
     def can_share(self, other: "_Taken") -> bool:
         """Return whether the names of both can be served on one listener."""
@@ -126,7 +126,7 @@ class DecidedListeners(NamedTuple):
     """Who has which listener of one port number, and the claims that are served there."""
 
     listeners: tuple[KubefiguratorListener, ...]
-    served: tuple[ListenerClaim, ...]
+    served: tuple[KubefiguratorClaim, ...]
     bound: Mapping[Listener, Owner]
     refused: tuple[Refusal, ...]
     owners: Owners
@@ -136,12 +136,12 @@ def _addresses_of(backend: Backend) -> list[str]:
     return [target.address for target in backend.targets if target.state == "ready"]
 
 
-Find = Callable[[ListenerClaim], Refusal | None]
+Find = Callable[[KubefiguratorClaim], Refusal | None]
 """Returns what is wrong with a claim for reasons that lie outside its port number."""
 
 
 def decide(
-    claims: Sequence[ListenerClaim], reservations: Reservations, foreign_certificate: Find, unusable: Find
+    claims: Sequence[KubefiguratorClaim], reservations: Reservations, foreign_certificate: Find, unusable: Find
 ) -> DecidedListeners:
     """Assign each listener, and each host name on it, to the first of the claims, which come in order of their rank.
 
@@ -149,7 +149,7 @@ def decide(
     """
     refused: list[Refusal] = []
     taken: dict[Slot, _Taken] = {}
-    sockets: Sockets[ListenerClaim] = Sockets()
+    sockets: Sockets[KubefiguratorClaim] = Sockets()
     reserved_names = ReservedNames(
         reservations, lambda: ((name, c.ref.namespace, c.who) for c in claims for name in c.names)
     )
@@ -178,7 +178,7 @@ def decide(
     )
 
 
-def _reserved(claim: ListenerClaim, reserved_names: ReservedNames) -> Refusal | None:
+def _reserved(claim: KubefiguratorClaim, reserved_names: ReservedNames) -> Refusal | None:
     """Refuse what is kept for another namespace: the host name, the whole listener, or a part of it."""
     namespace, (whole, name) = claim.ref.namespace, claim.names
     reason = RefusalReason.NAME_RESERVED
@@ -191,7 +191,7 @@ def _reserved(claim: ListenerClaim, reserved_names: ReservedNames) -> Refusal | 
     return claim.refusal("hostname", claim.hostname, reason, why) if why else None
 
 
-def _conflict(claim: ListenerClaim, sockets: Sockets[ListenerClaim]) -> Refusal | None:
+def _conflict(claim: KubefiguratorClaim, sockets: Sockets[KubefiguratorClaim]) -> Refusal | None:
     first = sockets.first(claim.slot.listener)
     if first is None:
         return _name_taken(claim, sockets)
@@ -208,7 +208,7 @@ def _conflict(claim: ListenerClaim, sockets: Sockets[ListenerClaim]) -> Refusal 
     return _name_taken(claim, sockets)
 
 
-def _name_taken(claim: ListenerClaim, sockets: Sockets[ListenerClaim]) -> Refusal | None:
+def _name_taken(claim: KubefiguratorClaim, sockets: Sockets[KubefiguratorClaim]) -> Refusal | None:
     owner = sockets.owner(claim.slot.listener, claim.hostname) if claim.mode == "http" else None
     if owner is None:
         return None
@@ -245,7 +245,7 @@ def _listener(slot: Slot, own: _Taken, shared: Iterable[_Taken]) -> Kubefigurato
     )
 
 
-def _certificates(claims: Iterable[ListenerClaim]) -> Iterator[Certificate]:
+def _certificates(claims: Iterable[KubefiguratorClaim]) -> Iterator[Certificate]:
     """Return each certificate with the names of the claims that it belongs to, and no others that it may be good for.
 
     The names of a file that has many stand on several lines, as a line has at most 2048 words and 64 KiB. Each line
@@ -265,17 +265,17 @@ def _certificates(claims: Iterable[ListenerClaim]) -> Iterator[Certificate]:
             yield Certificate(f"{folder}{'/' * number}{file}", tuple(found[at : at + _NAMES_IN_A_LINE]) or ("!*",))
 
 
-def _route(hostname: str, claim: ListenerClaim) -> Route:
+def _route(hostname: str, claim: KubefiguratorClaim) -> Route:
     if hostname.startswith("*."):
         return Route(hostname[1:], _backend_name(claim), wildcard=True)
     return Route(f"[{hostname}]" if values.address(hostname) and ":" in hostname else hostname, _backend_name(claim))
 
 
-def _backend_name(claim: ListenerClaim) -> str:
+def _backend_name(claim: KubefiguratorClaim) -> str:
     return f"k8s-service_{claim.ref.namespace}_{claim.ref.name}_{claim.port_name}_backend"
 
 
-class _Terms(NamedTuple):
+class _KubefiguratorTerms(NamedTuple):
     """By what Services are read, and whether it is known which files there are."""
 
     in_use: bool
@@ -288,7 +288,7 @@ class KubefiguratorCollections(PresetCollections):
 
     def __init__(self, objects: Objects) -> None:
         self._objects, graph = objects, objects.graph
-        self._terms = Value[_Terms](graph, "preset kubefigurator")
+        self._terms = Value[_KubefiguratorTerms](graph, "preset kubefigurator")
         self._files = Source[str, str](graph, "files of certificates")
         self._reserved = Source[Name, Reservation](graph, "names reserved in kubefigurator")
         self.parsed = Derived(objects.services, self._parse, "claims of kubefigurator by Service")
@@ -304,7 +304,7 @@ class KubefiguratorCollections(PresetCollections):
     def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
         """Record the settings of the preset, the files of certificates, and the names that namespaces have."""
         files = snapshot.host.certificates
-        self._terms.set(_Terms(in_use, options.of(KubefiguratorOptions), files is not None))
+        self._terms.set(_KubefiguratorTerms(in_use, options.of(KubefiguratorOptions), files is not None))
         self._files.follow(files or {})
         self._reserved.follow(options.reservations_of(PresetName.KUBEFIGURATOR))
 
@@ -341,26 +341,18 @@ class KubefiguratorCollections(PresetCollections):
         self._serves = Published[str, Backend](self.backends, key=lambda at: at[1][0], rank=None)
         self._bound = Published[Listener, Owner](self.bound, key=_own_key, rank=None)
         self._names = Published[Name, Owner](self.names, key=_own_key, rank=None)
-        self._refused_by = (
-            Published[Any, tuple[Refusal, ...]](self.parsed, rank=None, value=lambda each: each.refused or None),
-            Published[Any, tuple[Refusal, ...]](self.held, rank=None, value=lambda each: (each,)),
-            Published[Any, tuple[Refusal, ...]](self.decided, rank=None, value=lambda each: each.refused or None),
-        )
-        self._refused = SameParts[tuple[Refusal, ...]]()
+        self._refused = JoinedRefusals(self.parsed, self.held, self.decided)
 
     def result(self) -> PresetResult:
         """Return ``listeners``, sorted by address and port, and ``backends``, sorted by name."""
-        refused_by, listeners = tuple(each.mapping() for each in self._refused_by), self._all_listeners.mapping()
+        listeners = self._all_listeners.mapping()
         in_order = self._in_order.made(
             (listeners,), lambda: tuple(sorted(listeners.values(), key=lambda each: Slot(each.address, each.port)))
-        )
-        refused = self._refused.made(
-            refused_by, lambda: tuple(chain.from_iterable(chain.from_iterable(each.values() for each in refused_by)))
         )
         return PresetResult(
             # Copies: what a template does to a list must not reach the next translation.
             {"listeners": list(in_order), "backends": list(self._backends.mapping().values())},
-            refused,
+            self._refused.all(),
             self.ready.items.get((), 0),
             self._bound.mapping(),
             serves=self._serves.mapping(),
@@ -374,19 +366,19 @@ class KubefiguratorCollections(PresetCollections):
             return None
         return parse(seen, objects.cluster, terms.options, read.value(objects.policy), read.value(objects.host))
 
-    def _held(self, read: Read, _: object, claim: ListenerClaim) -> Refusal | None:
+    def _held(self, read: Read, _: object, claim: KubefiguratorClaim) -> Refusal | None:
         holder = self._owners.holder(read, PresetName.KUBEFIGURATOR, claim.slot.listener)
         detail = f"{holder}; choose another port, or another address with listen-ip"
         port = str(claim.slot.port)
         return claim.refusal("listen-port", port, RefusalReason.PORT_TAKEN, detail) if holder else None
 
-    def _decide(self, read: Read, _: int, asking: Sequence[tuple[object, ListenerClaim]]) -> DecidedListeners:
+    def _decide(self, read: Read, _: int, asking: Sequence[tuple[object, KubefiguratorClaim]]) -> DecidedListeners:
         claims = [claim for _, claim in asking]
         at = {port_of(str(claim.slot)): None for claim in claims}
         reserved = {name: each for port in at for name, each in read(self._reserved_by_port, port) or ()}
         return decide(claims, reserved, partial(self._foreign_certificate, read), partial(self._unusable, read))
 
-    def _foreign_certificate(self, read: Read, claim: ListenerClaim) -> Refusal | None:
+    def _foreign_certificate(self, read: Read, claim: KubefiguratorClaim) -> Refusal | None:
         """Refuse the certificate of a host that is an older claim's of another namespace, on whatever listener."""
         asking = read(self._by_host, certified_name(claim.certificate)) if claim.certificate else None
         owner = asking[0][1] if asking else None
@@ -395,7 +387,7 @@ class KubefiguratorCollections(PresetCollections):
         detail = f"{owner.who} is the oldest claim of this host, so the certificate serves its namespace only"
         return claim.refusal("ssl-certificate", claim.certificate, RefusalReason.NAME_TAKEN, detail)
 
-    def _unusable(self, read: Read, claim: ListenerClaim) -> Refusal | None:
+    def _unusable(self, read: Read, claim: KubefiguratorClaim) -> Refusal | None:
         """Return why a claim cannot be served for want of a file; None where it can, or where nothing is known."""
         terms = read.value(self._terms)
         if not terms.judges_files:
@@ -420,7 +412,7 @@ class KubefiguratorCollections(PresetCollections):
         kinds = read.value(self._objects.targets).node_address_types
         return {families: node_targets(nodes, kinds, families) for families in _FAMILIES}
 
-    def _backend(self, read: Read, _: object, claim: ListenerClaim) -> Backend:
+    def _backend(self, read: Read, _: object, claim: KubefiguratorClaim) -> Backend:
         own, objects = read.value(self._terms).options, self._objects
         seen = read(objects.services, Key(claim.ref.namespace, claim.ref.name)) or NO_SERVICE
         port = seen.view.ports[claim.position] if seen.view is not None else None
@@ -450,7 +442,7 @@ _FAMILIES: tuple[tuple[str, ...], ...] = ((), ("IPv4",), ("IPv6",))
 """What a Service may list; two are as good as none, which means both."""
 
 
-def _rank(_: object, claim: ListenerClaim) -> tuple[Any, ...]:
+def _rank(_: object, claim: KubefiguratorClaim) -> tuple[Any, ...]:
     return claim.rank
 
 

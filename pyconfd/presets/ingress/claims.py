@@ -182,7 +182,7 @@ def _sites(ingress: Ingress, policy: ClaimOptions, problems: list[_Invalid]) -> 
 
 
 class _Restricted:
-    """Says of which hosts the paths are not served, since what restricts them is not implemented."""
+    """The hosts whose paths are not served, since what restricts them is not implemented."""
 
     def __init__(self, ingress: Ingress, foreign: Foreign, *, redirects: bool) -> None:
         self._foreign = foreign

@@ -131,13 +131,13 @@ class _ServerCheck(threading.Thread):
         namespace, name = rights.lease
         if rights.needs_lease:
             trial = lease_document(claimed(LeaseRecord(), _TRIAL, _TRIAL_TIME), namespace, name)
-            kept = _Kept(leases_path(namespace), name, trial, trial, f"the Lease {namespace}/{name}")
+            kept = _KeptObject(leases_path(namespace), name, trial, trial, f"the Lease {namespace}/{name}")
             yield f"lease {namespace}/{name}", partial(self._may_keep, kept)
         if rights.owners:
             own, path = owners_names(name)[0], path_of(Resource.CONFIGMAPS, namespace)
             what = f"ConfigMaps {own}*: each balancer remembers alone whose a host is"
             trial, replaced = (config_map(namespace, each, {}) for each in (_TRIAL, own))
-            yield f"configmap {namespace}/{own}", partial(self._may_keep, _Kept(path, own, trial, replaced, what))
+            yield f"configmap {namespace}/{own}", partial(self._may_keep, _KeptObject(path, own, trial, replaced, what))
         if rights.events:
             yield "events", self._may_create_events
 
@@ -193,7 +193,7 @@ class _ServerCheck(threading.Thread):
         message = f"this account may not patch {resource.value}/status"
         return Finding(Level.WARNING, "permissions", place, message, remedy)
 
-    def _may_keep(self, kept: "_Kept", connection: Connection, place: str) -> Finding:
+    def _may_keep(self, kept: "_KeptObject", connection: Connection, place: str) -> Finding:
         """Read, create and replace an object of pyconfd's own, without keeping it; raises ApiError.
 
         Without the right all is served: so a warning.
@@ -233,7 +233,7 @@ class _ServerCheck(threading.Thread):
         return Finding.ok("permissions", place, "can be created")
 
 
-class _Kept(NamedTuple):
+class _KeptObject(NamedTuple):
     """An object that pyconfd writes: what a trial creates and replaces, and its name in messages."""
 
     collection: str
