@@ -4,6 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
+import pytest
+
 from pyconfd.haproxy.process import host
 from pyconfd.haproxy.process.unit import UnitFacts, environment_file, gather, parse, problems
 from pyconfd.model.snapshot import ListeningSocket
@@ -77,6 +80,23 @@ def test_only_processes_that_load_the_file_are_found(tmp_path: Path) -> None:
             found = host.haproxy_pids(str(tmp_path / "a.cfg"), "/usr/sbin/haproxy")
             process.stdin.close()
         assert (process.pid in found) is expected
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes namespaces")
+def test_processes_of_containers_are_not_found(tmp_path: Path) -> None:
+    (tmp_path / "haproxy").symlink_to(sys.executable)
+    script = "import sys; print('up', flush=True); sys.stdin.read()"
+    argv = [str(tmp_path / "haproxy"), "-c", script, "-f", str(tmp_path / "a.cfg")]
+    with subprocess.Popen(
+        ["unshare", "--pid", "--fork", *argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        [child] = psutil.Process(process.pid).children()
+        found = host.haproxy_pids(str(tmp_path / "a.cfg"), "/usr/sbin/haproxy")
+        process.stdin.close()
+    assert child.pid not in found
 
 
 DEBIAN = """LoadState=loaded

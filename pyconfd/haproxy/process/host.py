@@ -100,16 +100,24 @@ def haproxy_pids(conf: str, binary: str) -> frozenset[int]:
     """Return the masters and workers whose command line loads ``conf``, or the directory that holds it.
 
     A relative path counts from the directory of the process, which only root and its own user may see, and which is
-    another one in a chroot: the master socket knows all of these.
+    another one in a chroot: the master socket knows all of these. Those of containers have files of their own.
     """
     names = {Path(binary).name[:_COMM], "haproxy"}
     found = set()
     for pid in psutil.pids():
         # Names first: to ask psutil for the command line of every process takes 0.2 ms each.
         with suppress(OSError, psutil.Error):
-            if Path(f"/proc/{pid}/comm").read_text().rstrip("\n") in names and loads(configuration_files(pid), conf):
+            if Path(f"/proc/{pid}/comm").read_text().rstrip("\n") not in names or _is_in_container(pid):
+                continue
+            if loads(configuration_files(pid), conf):
                 found.add(pid)
     return frozenset(found)
+
+
+def _is_in_container(pid: int) -> bool:
+    """Return whether a process has a PID namespace of its own; everybody may read that, unlike ``/proc/PID/ns``."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return any(len(line.split()) > 2 for line in status.splitlines() if line.startswith("NSpid:"))
 
 
 def configuration_files(pid: int) -> tuple[str, ...]:
