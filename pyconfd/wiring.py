@@ -170,6 +170,7 @@ def _render_options(settings: Settings, files_dir: str) -> RenderOptions:
             "pool_networks": _networks_of(settings.addresses.pool_addresses),
             **settings.templates.vars,
         },
+        spare_backends=settings.apply.spare_backends,
     )
 
 

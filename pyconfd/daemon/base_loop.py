@@ -42,6 +42,7 @@ class Task(StrEnum):
 
     APPLY = "apply changes"
     RUNTIME_UPDATE = "runtime update"
+    ORDER_SPARES = "give backends that spares serve their own names"
     RETRY = "retry the failed configuration"
     RETRY_FRAGMENTS = "retry the new fragments"
     RETRY_PORTS = "retry ports that are in use"
@@ -62,6 +63,7 @@ MAY_RELOAD = (
     Task.RETRY_TEMPLATES,
     Task.RETRY_QUARANTINED,
     Task.RELIST,
+    Task.ORDER_SPARES,
 )
 """Each leads to a whole attempt, which may take a reload; these come no oftener than ``apply.reload_interval_s``."""
 
@@ -205,6 +207,7 @@ class Loop(ABC):
             if self._decided:
                 standing = self._around.balancer.standing(may_repair=not self._paused)
                 self._report.balancer(standing, self._paused)
+                self._schedule_order(now)
         if self._queue.pop(now, Task.DRIFT, Task.RESTORE):
             self._queue.add(Task.DRIFT, now + DRIFT_S)
             if self._decided and not self._paused:
@@ -269,6 +272,14 @@ class Loop(ABC):
             self._queue.pace(MAY_RELOAD, now + TICK_S)
             return False
         return self._queue.pop(now, *MAY_RELOAD)
+
+    def _schedule_order(self, now: float) -> None:
+        """Schedule the reload that gives backends which spares serve their own names."""
+        due_s = self._around.balancer.order_due_s()
+        if due_s is None:
+            self._queue.remove(Task.ORDER_SPARES)
+        else:
+            self._queue.add(Task.ORDER_SPARES, now + due_s)
 
     def _note_change(self, now: float, *, at_once: bool = False) -> None:
         if at_once:

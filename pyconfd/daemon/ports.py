@@ -58,6 +58,10 @@ class RestoringBalancer(BalancerPort, Protocol):
         """Return whether some changes need no reload at present."""
         ...
 
+    def order_due_s(self) -> float | None:
+        """Return in how many seconds a reload is due though nothing changes; None for not at all."""
+        ...
+
     def make_room(self) -> RoomForReload:
         """Return whether a reload may come now; where too many former workers are left, one of them may be ended."""
         ...

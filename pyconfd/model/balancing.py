@@ -39,6 +39,10 @@ class TakesAll(ABC):
         """Return nothing: there is no HAProxy to look at."""
         return HaproxyState()
 
+    def order_due_s(self) -> float | None:
+        """Return None: no reload is put off."""
+        return None
+
     def make_room(self) -> RoomForReload:
         """Return that there is room: a reload never has to wait."""
         return RoomForReload(free=True)

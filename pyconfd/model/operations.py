@@ -167,6 +167,34 @@ class AddBackend(BackendCommand):
 
 
 @dataclass(frozen=True, slots=True)
+class FillSpare(AddBackend):
+    """Serve a new backend by ``spare``, an empty one of the process, until the next reload gives it its own name.
+
+    ``map_path`` is the map that leads from the name to the spare.
+    """
+
+    counted: ClassVar[str] = "added"
+    spare: str = field(kw_only=True)
+    map_path: str = field(kw_only=True)
+
+    def description(self) -> str:
+        return f"add backend {self.backend} from {self.defaults}: served by {self.spare} until the next reload"
+
+    def socket_lines(self, answer: str = "") -> list[SocketLine]:
+        return []
+
+    def published(self) -> SocketLine:
+        return SocketLine(f"add map {self.map_path} {self.backend} {self.spare}")
+
+    def questions(self) -> list[str]:
+        return [f"get map {self.map_path} {self.backend}"]
+
+    def unfulfilled(self, answers: Mapping[str, str]) -> str:
+        led = f'value="{self.spare}"' in answers[f"get map {self.map_path} {self.backend}"]
+        return "" if led else f"map {self.map_path} does not lead from {self.backend} to {self.spare}"
+
+
+@dataclass(frozen=True, slots=True)
 class AddServer(ServerCommand):
     """Add a server with checks on.
 
@@ -265,6 +293,20 @@ class RemoveBackend(BackendCommand):
 
     def wanted_servers(self) -> Mapping[tuple[str, str], WantedServer]:
         return {key: wanted for server in self.servers for key, wanted in server.wanted_servers().items()}
+
+
+class EmptyBackend(RemoveBackend):
+    """Send nothing new to the servers of a backend that nothing leads to any more; the next reload removes it."""
+
+    __slots__ = ()
+    counted = "removed"
+
+    def description(self) -> str:
+        servers = _counted(len(self.servers), "server")
+        return f"remove backend {self.backend} with {servers}: drained, it goes with the next reload"
+
+    def socket_lines(self, answer: str = "") -> list[SocketLine]:
+        return [line for server in self.servers for line in server.socket_lines()]
 
 
 @dataclass(frozen=True, slots=True)

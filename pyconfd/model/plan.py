@@ -23,6 +23,8 @@ class ReloadReason(StrEnum):
     TEXT_CHANGED = "text_changed"
     MAPS_CHANGED = "maps_changed"
     CERTIFICATES_CHANGED = "certificates_changed"
+    SPARES_IN_USE = "spares_in_use"
+    """Spare backends serve new ones, or removed ones are still there: this reload puts them in order, at leisure."""
     NOT_LIVE = "not_live"
     """The change could have gone live, but there is no runtime socket, or HAProxy answered otherwise than it should."""
 

@@ -275,6 +275,19 @@ class Paused:
 
 
 @dataclass(frozen=True, slots=True)
+class SparesStatus:
+    """Spare backends, of which ``serving`` serve new ones until the reload at ``order_at`` (seconds since the epoch).
+
+    ``removed`` backends are still in the process until then, without traffic. ``order_at`` 0: none is due.
+    """
+
+    serving: int = 0
+    free: int = 0
+    removed: int = 0
+    order_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class LiveStatus:
     """How the process differs from the rendering, on purpose, and what was repaired.
 
@@ -292,6 +305,7 @@ class LiveStatus:
     unavailable: str = ""
     down: tuple[BackendDown, ...] = ()
     down_total: int = 0
+    spares: SparesStatus = SparesStatus()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from pyconfd.errors import Clues, PendingRendering, Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate, Context
 from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Piece, Rendering
 from pyconfd.model.reservation import Owners
+from pyconfd.model.spares import spare_section
 from pyconfd.render.blame import runtime_problem, syntax_problem
 from pyconfd.render.cluster_templates import ClusterText, Fallback, cluster_text
 from pyconfd.render.declared import Declarations, MapMemory
@@ -33,6 +35,7 @@ class RenderOptions:
     """``files_dir`` (absolute) holds the declared files, ``variables`` are the operator's, as ``vars`` in templates.
 
     ``lenient`` makes undefined names print as nothing; ``trim_blocks`` drops the newline after a ``{% %}`` tag.
+    ``spare_backends`` are as many as ``spare_backends()`` writes.
     ``inputs`` is the digest of what these and the fragments are, which each rendering carries.
     """
 
@@ -40,6 +43,7 @@ class RenderOptions:
     lenient: bool = False
     trim_blocks: bool = True
     variables: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    spare_backends: int = 0
     inputs: str = ""
 
 
@@ -262,10 +266,16 @@ def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:
     environment.context_class = DirectScope
     environment.filters.update(FILTERS)
     environment.globals.update(FUNCTIONS)
+    environment.globals["spare_backends"] = partial(_spare_backends, number=options.spare_backends)
     environment.globals["has_defaults"] = _named_defaults(fragments).__contains__
     del environment.filters["random"]
     del environment.globals["lipsum"]
     return environment
+
+
+def _spare_backends(defaults: str, of: int = 1, *, number: int) -> str:
+    """Return ``number / of`` empty backends from a defaults section, which new ones of that kind are served by."""
+    return "".join(spare_section(defaults, each) for each in range(1, number // of + 1))
 
 
 def _named_defaults(fragments: FragmentSet) -> frozenset[str]:

@@ -368,6 +368,12 @@ class ApplySettings:
     reload_interval_s: DurationOrZero = setting(
         2.0, "least time between two reloads; what needs one waits and is merged"
     )
+    rename_interval_s: DurationOrZero = setting(
+        30.0, "new backends that spares serve, and removed ones, wait so long for the reload that puts them in order"
+    )
+    spare_backends: Annotated[int, Meta(ge=0, le=10_000)] = setting(
+        200, "empty backends of each kind in the file, which serve new ones before HAProxy 3.4; 11 KB of memory each"
+    )
     drain_limit_s: DurationOrZero = setting(600.0, "longest time that sessions of a removed server may go on")
     retry_min_s: Duration = setting(1.0, "first pause before a failed change is tried again")
     retry_max_s: Duration = setting(60.0, "longest pause between tries")

@@ -15,6 +15,7 @@ from pyconfd.model.status import (
     PinStatus,
     Renewal,
     ResourceState,
+    SparesStatus,
     Status,
     StatusWriterState,
     WriterRole,
@@ -252,10 +253,21 @@ def _by_hand(status: Status, now: float, pen: Pen) -> list[str]:
         oldest = f", the oldest ({clean(live.leaving[0].server)}) for {short_duration(now - live.leaving[0].since)}"
         count = f"{live.leaving_total:,} {'server' if live.leaving_total == 1 else 'servers'}"
         found += _section("On their way out", [f"{count}{oldest if live.leaving else ''}"], pen)
+    found += _section("Until the next reload", _spares(live.spares, now), pen)
     beyond = [f"{pen(_BAD, '!')} {clean(detail)}" for detail in live.beyond_repair[:OVERRIDES_SHOWN]]
     found += _section("Differs from the configuration; a reload repairs it", beyond, pen)
     why = [clean(live.unavailable)] if live.unavailable else []
     return [*found, *_section("Every change needs a reload", why, pen)]
+
+
+def _spares(spares: SparesStatus, now: float) -> list[str]:
+    """Return what the reload at leisure puts in order, and when it comes."""
+    if not spares.order_at:
+        return []
+    served = f"{_number_of(spares.serving, 'backend')} served by spares ({spares.free:,} free)"
+    parts = [served] if spares.serving else []
+    parts += [f"{_number_of(spares.removed, 'removed backend')} still there"] if spares.removed else []
+    return [f"{', '.join(parts)}; in {short_duration(max(0.0, spares.order_at - now))} at the earliest"]
 
 
 def _targets(status: Status, now: float, pen: Pen) -> list[list[str]]:

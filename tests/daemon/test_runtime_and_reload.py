@@ -10,7 +10,7 @@ from pyconfd.haproxy.config.slices import SLICE
 from pyconfd.model.changes import Action, EndedWorker, FormerWorkers, RoomForReload
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied, Deferred, Generation, Step, Stored
-from pyconfd.model.plan import Plan, Reload, ReloadReason, RuntimeUpdate
+from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.status import BalancerStatus, Paused, Phase
@@ -46,6 +46,8 @@ class LiveBalancer(FakeBalancer):
         self.refuses = False
         self.edited = False
         self.old_workers = 0
+        self.order_at: float | None = None
+        """When a reload is due that puts spares in order."""
         self.ended: EndedWorker | None = None
         self._comparison = Comparison()
         self._suspect = False
@@ -58,6 +60,8 @@ class LiveBalancer(FakeBalancer):
         found = diff.plan(rendering, last.rendering, None, comparison=self._comparison, abilities=can)
         if self.edited:
             return Reload((ReloadReason.FILE_EDITED,), ("edited by hand",))
+        if isinstance(found, Noop) and self.order_due_s() == 0.0:
+            return Reload((ReloadReason.SPARES_IN_USE,), ("backend b is served by spare-a-1",))
         if self._suspect and not isinstance(found, Reload):
             return Reload((ReloadReason.NOT_LIVE,))
         return found
@@ -67,6 +71,9 @@ class LiveBalancer(FakeBalancer):
 
     def may_reload_for(self, namespaces: Collection[str]) -> bool:
         return not self.over_share.issuperset(namespaces)
+
+    def order_due_s(self) -> float | None:
+        return None if self.order_at is None else max(0.0, self.order_at - self.clock.monotonic())
 
     def make_room(self) -> RoomForReload:
         return RoomForReload(free=self.old_workers <= 2, ended=self.ended)
@@ -122,7 +129,7 @@ class LiveBalancer(FakeBalancer):
 
     def _transact(self, rendering: Rendering) -> None:
         super()._transact(rendering)
-        self.edited = False
+        self.edited, self.order_at = False, None
 
     @property
     def text(self) -> str:
@@ -167,6 +174,32 @@ def test_the_first_change_goes_live_at_once() -> None:
     assert len(balancer.live) == 1  # and nothing more comes of it
     assert bed.status.generation is not None
     assert bed.status.applying.plans_by_action["live"] == 1
+
+
+def test_the_reload_that_orders_spares_comes_when_it_is_due_though_nothing_changes() -> None:
+    bed, balancer = live_bed()
+    began = bed.clock.monotonic()
+    balancer.order_at = began + 30.0
+    bed.run_for(28.0)
+    assert len(balancer.reloads) == 1
+    expected = bed.status.next_attempt
+    assert expected is not None
+    assert expected.task == "give backends that spares serve their own names"
+    bed.run_for(4.0)
+    assert began + 30.0 <= balancer.reloads[-1] < began + 31.5
+    assert bed.status.reloads_by_reason["spares_in_use"] == 1
+    bed.run_for(60.0)
+    assert len(balancer.reloads) == 2
+
+
+def test_a_reload_for_something_else_orders_spares_too() -> None:
+    bed, balancer = live_bed()
+    balancer.order_at = bed.clock.monotonic() + 30.0
+    bed.run_for(2.0)
+    bed.source.show(two("192.0.2.1"))
+    bed.run_for(60.0)
+    assert len(balancer.reloads) == 2
+    assert "spares_in_use" not in bed.status.reloads_by_reason
 
 
 def test_what_comes_while_a_send_is_under_way_is_collected() -> None:

@@ -68,7 +68,7 @@ def ping(connection: socket.socket) -> str:
 
 
 def test_endpoint_changes_are_live_while_a_reload_waits_for_its_turn(appliance: Appliance) -> None:
-    appliance.values["apply"]["reload_interval_s"] = 3600.0
+    appliance.values["apply"] |= {"reload_interval_s": 3600.0, "spare_backends": 0}
     appliance.serve("second")
     live(appliance, pods=2)
     with undisturbed(appliance):
@@ -91,7 +91,7 @@ def test_endpoint_changes_are_live_while_a_reload_waits_for_its_turn(appliance: 
 
 def test_reloads_wait_for_workers_of_the_past_whose_sessions_nobody_kills(appliance: Appliance) -> None:
     appliance.values["haproxy"]["max_old_workers"] = 1
-    appliance.values["apply"]["reload_interval_s"] = 0.2
+    appliance.values["apply"] |= {"reload_interval_s": 0.2, "spare_backends": 0}
     redis = {"domain": "cache.example.com", "proto": "redis", "pyconfd.io/listen-port": str(appliance.redis)}
     appliance.serve("cache", redis)
     live(appliance)

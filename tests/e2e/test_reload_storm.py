@@ -64,7 +64,7 @@ class Tenant:
 
 def started(appliance: Appliance, held: ExitStack, left_alone_s: float) -> Tenant:
     appliance.launcher = (sys.executable, "-c", LEFT_ALONE, str(left_alone_s))
-    appliance.values["apply"]["reload_interval_s"] = 0.2
+    appliance.values["apply"] |= {"reload_interval_s": 0.2, "spare_backends": 0}
     appliance.values["haproxy"]["max_old_workers"] = BOUND
     serving(appliance)
     tenant = Tenant(appliance, held)

@@ -123,6 +123,7 @@ def test_the_shipped_set_of_the_preset_and_of_two_together() -> None:
         "08-gateway.tmpl",
         "09-loadbalancer.tmpl",
         "10-kubefigurator.tmpl",
+        "10-spares.tmpl",
         "client.j2",
         "http-routing.j2",
         "pool.j2",

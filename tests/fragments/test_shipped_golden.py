@@ -29,6 +29,7 @@ SHIPPED = (
     "07-ingress.tmpl",
     "08-gateway.tmpl",
     "09-loadbalancer.tmpl",
+    "10-spares.tmpl",
 )
 FILES_DIR = "/etc/haproxy/generated/files"
 CASES = sorted(path.name for path in GOLDEN.iterdir())

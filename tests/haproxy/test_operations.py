@@ -15,6 +15,8 @@ from pyconfd.model.operations import (
     AddServer,
     ChangeMapEntries,
     Command,
+    EmptyBackend,
+    FillSpare,
     RemoveBackend,
     RemoveCertificate,
     RemoveListLines,
@@ -29,9 +31,15 @@ from pyconfd.model.operations import (
 
 PEM = "-----BEGIN CERTIFICATE-----\nc2VjcmV0\n-----END CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\na2V5\n"
 ENTRIES = tuple((f"h{at}.example.com", "be-a") for at in range(7))
+SPARE = FillSpare("be-a", "plain", spare="spare-plain-1", map_path="/s")
 EACH: list[tuple[Command, str]] = [
     (AddBackend("be-a", "plain"), "add backend be-a from plain"),
     (AddBackend("be-a", "plain", "tcp"), "add backend be-a from plain, mode tcp"),
+    (SPARE, "add backend be-a from plain: served by spare-plain-1 until the next reload"),
+    (
+        EmptyBackend("be-a", (RemoveServer("be-a", "s1"),)),
+        "remove backend be-a with 1 server: drained, it goes with the next reload",
+    ),
     (
         RemoveBackend("be-a", (RemoveServer("be-a", "s1"),)),
         "remove backend be-a with 1 server: deleted when its last session has ended",
@@ -71,13 +79,15 @@ def counting(kind: type) -> Iterator[str]:
     """Return the names of the operations: a dataclass with slots replaces its class, and the former one may be left."""
     below: type
     for below in kind.__subclasses__():
-        yield from ([below.__name__] if "counted" in vars(below) else counting(below))
+        yield from [below.__name__] if "counted" in vars(below) else []
+        yield from counting(below)
 
 
 MAP = "get map /m h0.example.com"
 READ_BACK: list[tuple[Command, int, str, dict[str, str], str]] = [
     (AddBackend("be-a", "plain", "tcp"), 0, "add backend be-a from plain mode tcp", {}, ""),
     (RemoveBackend("be-a"), 4, "unpublish backend be-a", {}, ""),
+    (EmptyBackend("be-a", (RemoveServer("be-a", "s1"),)), 4, "set server be-a/s1 state drain", {}, ""),
     (AddServer("be-a", "s1", "192.0.2.1:80"), 1, "add server be-a/s1 192.0.2.1:80", {}, ""),
     (RemoveServer("be-a", "s1"), 3, "set server be-a/s1 state drain", {}, ""),
     (SetWeight("be-a", "s1", 20), 2, "set server be-a/s1 weight 20", {}, ""),
@@ -141,6 +151,17 @@ def test_the_transcript_has_each_line_of_the_socket_and_publishes_before_a_map_p
     assert lines[0] == commands[0].socket_lines()[0].text
     assert lines[3:6] == ["publish backend b", "prepare map /m", "add map @VERSION /m <<"]
     assert lines[-1] == "commit map @VERSION /m"
+
+
+def test_a_spare_is_led_to_once_its_servers_are_there() -> None:
+    lines = list(transcript([SPARE, AddServer("be-a", "s", "192.0.2.1:80"), AddMapEntries("/m", ENTRIES[:1])]))
+    assert lines[0] == "add server be-a/s 192.0.2.1:80"
+    assert lines[-2:] == ["add map /s be-a spare-plain-1", "add map /m h0.example.com be-a"]
+    asked = "get map /s be-a"
+    assert SPARE.questions() == [asked]
+    assert SPARE.unfulfilled({asked: 'value="spare-plain-1"'}) == ""
+    assert "does not lead from be-a to spare-plain-1" in SPARE.unfulfilled({asked: 'value="spare-plain-11"'})
+    assert SPARE.rank == 0
 
 
 def server(backend: str, name: str, address: str = "10.0.0.1", port: int = 80) -> ServerNow:

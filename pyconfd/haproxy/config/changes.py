@@ -3,7 +3,7 @@
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -20,6 +20,7 @@ from pyconfd.haproxy.config.servers import (
     why_not_addable,
 )
 from pyconfd.haproxy.config.slices import ServerChanges
+from pyconfd.haproxy.config.spares import NO_SPARES, Spares
 from pyconfd.haproxy.config.text import Section
 from pyconfd.model.operations import (
     AddBackend,
@@ -29,6 +30,8 @@ from pyconfd.model.operations import (
     AddServer,
     ChangeMapEntries,
     Command,
+    EmptyBackend,
+    FillSpare,
     RemoveBackend,
     RemoveCertificate,
     RemoveListLines,
@@ -47,13 +50,15 @@ class Abilities:
     """What the running HAProxy can do, found by asking it.
 
     ``runtime`` is False where it cannot be changed at all, with ``why``; it ``answered`` where that will stay so.
-    ``cookies`` are those on added servers; ``refused`` are servers that it did not take.
+    ``cookies`` are those on added servers; ``refused`` are servers that it did not take. Where it takes no ``backends``
+    ``spares`` serve new ones.
     """
 
     runtime: bool = False
     why: str = "its runtime socket is not known"
     cookies: bool = False
     backends: bool = False
+    spares: Spares = NO_SPARES
     refused: frozenset[AddServer] = frozenset()
     answered: bool = field(default=False, compare=False)
 
@@ -212,23 +217,43 @@ def _changed_order(old: Section, new: Section, base: Inherited) -> SectionChange
     return SectionChanges(obstacles=[Obstacle(ReloadReason.SECTION_CHANGED, f"{new.title} changed")])
 
 
-def added_section(section: Section, bases: Iterable[str], named: Inherited, abilities: Abilities) -> SectionChanges:
-    """Judge a new section; ``bases`` are the names of defaults sections that run, ``named`` is the one it is from."""
+def added_section(
+    section: Section,
+    bases: Iterable[str],
+    named: Inherited,
+    abilities: Abilities,
+    take_spare: Callable[[str], str] = lambda _defaults: "",
+) -> SectionChanges:
+    """Judge a new section; ``bases`` are the names of defaults sections that run, ``named`` is the one it is from.
+
+    ``take_spare`` returns a free spare of a defaults section, "" where there is none.
+    """
     reason = _OF_ALL.get(section.keyword, ReloadReason.SECTION_ADDED)
     why = _why_not_new(section, bases, named, abilities)
+    spare = ""
+    if why is None and not abilities.backends:
+        is_there = section.name in abilities.spares.emptied
+        spare = "" if is_there else take_spare(section.options[1])
+        why = None if spare else _ONE_IS_THERE if is_there else _NO_SPARE_IS_FREE
     if why is not None:
         return SectionChanges(obstacles=[Obstacle(reason, f"{section.title} added", why)])
     mode = next((line.words[1] for line in section.lines if line.words[0] == "mode"), "")
-    commands: list[Command] = [AddBackend(section.name, section.options[1], mode)]
-    commands += [server.addition for server in servers_of(section, named)]
+    words = (section.name, section.options[1], mode)
+    made = FillSpare(*words, spare=spare, map_path=abilities.spares.map_path) if spare else AddBackend(*words)
+    commands: list[Command] = [made, *(server.addition for server in servers_of(section, named))]
     return SectionChanges(commands, [], [f"{section.title} added"])
+
+
+_ONE_IS_THERE = "a backend of that name was removed a moment ago, and goes with the next reload"
+
+_NO_SPARE_IS_FREE = "all spare backends of its kind are in use until the next reload: raise `apply.spare_backends`"
 
 
 def _why_not_new(section: Section, bases: Iterable[str], named: Inherited, abilities: Abilities) -> str | None:
     """Return None where the section can be made live, else what would make that possible ("" where nothing would)."""
     if section.keyword != "backend":
         return ""
-    if not abilities.backends:
+    if not (abilities.backends or abilities.spares.map_path):
         return "HAProxy 3.4 and later take new backends without a reload"
     if section.options[:1] != ("from",) or len(section.options) != 2 or section.options[1] not in set(bases):
         return "a backend that says `from NAME` of a defaults section goes live without a reload"
@@ -247,8 +272,9 @@ def removed_section(section: Section, base: Inherited, abilities: Abilities) -> 
     plain = {line.words[0] for line in section.lines} <= {"server", "mode"}
     if section.keyword == "backend" and section.options[:1] == ("from",) and plain:
         servers = tuple(server.removal for server in servers_of(section, base))
-        if abilities.backends:
-            return SectionChanges([RemoveBackend(section.name, servers)], [], [f"{section.title} removed"])
+        kind = RemoveBackend if abilities.backends else EmptyBackend
+        if abilities.backends or abilities.spares.map_path:
+            return SectionChanges([kind(section.name, servers)], [], [f"{section.title} removed"])
         advice = "HAProxy 3.4 and later remove such a backend without a reload"
     reason = _OF_ALL.get(section.keyword, ReloadReason.SECTION_REMOVED)
     return SectionChanges(obstacles=[Obstacle(reason, f"{section.title} removed", advice)])

@@ -7,9 +7,10 @@ Pieces that are the same object are the same text. Only the sections of changed 
 piece cannot be judged by itself, both texts are cut into sections and those that differ are parsed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from itertools import count
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ from pyconfd.model.operations import Command, ServerCommand
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, Piece, Rendering, Run, noted_certificates
 from pyconfd.model.reservation import moves
+from pyconfd.model.spares import is_spare_section, spare_kind, spare_name
 
 PARTIAL = "changed live"
 """The fragment of a rendering that the process runs while a reload waits."""
@@ -172,9 +174,10 @@ class Comparison:
 
     def _sections(self, sections: _Changed, index: Index, abilities: Abilities) -> SectionChanges:
         found = SectionChanges()
+        take_spare = _spares_to_take(index, abilities)
         for key, text in sections.new.items():
             was = sections.old.get(key)
-            if was == text:
+            if was == text or _is_spare(key, was, text):
                 continue
             if was is not None:
                 self._changed(found, key, (was, text), index, abilities)
@@ -182,9 +185,11 @@ class Comparison:
                 found.obstacles.append(Obstacle(ReloadReason.TEXT_CHANGED, f"{key.keyword} {key.name}: unreadable"))
             else:
                 named = index.defaults.get(section.options[1] if len(section.options) > 1 else "", Inherited())
-                found.extend(added_section(section, index.defaults, named, abilities))
+                found.extend(added_section(section, index.defaults, named, abilities, take_spare))
         for key, text in sections.old.items():
-            if key not in sections.new and (gone := section_of(text)) is not None:
+            if key in sections.new or _is_spare(key, text):
+                continue
+            if (gone := section_of(text)) is not None:
                 found.extend(removed_section(gone, index.base(key), abilities))
         return found
 
@@ -236,6 +241,29 @@ def _changed_spans(index: Index, applied: Rendering, desired: Rendering) -> _Cha
         return None
     above = {key: defaults for span, _ in found for key, defaults in span.above.items()}
     return _Changed(old, new, above, tuple(found))
+
+
+def _is_spare(key: SectionKey, *texts: str | None) -> bool:
+    """Return whether a section is a spare in each of its texts: the process gets and loses these by reloads only."""
+    return bool(spare_kind(key.name)) and all(text is None or is_spare_section(text) for text in texts)
+
+
+def _spares_to_take(index: Index, abilities: Abilities) -> Callable[[str], str]:
+    """Return what gives each spare that the process has free, by its defaults section, once; "" when all were given."""
+    spares = abilities.spares
+    free = set(spares.free) if index.map_converters(spares.map_path) == {"map_str"} else set[str]()
+
+    def take(defaults: str) -> str:
+        for number in count(1):
+            key = SectionKey("backend", spare_name(defaults, number))
+            if not is_spare_section(index.texts.get(key, "")):
+                return ""
+            if key.name in free:
+                free.remove(key.name)
+                return key.name
+        raise AssertionError
+
+    return take
 
 
 def _are_apart(found: Sequence[tuple[Span, _Place]]) -> bool:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pyconfd.haproxy.config.servers import ConfiguredBackend, Defaults, Inherited, servers_of, takes_servers
 from pyconfd.haproxy.config.text import SECTION_KEYWORDS, Section, name_of, parse_part, words
+from pyconfd.model.spares import is_spare_section, spare_kind
 
 _HEADER = re.compile(rf"^[ \t]*(?:{'|'.join(sorted(SECTION_KEYWORDS))})(?=[ \t\r\n#]|$)", re.MULTILINE)
 _CONDITION = re.compile(r"^[ \t]*\.(if|endif)\b", re.MULTILINE)
@@ -211,8 +212,9 @@ _WITH_SERVERS = frozenset({"backend", "listen"})
 
 
 def keys_with_servers(index: Index) -> list[SectionKey]:
-    """Return the sections that may have servers, in order."""
-    return [key for key in index.keys if key.keyword in _WITH_SERVERS and not key.position]
+    """Return the sections that have servers of their own or may get some, in order: all but spares."""
+    keys = (key for key in index.keys if key.keyword in _WITH_SERVERS and not key.position)
+    return [key for key in keys if not (spare_kind(key.name) and is_spare_section(index.texts[key]))]
 
 
 def keys_of(index: Index, backend: str) -> Iterator[SectionKey]:

@@ -47,6 +47,7 @@ import structlog
 from pyconfd.errors import AdoptionNeeded, ApplyError, Problem, RejectedInput, TransientError
 from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.diff import Comparison, Slice
+from pyconfd.haproxy.config.spares import Spares
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.haproxy.process import adoption
@@ -78,7 +79,7 @@ from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.reservation import namespaces_of_changes
-from pyconfd.model.status import BalancerStatus, HaproxyState
+from pyconfd.model.status import BalancerStatus, HaproxyState, SparesStatus
 from pyconfd.settings import ApplySettings, HaproxySettings
 from pyconfd.system.files import refuse_as_root, remove_stale
 from pyconfd.system.state_file import StateLock
@@ -99,6 +100,9 @@ class BalancerState(Enum):
 
 
 _LOOK_SHARE = 0.1
+_SCARCE = 0.25
+"""Share of free spares below which a reload is not put off: it frees all."""
+_ORDER_SLACK_S = 0.1
 _MASTER_SILENT_S = 60.0
 """How long what the master said of old workers counts while it cannot be asked, as for a moment during a reload."""
 _CAUSE_EVERY_S = 5.0
@@ -156,6 +160,8 @@ class Balancer:
         """Whether this pyconfd has applied or restored anything."""
         self.sockets = tuple[str, ...]()
         self._refused = set[AddServer]()
+        self._spares_since: float | None = None
+        """Since when spares are in use."""
         self._unfinished = UnfinishedChange(state_dir)
         self._overrides = OverrideStore(state_dir)
         self._drift = DriftMonitor(self._overrides)
@@ -293,7 +299,7 @@ class Balancer:
             # The file is written, and the thread that did so knows its digest: to compute it takes long.
             digest = (self._written or last.rendering).digest
             self._last_good = Stored(replace(last.generation, digest=digest), last.rendering)
-        live = self._drift.status(self._runtime)
+        live = replace(self._drift.status(self._runtime), spares=self._spares_status())
         if self._is_known and not self._runtime.abilities.runtime:
             live = replace(live, unavailable=self._runtime.abilities.why)
         own = (*self._file.problems(), *self._suspect_problems(), *self._process.silent_problems())
@@ -378,7 +384,7 @@ class Balancer:
         last, known = self.last_good(), self._planned
         if known is None or known[0] is not rendering or known[1] is not last or not self._is_known:
             known = self._planned = rendering, last, self._compare(rendering, last)
-        return self._unless_rejected(known[2])
+        return self._unless_due(self._unless_rejected(known[2]))
 
     def _compare(self, rendering: Rendering, last: Stored | None) -> Plan:
         observed = None
@@ -403,6 +409,38 @@ class Balancer:
         if self._state is BalancerState.SUSPECT and not isinstance(found, Reload):
             return Reload((ReloadReason.NOT_LIVE,), (self._why,))
         return found
+
+    @property
+    def spares(self) -> Spares:
+        """The spares of the worker that runs; safe in any thread."""
+        return self._runtime.spares
+
+    def order_due_s(self) -> float | None:
+        """Return in how many seconds spares in use are due for the reload that puts them in order; None for not at all.
+
+        At once where few are left: one shall be free when the next backend comes.
+        """
+        spares, now = self._runtime.spares, time.monotonic()
+        if not spares or not self._is_known:
+            self._spares_since = None
+            return None
+        if self._spares_since is None:
+            self._spares_since = now
+        if len(spares.free) < len(spares.names) * _SCARCE:
+            return 0.0
+        return max(0.0, self._spares_since + self._apply_settings.rename_interval_s - now)
+
+    def _spares_status(self) -> SparesStatus:
+        spares, due_s = self._runtime.spares, self.order_due_s()
+        order_at = 0.0 if due_s is None else time.time() + due_s
+        return SparesStatus(len(spares.serving), len(spares.free), len(spares.emptied), order_at)
+
+    def _unless_due(self, found: Plan) -> Plan:
+        """Return ``found``, or where nothing else has to be done the reload that is due for spares in use."""
+        due_s = self.order_due_s() if isinstance(found, Noop) else None
+        if due_s is None or due_s > _ORDER_SLACK_S:
+            return found
+        return Reload((ReloadReason.SPARES_IN_USE,), self._runtime.spares.details)
 
     def _unless_rejected(self, found: Plan) -> Plan:
         """Return ``found``, or where nothing else has to be done the reload whose check says what is wrong."""

@@ -5,11 +5,12 @@ Whatever is not as it should be raises :class:`NotConfirmed`; then a reload puts
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
 from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.config.spares import LISTS, NO_SPARES, Spares, map_path, spares_of
 from pyconfd.haproxy.runtime.batch import (
     batches,
     checks_of,
@@ -28,6 +29,8 @@ from pyconfd.model.operations import (
     AddCertificate,
     AddServer,
     Command,
+    EmptyBackend,
+    FillSpare,
     RemoveBackend,
     RemoveServer,
     ReplaceMap,
@@ -114,6 +117,7 @@ class Runtime:
         self.pid = 0
         self.leaving: dict[tuple[str, str], Leaving] = {}
         self._leaving_backends: set[str] = set()
+        self._spares = NO_SPARES
 
     def close(self) -> None:
         """Close the connection; everything goes on serving."""
@@ -124,8 +128,12 @@ class Runtime:
         """Forget the former worker: the new one has what it loaded and nothing else."""
         self.close()
         self.pid = 0
+        self._begin_with(NO_SPARES)
+
+    def _begin_with(self, spares: Spares) -> None:
         self.leaving.clear()
         self._leaving_backends.clear()
+        self._spares = spares
 
     def connect(self, paths: Iterable[str], worker_pid: int = 0) -> Abilities:
         """Find a socket among ``paths`` that may change the process, and ask what this HAProxy can do.
@@ -156,16 +164,23 @@ class Runtime:
                 self.close()
                 why = f"{path}: a worker of haproxy answers that is about to end"
                 continue
+            takes_backends = "add backend" in commands
             if worker.pid != self.pid:
                 self.pid = worker.pid
-                self.leaving.clear()
-                self._leaving_backends.clear()
+                self._begin_with(NO_SPARES)
+                try:
+                    self._spares = NO_SPARES if takes_backends else self._spares_of_worker()
+                except (NoAnswer, NotConfirmed) as error:
+                    self.close()
+                    self.pid = 0
+                    why = str(error)
+                    continue
             self._abilities = Abilities(
                 runtime=True,
                 why="",
                 # Cookies on added servers came together with the command `wait`, in 3.0.
                 cookies="\n  wait " in commands,
-                backends="add backend" in commands,
+                backends=takes_backends,
                 answered=True,
             )
             return self._abilities
@@ -174,6 +189,12 @@ class Runtime:
         self.pid = 0
         self._abilities = Abilities(why=why, answered=answered)
         return self._abilities
+
+    def _spares_of_worker(self) -> Spares:
+        """Ask for the spares, and which of them are in use: another pyconfd may have filled some."""
+        lists = self._ask(LISTS)
+        path = map_path(lists)
+        return spares_of(path, lists[0], *self._ask([f"show map {path}"])) if path else NO_SPARES
 
     def _first_answers(self, to: RuntimeSocket, worker_pid: int) -> tuple[Worker, list[str]]:
         ends = self._monotonic() + FORMER_ANSWERS_S
@@ -187,7 +208,12 @@ class Runtime:
     @property
     def abilities(self) -> Abilities:
         """What can be done now; nothing before :meth:`connect`."""
-        return self._abilities
+        return replace(self._abilities, spares=self._spares) if self._spares.map_path else self._abilities
+
+    @property
+    def spares(self) -> Spares:
+        """The spares of this worker, and which backends they serve."""
+        return self._spares
 
     def execute(self, commands: Sequence[Command]) -> None:
         """Carry out ``commands`` in order and see that they took effect.
@@ -199,6 +225,7 @@ class Runtime:
         refused: dict[AddServer, str] = {}
         try:
             for batch in batches(commands):
+                self._use_spares([command for command in batch if isinstance(command, FillSpare)])
                 refused |= self._execute(batch)
                 self._progress()
         except NoAnswer as error:
@@ -260,7 +287,7 @@ class Runtime:
         if not self.pid:
             raise NotConfirmed("which worker of haproxy serves is not known any more")
         try:
-            worker, answers = self._socket.ask(lines, pid=self.pid)
+            worker, answers = self._socket.ask([*map(self._spares.sent, lines)], pid=self.pid)
         except NoAnswer as error:
             if isinstance(error.__cause__, ReplacedError):
                 raise OtherWorker(str(error)) from error
@@ -269,7 +296,19 @@ class Runtime:
             self.close()
             self.pid = 0
             raise OtherWorker("a former worker of haproxy answers: another program reloaded it")
-        return answers
+        return [*map(self._spares.understood, lines, answers)]
+
+    def _use_spares(self, commands: Sequence[FillSpare]) -> None:
+        """Use these spares from now on; they are proven empty first: what is in one might get traffic of others."""
+        answers = self._ask([f"show servers state {command.spare}" for command in commands]) if commands else []
+        for command, answer in zip(commands, answers, strict=True):
+            try:
+                found = [server.name for server in servers_now(answer)]
+            except ValueError as error:
+                raise NotConfirmed(f"{command.spare}: {error}") from error
+            if found:
+                raise NotConfirmed(f"the spare backend {command.spare} is not empty: it has {', '.join(found[:3])}")
+            self._spares = self._spares.using(command.backend, command.spare)
 
     def _lines(self, command: Command) -> list[SocketLine]:
         if isinstance(command, AddServer) and (former := self.leaving.get((command.backend, command.server))):
@@ -293,7 +332,10 @@ class Runtime:
             if isinstance(command, RemoveServer):
                 self.note_leaving(command)
             elif isinstance(command, RemoveBackend):
-                self._leaving_backends.add(command.backend)
+                if isinstance(command, EmptyBackend):
+                    self._spares = self._spares.without(command.backend)
+                else:
+                    self._leaving_backends.add(command.backend)
                 for server in command.servers:
                     self.note_leaving(server)
             elif isinstance(command, AddServer):

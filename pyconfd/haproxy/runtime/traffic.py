@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from pyconfd.haproxy.config.spares import NO_SPARES, Spares
 from pyconfd.haproxy.runtime.sockets import NoAnswer, RuntimeSocket
+from pyconfd.model.spares import spare_kind
 from pyconfd.model.status import Counts, Sample
 
 EVERY_S = 1.0
@@ -25,11 +27,20 @@ _SERVERS = re.compile(r"\((\d+)/(\d+)\)")
 class TrafficWatch:
     """Hold the newest sample of traffic. ``paths`` returns the sockets to ask; it is called by the thread.
 
+    ``spares`` returns the spares of the worker, which have the names of the backends that they serve.
+
     Between :meth:`start` and :meth:`stop`; :meth:`newest` may be called from any thread.
     """
 
-    def __init__(self, paths: Callable[[], Sequence[str]], *, every_s: float = EVERY_S) -> None:
+    def __init__(
+        self,
+        paths: Callable[[], Sequence[str]],
+        spares: Callable[[], Spares] = lambda: NO_SPARES,
+        *,
+        every_s: float = EVERY_S,
+    ) -> None:
         self._paths = paths
+        self._spares = spares
         self._every_s = every_s
         self._newest: Sample | None = None
         self._ends = threading.Event()
@@ -58,17 +69,18 @@ class TrafficWatch:
             paths = self._paths()
             for path in connections.keys() - set(paths):
                 connections.pop(path).close()
-            self._newest = _first_sample([connections.setdefault(path, RuntimeSocket(path)) for path in paths])
+            found = [connections.setdefault(path, RuntimeSocket(path)) for path in paths]
+            self._newest = _first_sample(found, self._spares())
             pause_s = max(self._every_s, (time.monotonic() - began) / SHARE)
         for connection in connections.values():
             connection.close()
 
 
-def _first_sample(connections: Sequence[RuntimeSocket]) -> Sample | None:
+def _first_sample(connections: Sequence[RuntimeSocket], spares: Spares) -> Sample | None:
     for connection in connections:
         with suppress(NoAnswer):
             worker, (answer,) = connection.ask([_ASK])
-            return sample_of(answer, time.monotonic(), worker.pid)
+            return sample_of(spares.understood(_ASK, answer), time.monotonic(), worker.pid)
     return None
 
 
@@ -89,6 +101,6 @@ def sample_of(answer: str, at: float, worker: int) -> Sample:
         counts = Counts(requests if http else sessions, max(failed, refused) if http else refused, up, servers)
         if kind == "FRONTEND":
             clients += counts
-        elif kind == "BACKEND":
+        elif kind == "BACKEND" and not spare_kind(proxy):
             backends[proxy] = counts
     return Sample(at, worker, clients, backends)

@@ -1,0 +1,97 @@
+"""Empty backends that the file holds, and that serve new ones until the next reload: what HAProxy says of them.
+
+Before 3.4 HAProxy takes no new backend while it runs. So the file has some that are empty; a new one gets its servers
+into one of these, and a map leads from its name to the spare. The map is in the process only: a worker that loads the
+file has all backends under their own names, and every spare is free again. Nothing outside of here knows the names of
+spares: what is sent names the spare where it has to, what is answered names the backend.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from pyconfd.model.operations import MOST_NAMED
+from pyconfd.model.spares import MAP_NAME, spare_kind
+
+_TO_SERVERS = re.compile(
+    r"(?P<verb>(?:add|del|set) server |(?:enable|disable) (?:server|health|agent) |shutdown sessions server "
+    r"|show servers state |show stat )(?P<backend>[^/\s]+)(?P<rest>.*)",
+    re.DOTALL,
+)
+"""Commands that name a backend, and how it goes on."""
+_MAP = re.compile(rf"^\d+ \((?P<path>\S*/{re.escape(MAP_NAME)})\) ", re.MULTILINE)
+_ENTRY = re.compile(r"^0x[0-9a-f]+ (\S+) (\S+)$", re.MULTILINE)
+_SPARE = re.compile(r"\bspare-[A-Za-z0-9_.:-]+-\d+")
+
+LISTS = ("show backend", "show map")
+"""What to ask a worker for its spares, before :func:`entries_question`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spares:
+    """The spares of one worker.
+
+    ``map_path`` is the map that leads to them, "" where it has none: then none is used. ``names`` are all spares,
+    ``serving`` those in use, by the backend that each serves. ``emptied`` are backends that were removed and are there
+    until the next reload.
+    """
+
+    map_path: str = ""
+    names: frozenset[str] = frozenset()
+    serving: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    emptied: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        """Return whether a reload would give backends their names, or remove some."""
+        return bool(self.serving or self.emptied)
+
+    @property
+    def free(self) -> frozenset[str]:
+        """The spares that were not used in this worker."""
+        return self.names - frozenset(self.serving.values())
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """What a reload puts in order, in words."""
+        served = [f"backend {backend} is served by {spare}" for backend, spare in sorted(self.serving.items())]
+        gone = [f"backend {backend} was removed" for backend in sorted(self.emptied)]
+        more = [f"and {len(served) + len(gone) - MOST_NAMED} more"] if len(served) + len(gone) > MOST_NAMED else []
+        return (*[*served, *gone][:MOST_NAMED], *more)
+
+    def using(self, backend: str, spare: str) -> "Spares":
+        """Return these after ``spare`` began to serve ``backend``."""
+        return Spares(self.map_path, self.names, MappingProxyType({**self.serving, backend: spare}), self.emptied)
+
+    def without(self, backend: str) -> "Spares":
+        """Return these after ``backend`` was removed."""
+        return Spares(self.map_path, self.names, self.serving, self.emptied | {backend})
+
+    def sent(self, line: str) -> str:
+        """Return ``line`` as it goes over the socket: of a backend that a spare serves it names the spare."""
+        found = _TO_SERVERS.fullmatch(line) if self.serving else None
+        spare = self.serving.get(found["backend"]) if found else None
+        return f"{found['verb']}{spare}{found['rest']}" if found and spare else line
+
+    def understood(self, line: str, answer: str) -> str:
+        """Return the ``answer`` to ``line`` with the names of backends in the place of their spares."""
+        if not self.serving or " map " in line:
+            return answer
+        backends = {spare: backend for backend, spare in self.serving.items()}
+        return _SPARE.sub(lambda found: backends.get(found[0], found[0]), answer)
+
+
+NO_SPARES = Spares()
+
+
+def map_path(answers: Iterable[str]) -> str:
+    """Return the path of the map that leads to spares, by the answers to :data:`LISTS`; "" where there is none."""
+    _, maps = answers
+    found = _MAP.search(maps)
+    return found["path"] if found else ""
+
+
+def spares_of(path: str, backends: str, entries: str) -> Spares:
+    """Return the spares of a worker, by the answers to ``show backend`` and ``show map PATH``."""
+    names = frozenset(name for name in backends.split("\n") if spare_kind(name))
+    return Spares(path, names, MappingProxyType(dict(_ENTRY.findall(entries))))

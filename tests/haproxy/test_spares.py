@@ -1,0 +1,92 @@
+"""What HAProxy says of its spares, and the names that go over the socket."""
+
+import pytest
+
+from pyconfd.haproxy.config.spares import NO_SPARES, Spares, map_path, spares_of
+from pyconfd.model.spares import is_spare_section, spare_kind, spare_section
+
+PATH = "/etc/haproxy/maps/spare-backends.map"
+MAPS = f"""# id (file) description
+0 (/etc/haproxy/maps/hosts.map) pattern loaded from file '/etc/haproxy/maps/hosts.map' used by map. entry_cnt=0
+1 ({PATH}) pattern loaded from file '{PATH}' used by map at file 'x' line 17. entry_cnt=1
+
+"""
+BACKENDS = "# name\nbe-a\nspare-http-service-1\nspare-http-service-2\nspare-parts\n\n"
+ENTRIES = "0x7f85e804eea0 be-b spare-http-service-2\n\n"
+SPARES = spares_of(PATH, BACKENDS, ENTRIES)
+
+
+def test_a_worker_says_which_spares_it_has_and_what_they_serve() -> None:
+    assert map_path([BACKENDS, MAPS]) == PATH
+    assert SPARES.names == {"spare-http-service-1", "spare-http-service-2"}
+    assert SPARES.serving == {"be-b": "spare-http-service-2"}
+    assert SPARES.free == {"spare-http-service-1"}
+    assert map_path([BACKENDS, "# id (file) description\n0 (/x/other-spare-backends.map) pattern\n"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "sent"),
+    [
+        ("add server be-b/s 10.0.0.1:80 check", "add server spare-http-service-2/s 10.0.0.1:80 check"),
+        ("set server be-b/s state drain", "set server spare-http-service-2/s state drain"),
+        ("del server be-b/s", "del server spare-http-service-2/s"),
+        ("enable health be-b/s", "enable health spare-http-service-2/s"),
+        ("disable agent be-b/s", "disable agent spare-http-service-2/s"),
+        ("shutdown sessions server be-b/s", "shutdown sessions server spare-http-service-2/s"),
+        ("show servers state be-b", "show servers state spare-http-service-2"),
+        ("show stat be-b 4 -1", "show stat spare-http-service-2 4 -1"),
+        ("add server be-bb/s 10.0.0.1:80", "add server be-bb/s 10.0.0.1:80"),
+        ("add server be-a/be-b 10.0.0.1:80", "add server be-a/be-b 10.0.0.1:80"),
+        ("show servers state", "show servers state"),
+        ("add map /m.map be-b be-b", "add map /m.map be-b be-b"),
+        ("show stat -1 4 -1", "show stat -1 4 -1"),
+    ],
+)
+def test_commands_name_the_spare(line: str, sent: str) -> None:
+    assert SPARES.sent(line) == sent
+    assert NO_SPARES.sent(line) == line
+
+
+def test_answers_name_the_backend() -> None:
+    rows = "4 spare-http-service-2 7 s\n5 spare-http-service-1 7 s\n6 spare-http-service-22 7 s\n"
+    named = "4 be-b 7 s\n5 spare-http-service-1 7 s\n6 spare-http-service-22 7 s\n"
+    assert SPARES.understood("show servers state", rows) == named
+    assert SPARES.understood("show stat -1 4 -1", "spare-http-service-2,s,0\n") == "be-b,s,0\n"
+    assert SPARES.understood(f"get map {PATH} be-b", 'value="spare-http-service-2"') == 'value="spare-http-service-2"'
+
+
+def test_what_is_used_or_removed_waits_for_a_reload() -> None:
+    fresh = Spares(PATH, SPARES.names)
+    assert not fresh
+    assert fresh.details == ()
+    used = fresh.using("be-c", "spare-http-service-1").without("be-a")
+    assert used
+    assert used.free == {"spare-http-service-2"}
+    assert used.details == ("backend be-c is served by spare-http-service-1", "backend be-a was removed")
+    many = fresh
+    for number in range(8):
+        many = many.without(f"be-{number}")
+    assert many.details[-1] == "and 3 more"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_spare"),
+    [
+        (spare_section("http-service", 3), True),
+        (spare_section("http-service", 3) + "\n\n", True),
+        (spare_section("http-service", 3) + "    server s 10.0.0.1:80\n", False),
+        ("backend spare-pool-1\n", False),
+        ("backend spare-pool-1 from other\n", False),
+        ("backend spare-pool from pool\n", False),
+        ("frontend spare-pool-1 from pool\n", False),
+        ("", False),
+    ],
+)
+def test_a_spare_is_a_header_of_its_own_form_and_nothing_else(text: str, *, is_spare: bool) -> None:
+    assert is_spare_section(text) is is_spare
+
+
+def test_the_name_says_what_a_spare_is_from() -> None:
+    assert spare_kind("spare-a-b.c_d-12") == "a-b.c_d"
+    assert spare_kind("spare-12") == ""
+    assert spare_kind("my-spare-a-12") == ""

@@ -1,0 +1,270 @@
+"""New backends in a real HAProxy before 3.4: served by spares at once, under their own names after the next reload."""
+
+import http.client
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from pyconfd.haproxy.process.balancer import BalancerState
+from pyconfd.haproxy.runtime.servers_now import servers_now
+from pyconfd.haproxy.runtime.sockets import ask
+from pyconfd.model.context import EndpointTotals
+from pyconfd.model.outcome import Applied
+from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
+from pyconfd.model.rendering import Piece, Rendering
+from pyconfd.model.spares import spare_section
+from pyconfd.settings import ApplySettings
+from tests.haproxy.bench import Bench, apply
+from tests.world.haproxy import BINARY, wait_until
+
+HEAD = """global
+    stats socket {socket} mode 600 level admin
+defaults base
+    mode http
+    timeout connect 2s
+    timeout client 30s
+    timeout server 30s
+    retries 0
+defaults plain from base
+    balance roundrobin
+frontend fe from base
+    bind 127.0.0.1:{port}
+    http-request set-var(txn.route) req.hdr(host),map_str({hosts})
+    use_backend %[var(txn.route),map_str({spares})] if {{ var(txn.route),map_str({spares}) -m found }}
+    use_backend %[var(txn.route)] if {{ var(txn.route) -m found }}
+"""
+
+
+@contextmanager
+def _pod(name: str) -> Iterator[int]:
+    """Serve requests with ``name``; return the port."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(name.encode())
+
+        def log_message(self, *_args: object) -> None:
+            """Keep quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+class Spared:
+    """A haproxy with ``spares`` empty backends; each host has one of its own, ``be-HOST``, with one server."""
+
+    def __init__(self, bench: Bench, spares: int = 3) -> None:
+        self.bench = bench
+        self.spares = spares
+        self.ports: dict[str, int] = {}
+        self.balancer = bench.balancer()
+        self.balancer.startup()
+
+    def rendering(self, *hosts: str) -> Rendering:
+        maps = {
+            "hosts": self.bench.map_file("".join(f"{host} be-{host}\n" for host in sorted(hosts)), "hosts.map"),
+            "spares": self.bench.map_file("", "spare-backends.map"),
+        }
+        paths = {name: file.path for name, file in maps.items()}
+        head = HEAD.format(socket=self.bench.haproxy.stats_socket, port=self.bench.port, **paths)
+        blocks = [f"backend be-{host} from plain\n    server s 127.0.0.1:{self.ports[host]} id 7\n" for host in hosts]
+        spares = "".join(spare_section("plain", number) for number in range(1, self.spares + 1))
+        files = tuple(sorted(maps.values(), key=lambda file: file.path))
+        pieces = Piece("01-head.tmpl", head), Piece("02-hosts.tmpl", *blocks), Piece("03-spares.tmpl", spares)
+        return Rendering(pieces, files)
+
+    def begin(self, *hosts: str) -> None:
+        first = self.rendering(*hosts)
+        for file in first.files:
+            self.bench.conf.parent.joinpath(file.path).parent.mkdir(parents=True, exist_ok=True)
+            self.bench.conf.parent.joinpath(file.path).write_text(file.content)
+        self.bench.conf.write_text(first.text)
+        self.bench.haproxy.start()
+        apply(self.balancer, first)
+        assert isinstance(self.balancer.look(), Noop)
+
+    def plan(self, *hosts: str) -> Plan:
+        return self.balancer.plan(self.rendering(*hosts))
+
+    def change(self, *hosts: str) -> Applied | Reload:
+        wanted = self.rendering(*hosts)
+        plan = self.balancer.plan(wanted)
+        assert isinstance(plan, RuntimeUpdate), plan
+        done = self.balancer.change(wanted, plan, curdate="", now=2.0, totals=EndpointTotals())
+        assert isinstance(done, Applied | Reload)
+        return done
+
+    def get(self, host: str) -> str:
+        """Return what a client of ``host`` reads: the status, and who answered."""
+        client = http.client.HTTPConnection("127.0.0.1", self.bench.port, timeout=5)
+        with closing(client):
+            client.request("GET", "/", headers={"Host": host})
+            answer = client.getresponse()
+            return f"{answer.status} {answer.read().decode()}"
+
+    def ask(self, command: str) -> str:
+        return ask(self.bench.haproxy.stats_socket, command)
+
+    def servers_of(self, section: str) -> set[str]:
+        return {each.name for each in servers_now(self.ask(f"show servers state {section}")) if not each.drain}
+
+    def follow(self) -> None:
+        wait_until(lambda: not self.balancer.file_behind, "the file is level")
+
+
+@contextmanager
+def _spared(bench: Bench, *hosts: str, spares: int = 3) -> Iterator[Spared]:
+    with ExitStack() as stack:
+        found = Spared(bench, spares)
+        for host in hosts:
+            found.ports[host] = stack.enter_context(_pod(host))
+        yield found
+
+
+@pytest.fixture
+def spared(bench: Bench) -> Iterator[Spared]:
+    with _spared(bench, "a", "b", "c", "d", "e") as found:
+        yield found
+
+
+pytestmark = pytest.mark.skipif(not BINARY, reason="there is no haproxy")
+
+
+def test_a_new_backend_is_served_by_a_spare_and_the_file_has_its_name(spared: Spared) -> None:
+    spared.begin("a")
+    worker = spared.bench.haproxy.worker()
+    assert isinstance(spared.change("a", "b"), Applied)
+    assert (spared.get("a"), spared.get("b")) == ("200 a", "200 b")
+    assert spared.servers_of("spare-plain-1") == {"s"}
+    spared.follow()
+    text = spared.bench.conf.read_text()
+    assert "backend be-b from plain" in text
+    assert spared.bench.haproxy.worker() == worker
+    assert isinstance(spared.balancer.look(), Noop)
+    assert spared.balancer.state is BalancerState.IN_SYNC
+
+
+def test_what_changes_in_it_later_goes_to_the_spare(spared: Spared) -> None:
+    spared.begin("a")
+    spared.change("a", "b")
+    spared.ports["b"] = spared.ports["c"]
+    wanted = spared.rendering("a", "b")
+    blocks = [text.replace("server s", "server t").replace("id 7", "id 8") for text in wanted.pieces[1].blocks]
+    wanted = Rendering((wanted.pieces[0], Piece("02-hosts.tmpl", *blocks), wanted.pieces[2]), wanted.files)
+    plan = spared.balancer.plan(wanted)
+    assert isinstance(plan, RuntimeUpdate)
+    assert isinstance(spared.balancer.change(wanted, plan, curdate="", now=3.0), Applied)
+    assert spared.servers_of("spare-plain-1") == {"t"}
+    assert spared.get("b") == "200 c"
+
+
+def test_drift_in_a_spare_is_repaired(spared: Spared) -> None:
+    spared.begin("a")
+    spared.change("a", "b")
+    spared.ask("set server spare-plain-1/s weight 7")
+    spared.balancer.standing()
+    assert {each.weight for each in servers_now(spared.ask("show servers state spare-plain-1"))} == {1}
+
+
+def test_a_restarted_pyconfd_reads_from_the_process_what_its_spares_serve(spared: Spared) -> None:
+    spared.begin("a")
+    spared.change("a", "b")
+    spared.follow()
+    worker = spared.bench.haproxy.worker()
+    spared.balancer = spared.bench.balancer()
+    spared.balancer.startup()
+    assert spared.plan("a", "b") == Noop()
+    spared.balancer.standing()
+    assert spared.balancer.state is BalancerState.IN_SYNC
+    assert isinstance(spared.change("a", "b", "c"), Applied)
+    assert [spared.get(host) for host in "abc"] == ["200 a", "200 b", "200 c"]
+    assert spared.bench.haproxy.worker() == worker
+
+
+def test_the_reload_at_leisure_gives_each_its_own_name(bench: Bench) -> None:
+    with _spared(bench, "a", "b") as spared:
+        spared.balancer._apply_settings = ApplySettings(rename_interval_s=0.0)
+        spared.begin("a")
+        spared.change("a", "b")
+        plan = spared.plan("a", "b")
+        assert isinstance(plan, Reload)
+        assert plan.reasons == (ReloadReason.SPARES_IN_USE,)
+        assert plan.details == ("backend be-b is served by spare-plain-1",)
+        spared.balancer.apply(spared.rendering("a", "b"), plan, curdate="", now=4.0)
+        assert spared.servers_of("be-b") == {"s"}
+        assert spared.servers_of("spare-plain-1") == set()
+        assert spared.get("b") == "200 b"
+        assert isinstance(spared.balancer.look(), Noop)
+        assert spared.plan("a", "b") == Noop()
+
+
+def test_it_is_not_due_at_once_but_where_few_spares_are_left(spared: Spared) -> None:
+    spared.begin("a")
+    assert spared.balancer.order_due_s() is None
+    spared.change("a", "b", "c")
+    assert 25.0 < (spared.balancer.order_due_s() or 0.0) <= 30.0
+    assert spared.plan("a", "b", "c") == Noop()
+    spared.change("a", "b", "c", "d")
+    assert spared.balancer.order_due_s() == 0.0
+
+
+def test_with_all_in_use_the_next_is_a_reload_that_says_so(spared: Spared) -> None:
+    spared.begin("a")
+    spared.change("a", "b", "c", "d")
+    plan = spared.plan("a", "b", "c", "d", "e")
+    assert isinstance(plan, Reload)
+    assert plan.reasons == (ReloadReason.SECTION_ADDED,)
+    assert "all spare backends" in plan.advice[0]
+
+
+def test_a_removed_backend_is_drained_and_goes_with_the_reload(spared: Spared) -> None:
+    spared.begin("a", "b")
+    assert isinstance(spared.change("a"), Applied)
+    assert spared.servers_of("be-b") == set()
+    assert spared.get("b").startswith("503")
+    assert isinstance(spared.balancer.look(), Noop)
+    spared.balancer.standing()
+    assert spared.balancer.order_due_s() is not None
+    again = spared.plan("a", "b")
+    assert isinstance(again, Reload)
+    assert "a moment ago" in again.advice[0]
+
+
+def test_a_spare_that_is_not_empty_serves_nothing(spared: Spared) -> None:
+    spared.begin("a")
+    spared.ask(f"add server spare-plain-1/alien 127.0.0.1:{spared.ports['e']}")
+    spared.ask("set server spare-plain-1/alien state ready")
+    done = spared.change("a", "b")
+    assert isinstance(done, Reload)
+    assert "not empty: it has alien" in done.details[0]
+    assert spared.get("b").startswith("503")
+    spared.balancer.apply(spared.rendering("a", "b"), done, curdate="", now=5.0)
+    assert spared.get("b") == "200 b"
+
+
+def test_a_haproxy_that_restarts_has_the_own_names(spared: Spared) -> None:
+    spared.begin("a")
+    spared.change("a", "b")
+    spared.follow()
+    spared.bench.haproxy.stop()
+    spared.bench.haproxy.start()
+    assert spared.get("b") == "200 b"
+    wait_until(lambda: isinstance(spared.balancer.look(), Noop), "the new worker is seen")
+    assert isinstance(spared.change("a", "b", "c"), Applied)
+    assert (spared.servers_of("be-b"), spared.servers_of("spare-plain-1")) == ({"s"}, {"s"})
+    assert [spared.get(host) for host in "abc"] == ["200 a", "200 b", "200 c"]
+
+
+def test_other_spares_in_the_text_need_no_reload_and_are_not_used_before_one(bench: Bench) -> None:
+    with _spared(bench, "a", "b", spares=0) as spared:
+        spared.begin("a")
+        spared.spares = 3
+        assert isinstance(spared.change("a"), Applied)
+        assert isinstance(spared.plan("a", "b"), Reload)
