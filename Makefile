@@ -24,7 +24,7 @@ GO := CGO_ENABLED=0 GOTOOLCHAIN=auto go
 CONFORMANCE := $(addprefix .cache/conformance/,controlplane echo node suite.test gateway-api)
 HA_PACKAGES := haproxy=haproxy keepalived=keepalived nft=nftables ip=iproute2 sysctl=procps unshare=util-linux faketime=faketime
 
-.PHONY: help venv packages-demo packages-test packages-ha packages-conformance lock demo test test-matrix size mutants lint docs bench ha-bench reload-test tls-test canary-test \
+.PHONY: help venv packages-demo packages-bench packages-test packages-ha packages-conformance lock demo test test-matrix size mutants lint docs bench ha-bench reload-test tls-test canary-test \
 	crash-test vip-test conformance fuzz soak dns-soak wheelhouse deb \
 	release release-test appliance image image-test image-bench clean
 
@@ -45,6 +45,9 @@ venv: packages-demo $(VENV)/.stamp ## build .venv from the hashed lock
 
 packages-demo:
 	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy
+
+packages-bench:
+	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy nginx=nginx wrk=wrk
 
 packages-test:
 	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy caddy=caddy nginx=nginx kubectl=kubernetes-client systemd-analyze=systemd ps=procps shellcheck=shellcheck etcd=etcd-server etcdctl=etcd-client cloud-init=cloud-init $(HA_PACKAGES) $(IMAGE_PACKAGES)
@@ -77,7 +80,7 @@ lint: venv ## lint, types and import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: packages-demo venv ## measure; one JSON object a line (ONLY=name for one figure)
+bench: packages-bench venv ## measure; one JSON object a line (ONLY=name for one figure)
 	@$(BIN)/python -m tests.bench $(ONLY)
 
 ha-bench: packages-ha venv ## measure each fault of the floating address; needs root (ONLY=a,b REPS=20 LONG_S=60)
