@@ -166,7 +166,8 @@ class _Gateways(PresetCollections):
         self._gateways = gateways = ServedGateways(self._objects, self._addresses, owners)
         self._ports = Published[str, Port](gateways.ports, key=_port_name)
         self._frontends = Published[str, GatewayFrontend](gateways.frontends, key=_port_name)
-        self._backends = Published[str, RuleBackend](gateways.backends, key=lambda at: at[1])
+        sections = Joined[Any, RuleBackend](gateways.profiles, gateways.backends, name="sections of Gateways")
+        self._backends = Published[str, RuleBackend](sections, key=lambda at: at[1])
         self._owners = Published[Name, Owner](
             Joined[Any, Any](gateways.sections, gateways.ports, name="owners of sections"),
             key=lambda at: Name(at[1] if isinstance(at[1], str) else _port_name(at), ""),
@@ -187,7 +188,10 @@ class _Gateways(PresetCollections):
         files = self._files.made((ports, policies), lambda: files_of(ports.values(), policies.values()))
         script = script_file(self._directory) if counts.get("mirrored") else None
         given = GivenDict(
-            frontends=self._frontends.mapping(), backends=backends, mirror_script=script.path if script else ""
+            frontends=self._frontends.mapping(),
+            backends=backends,
+            profiles=len(self._gateways.profiles.items),
+            mirror_script=script.path if script else "",
         )
         return PresetResult(
             {"gateway": given},

@@ -187,7 +187,7 @@ class Comparison:
                 named = index.defaults.get(section.options[1] if len(section.options) > 1 else "", Inherited())
                 found.extend(added_section(section, index.defaults, named, abilities, take_spare))
         for key, text in sections.old.items():
-            if key in sections.new or _is_spare(key, text):
+            if key in sections.new or _is_spare(key, text) or _is_unused(key, sections.new):
                 continue
             if (gone := section_of(text)) is not None:
                 found.extend(removed_section(gone, index.base(key), abilities))
@@ -246,6 +246,16 @@ def _changed_spans(index: Index, applied: Rendering, desired: Rendering) -> _Cha
 def _is_spare(key: SectionKey, *texts: str | None) -> bool:
     """Return whether a section is a spare in each of its texts: the process gets and loses these by reloads only."""
     return bool(spare_kind(key.name)) and all(text is None or is_spare_section(text) for text in texts)
+
+
+def _is_unused(key: SectionKey, new: Mapping[SectionKey, str]) -> bool:
+    """Return whether a section that goes is one of defaults, and nothing of ``new`` is from it: it means nothing."""
+    return key.keyword == "defaults" and bool(key.name) and not any(_is_from(key.name, text) for text in new.values())
+
+
+def _is_from(defaults: str, text: str) -> bool:
+    header = text.partition("\n")[0]
+    return defaults in header and header.split("#")[0].split()[-2:] == ["from", defaults]
 
 
 def _spares_to_take(index: Index, abilities: Abilities) -> Callable[[str], str]:

@@ -5,8 +5,10 @@ Only where references have different filters, or their servers speak differently
 divided among these at random.
 """
 
+import hashlib
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -72,12 +74,40 @@ class MirrorSection(NamedTuple):
     of: int
 
 
+class Profile(NamedTuple):
+    """The lines of a backend besides its servers: backends of many rules have the same."""
+
+    filters: Filters
+    failing: int
+    of: int
+    handling: Handling
+    options: str
+    sans: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the defaults section that has these lines."""
+        return _name_of_profile(self)
+
+    @property
+    def section(self) -> "RuleBackend":
+        """What the section says."""
+        owner = "What rules with the same filters have in common"
+        return RuleBackend(self.name, owner, "", "", (), (), route="", is_profile=True, **self._asdict())
+
+
+@lru_cache(maxsize=1024)
+def _name_of_profile(profile: Profile) -> str:
+    return f"gateway-profile-{hashlib.sha256(repr(profile).encode()).hexdigest()[:12]}"
+
+
 class RuleBackend(RouteBackend, frozen=True, gc=False):
     """A backend of a rule. ``route`` is what its ``entries`` lead to: its own name, or the route of choices.
 
     ``failing`` of ``of`` requests are answered with 500, since they belong to references that lead nowhere; all of them
     where both are 1. ``options`` are words for each of its servers. ``sans`` are parts of their certificates in
-    hexadecimal digits, of which one has to be there.
+    hexadecimal digits, of which one has to be there. ``profile`` is the section that has the lines for all of this, ""
+    where the backend has its own; or it ``is_profile`` itself.
     """
 
     route: str = ""
@@ -88,6 +118,20 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     options: str = ""
     sans: tuple[str, ...] = ()
     mirrors: tuple[MirrorSection, ...] = ()
+    profile: str = ""
+    is_profile: bool = False
+
+    @property
+    def lines(self) -> Profile | None:
+        """What its lines say besides its servers, None for nothing, or where it is a matter of this backend alone."""
+        if self.mode != "http" or self.mirrors:
+            return None
+        found = Profile(self.filters, self.failing, self.of, self.handling, self.options, self.sans)
+        return None if found[:2] == _PLAIN and found[3:] == _PLAIN_TOO else found
+
+
+_PLAIN = (NO_FILTERS, 0)
+_PLAIN_TOO = (AS_USUAL, "", ())
 
 
 class RuleSections(NamedTuple):
@@ -243,8 +287,11 @@ def _backend(rule: ParsedRule, own: Filters, references: Sequence[Reference], na
     total = sum(each.weight for each in references)
     failing = sum(each.weight for each in references if not each.resolved)
     valid = [each for each in references if each.resolved]
+    filters, handling = rule.filters.followed_by(own), rule.handling
     if rule.filters.redirect is None and not valid:
         failing = total = 1
+        # Nothing is forwarded, so nothing is changed or handled; what browsers ask before a request is answered.
+        filters, handling = Filters(cors=filters.cors), AS_USUAL
     return RuleBackend(
         name,
         owner,
@@ -253,10 +300,10 @@ def _backend(rule: ParsedRule, own: Filters, references: Sequence[Reference], na
         (),
         weighted_servers([(each.weight, each.endpoints) for each in valid]),
         route=name,
-        filters=rule.filters.followed_by(own),
+        filters=filters,
         failing=failing,
         of=total or 1,
-        handling=rule.handling,
+        handling=handling,
         options=valid[0].options if valid else "",
         sans=valid[0].sans if valid else (),
     )

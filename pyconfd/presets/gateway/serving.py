@@ -39,7 +39,7 @@ from pyconfd.presets.gateway.gateways import (
     owner_of,
 )
 from pyconfd.presets.gateway.grants import Grants
-from pyconfd.presets.gateway.http_rules import RuleBackend
+from pyconfd.presets.gateway.http_rules import Profile, RuleBackend
 from pyconfd.presets.gateway.listeners import Found, Resolver, decide_listeners
 from pyconfd.presets.gateway.policies import (
     PolicyDecision,
@@ -73,6 +73,8 @@ from pyconfd.presets.objects import Objects, Route, class_of_gateway
 from pyconfd.presets.routing.table import ConditionalRoutingTable, entry_of
 from pyconfd.presets.routing.types import RouteRule, Site
 
+MOST_PROFILES = 32
+"""Of a namespace: sections of rules with the same filters are spares of their own, and part of each reload."""
 _MOST_ANCESTORS = 16
 """Source: the CRD of BackendTLSPolicy."""
 
@@ -172,6 +174,11 @@ class ServedGateways:
         self._table = ConditionalRoutingTable("Gateways", rules)
 
         self.sections = Spread(self.routes, _sections_of, "sections of routes")
+        profiles = Tally(self.sections, _profile_of, "profiles of rules")
+        of_namespace = Grouped(profiles, lambda at, _: (at[0],), "profiles by namespace", rank=lambda at, _: at[1].name)
+        self._profiles = Derived(of_namespace, _shared_profiles, "profiles that are shared")
+        shared = Tally(self._profiles, lambda _, found: ((each, 1) for each in found), "namespaces by profile")
+        self.profiles = Spread(shared, lambda each, _: ((each.name, each.section),), "sections of profiles")
         self.backends = Derived(self.sections, self._backend, "backends of Gateways")
         self.counts = Tally(self.backends, _counts_of, "ready endpoints of Gateways")
 
@@ -304,8 +311,13 @@ class ServedGateways:
         return tuple(rule for some in rules for rule in some) or None
 
     def _backend(self, read: Read, _: object, section: RuleSection) -> RuleBackend:
-        paths = read(self._table.leading, section.backend.route) or ()
-        return msgspec.structs.replace(section.backend, entries=tuple(entry_of(*path) for path, _ in paths))
+        paths, lines = read(self._table.leading, section.backend.route) or (), section.backend.lines
+        is_shared = lines is not None and lines in (read(self._profiles, section.owner.namespace) or ())
+        return msgspec.structs.replace(
+            section.backend,
+            entries=tuple(entry_of(*path) for path, _ in paths),
+            profile=lines.name if lines is not None and is_shared else "",
+        )
 
     # Frontends
 
@@ -422,6 +434,16 @@ def _rules_of_route(_: StatusOf, route: ServedRoute) -> Iterable[tuple[int, Rout
 
 def _sections_of(_: StatusOf, route: ServedRoute) -> Iterator[tuple[str, RuleSection]]:
     return ((each.name, RuleSection(route.asked.owner, each)) for each in route.backends)
+
+
+def _profile_of(_: object, section: RuleSection) -> tuple[tuple[tuple[str, Profile], int], ...]:
+    lines = section.backend.lines
+    return (((section.owner.namespace, lines), 1),) if lines is not None else ()
+
+
+def _shared_profiles(_: Read, __: str, profiles: Sequence[tuple[tuple[str, Profile], int]]) -> frozenset[Profile]:
+    """Return the profiles of a namespace that have sections of their own; rules with others have their own lines."""
+    return frozenset(profile for (_namespace, profile), _count in profiles[:MOST_PROFILES])
 
 
 def addresses_of(backend: RuleBackend) -> list[str]:

@@ -411,7 +411,7 @@ def test_conditions_of_policies(validation: str, expected: tuple[str, str], tmp_
     (ancestor,) = status(context, Resource.BACKENDTLSPOLICIES, "tls")["ancestors"]
     assert ancestor["ancestorRef"]["name"] == "web"
     assert (reasons(ancestor)["Accepted"], reasons(ancestor)["ResolvedRefs"]) == expected
-    (backend,) = given(context)["backends"].values()
+    backend = given(context)["backends"]["gw_http_shop_app_0"]
     assert (backend.failing > 0, "ssl verify required" in backend.options) == (
         expected[0] != "Accepted",
         expected[0] == "Accepted",

@@ -1,0 +1,146 @@
+"""Rules with the same filters share the lines for them, so that one more rule with these needs no reload."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pyconfd.fragments import directory
+from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.config.diff import plan
+from pyconfd.haproxy.config.spares import Spares
+from pyconfd.model.context import Context
+from pyconfd.model.operations import AddBackend, FillSpare
+from pyconfd.model.plan import Reload, ReloadReason, RuntimeUpdate
+from pyconfd.model.rendering import Rendering
+from pyconfd.model.spares import spare_name
+from pyconfd.presets.gateway.filters import NO_FILTERS
+from pyconfd.presets.gateway.http_rules import AS_USUAL, Profile, RuleBackend
+from pyconfd.presets.gateway.serving import MOST_PROFILES
+from pyconfd.render.engine import Renderer, RenderOptions
+from pyconfd.sources.fragments import read_fragments
+from tests.presets.gateway.objects import CLASS, snapshot
+from tests.presets.gateway.test_preset import APP, GATEWAY, given, read, route
+
+HAPROXY = os.environ.get("PYCONFD_TEST_HAPROXY", "haproxy")
+ADDED = "filters: [{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: x-by, value: %s}]}}]"
+
+
+def filtered(name: str, value: str = "a", host: str = "", more: str = "", service: str = "app") -> str:
+    """Return a route that adds a header."""
+    rules = f"[{{backendRefs: [{{name: {service}, port: 80}}], {ADDED % value}{more}}}]"
+    return route(name, rules, f"hostnames: [{host or name}.example.com]")
+
+
+def context_of(*routes: str) -> Context:
+    return read(snapshot(CLASS, GATEWAY, APP, *routes))
+
+
+def rendered(context: Context, files_dir: str = "/etc/haproxy/files", spares: int = 8) -> Rendering:
+    variables = {"http_bind": "", "https_bind": "", "stats_bind": "", "runtime_socket": "/run/haproxy/p.sock"}
+    options = RenderOptions(files_dir, variables=variables, spare_backends=spares)
+    names = {"domains": {}, "tls": {"default_certificate": "", "in_use": False}, **context.names}
+    return Renderer(read_fragments(directory()), options).render(Context(names), curdate="").rendering
+
+
+def profiles_of(context: Context) -> list[str]:
+    return [name for name, each in given(context)["backends"].items() if each.is_profile]
+
+
+def test_rules_with_the_same_filters_share_a_section_and_have_servers_only() -> None:
+    context = context_of(filtered("one"), filtered("two"), filtered("other", "b"), route("plain", "[{}]"))
+    backends = given(context)["backends"]
+    assert backends["gw_http_shop_one_0"].profile == backends["gw_http_shop_two_0"].profile != ""
+    assert backends["gw_http_shop_other_0"].profile not in {"", backends["gw_http_shop_one_0"].profile}
+    assert len(profiles_of(context)) == given(context)["profiles"] == 3  # and that of a rule without references
+    text = rendered(context).text
+    lines = text.partition("backend gw_http_shop_two_0 from ")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["mode", "server"]
+    assert text.count("add-header x-by 'a'" if "x-by 'a'" in text else "add-header x-by a") == 1
+    assert list(backends)[:3] == profiles_of(context), "they come before what is from them"
+
+
+def test_what_follows_inherits_from_the_base_as_before() -> None:
+    text = rendered(context_of(filtered("one"))).text
+    after = text.rpartition("defaults gateway-profile-")[2]
+    assert "\ndefaults from base\n" in after
+    assert "defaults from base" in text.partition("defaults gateway-profile-")[0]
+
+
+def spares_of(rendering: Rendering) -> Spares:
+    """Return the spares of a worker that has loaded ``rendering``."""
+    names = [line.split()[1] for line in rendering.text.splitlines() if line.startswith("backend spare-")]
+    path = next(file.path for file in rendering.files if file.path.endswith("/spare-backends.map"))
+    return Spares(path, frozenset(names))
+
+
+def test_one_more_rule_with_known_filters_is_served_by_a_spare_of_that_profile() -> None:
+    before = rendered(context_of(filtered("one")))
+    after = rendered(context_of(filtered("one"), filtered("two")))
+    can = Abilities(runtime=True, spares=spares_of(before))
+    found = plan(after, before, None, abilities=can)
+    assert isinstance(found, RuntimeUpdate), found
+    (filled,) = (each for each in found.commands if isinstance(each, FillSpare))
+    (profile,) = profiles_of(context_of(filtered("one")))
+    assert (filled.backend, filled.defaults, filled.spare) == ("gw_http_shop_two_0", profile, spare_name(profile, 1))
+    on_newer = plan(after, before, None, abilities=Abilities(runtime=True, backends=True))
+    assert isinstance(on_newer, RuntimeUpdate)
+    assert [each.defaults for each in on_newer.commands if isinstance(each, AddBackend)] == [profile]
+
+
+def test_filters_that_are_new_are_one_reload() -> None:
+    before = rendered(context_of(filtered("one")))
+    after = rendered(context_of(filtered("one"), filtered("two", "b")))
+    found = plan(after, before, None, abilities=Abilities(runtime=True, spares=spares_of(before)))
+    assert isinstance(found, Reload)
+    assert found.reasons == (ReloadReason.DEFAULTS_CHANGED, ReloadReason.SECTION_ADDED)
+
+
+def test_the_last_rule_with_some_filters_goes_without_a_reload() -> None:
+    before = rendered(context_of(filtered("one"), filtered("two", "b")))
+    after = rendered(context_of(filtered("one")))
+    for can in (Abilities(runtime=True, spares=spares_of(before)), Abilities(runtime=True, backends=True)):
+        found = plan(after, before, None, abilities=can)
+        assert isinstance(found, RuntimeUpdate), found
+
+
+def test_a_namespace_shares_so_many_and_more_have_their_own_lines() -> None:
+    routes = [filtered(f"r{number}", f"v{number}") for number in range(MOST_PROFILES + 3)]
+    context = context_of(*routes)
+    assert len(profiles_of(context)) == MOST_PROFILES
+    own = [each for name, each in given(context)["backends"].items() if not each.is_profile and not each.profile]
+    assert len(own) == 3
+    text = rendered(context).text
+    assert all(f"x-by v{number}" in text.replace("'", "") for number in range(MOST_PROFILES + 3))
+
+
+def test_a_mirror_is_a_matter_of_one_backend() -> None:
+    more = ", filters: [{type: RequestMirror, requestMirror: {backendRef: {name: app, port: 80}}}]"
+    context = context_of(route("m", f"[{{backendRefs: [{{name: app, port: 80}}]{more}}}]"))
+    assert profiles_of(context) == []
+
+
+@pytest.mark.parametrize("spares", [0, 8])
+def test_haproxy_takes_it_without_a_warning(tmp_path: Path, spares: int) -> None:
+    timeouts = ", timeouts: {request: 5s}, retry: {attempts: 2, codes: [503]}"
+    context = context_of(filtered("one"), filtered("two", more=timeouts), filtered("gone", service="missing"))
+    rendering = rendered(context, str(tmp_path), spares)
+    for file in rendering.files:
+        Path(file.path).parent.mkdir(parents=True, exist_ok=True)
+        Path(file.path).write_text(file.content)
+    conf = tmp_path / "haproxy.cfg"
+    conf.write_text(rendering.text.replace("/run/haproxy/p.sock", str(tmp_path / "p.sock")))
+    done = subprocess.run([HAPROXY, "-c", "-f", str(conf)], capture_output=True, check=False, text=True)
+    assert (done.returncode, "WARNING" in done.stderr) == (0, False), done.stderr
+
+
+def test_a_backend_that_says_nothing_of_its_own_has_no_profile() -> None:
+    assert RuleBackend("b", "o", "", "", (), ()).lines is None
+    assert RuleBackend("b", "o", "", "", (), (), mode="tcp", failing=1).lines is None
+    failing = RuleBackend("b", "o", "", "", (), (), failing=1)
+    assert failing.lines == Profile(NO_FILTERS, 1, 1, AS_USUAL, "", ())
+    plain = RuleBackend("b", "o", "", "", (), ())
+    for more in ({"options": "ssl"}, {"sans": ("aa",)}, {"handling": AS_USUAL._replace(timeout_ms=1)}):
+        assert msgspec.structs.replace(plain, **more).lines is not None
