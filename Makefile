@@ -18,13 +18,15 @@ PACKER_FLAGS ?=
 # Debian's cloud image lets nobody in without these; a machine without KVM is emulated. What PACKER_FLAGS says comes later and wins.
 QEMU_FLAGS := -var seed=$(CURDIR)/dist/bake/seed -var ssh_private_key_file=$(CURDIR)/dist/bake/key $(if $(wildcard /dev/kvm),,-var accelerator=tcg)
 REPS ?= 20
+ROUTES ?= 300
+BUSY ?=
 LONG_S ?= 60
 # Each binary is built again when its module says so; Go fetches the release of itself that go.mod asks for.
 GO := CGO_ENABLED=0 GOTOOLCHAIN=auto go
 CONFORMANCE := $(addprefix .cache/conformance/,controlplane echo node suite.test gateway-api)
 HA_PACKAGES := haproxy=haproxy keepalived=keepalived nft=nftables ip=iproute2 sysctl=procps unshare=util-linux faketime=faketime
 
-.PHONY: help venv packages-demo packages-bench packages-test packages-ha packages-conformance lock demo test test-matrix size mutants lint docs bench ha-bench reload-test tls-test canary-test \
+.PHONY: help venv packages-demo packages-bench packages-test packages-ha packages-conformance lock demo test test-matrix size mutants lint docs bench bench-gateway ha-bench reload-test tls-test canary-test \
 	crash-test vip-test conformance fuzz soak dns-soak wheelhouse deb \
 	release release-test appliance image image-test image-bench clean
 
@@ -82,6 +84,9 @@ lint: venv ## lint, types and import contracts
 
 bench: packages-bench venv ## measure; one JSON object a line (ONLY=name for one figure)
 	@$(BIN)/python -m tests.bench $(ONLY)
+
+bench-gateway: packages-conformance venv $(filter-out %suite.test,$(CONFORMANCE)) ## the tests of gateway-api-bench and more on a real control plane; needs root and Go (ONLY=a,b ROUTES=300 BUSY=1)
+	@ONLY='$(ONLY)' ROUTES='$(ROUTES)' BUSY='$(BUSY)' $(BIN)/python -m tests.bench.gateway
 
 ha-bench: packages-ha venv ## measure each fault of the floating address; needs root (ONLY=a,b REPS=20 LONG_S=60)
 	@REPS=$(REPS) LONG_S=$(LONG_S) $(BIN)/python -m tests.vip.bench $(ONLY)

@@ -1,0 +1,56 @@
+"""Run the tests: ``python -m tests.bench.gateway``, as root; one JSON object a line.
+
+Variables: ``ONLY`` (names, with commas between), ``ROUTES`` (300), ``BUSY=1`` (a spinning process for each processor).
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+
+from tests.bench.gateway.harness import Api, Harness
+from tests.bench.gateway.measures import line
+from tests.bench.gateway.scenarios import SCENARIOS, prepare
+from tests.conformance.cluster import RealCluster
+from tests.conformance.controlplane import CACHE
+from tests.conformance.namespaces import enter
+from tests.world.appliance import Appliance
+
+_SPIN = "while True: pass"
+
+
+def main() -> int:
+    """Start all, run the chosen tests, and print what each measured."""
+    enter("tests.bench.gateway")
+    chosen = [name for name in os.environ.get("ONLY", "").split(",") if name] or list(SCENARIOS)
+    if unknown := [name for name in chosen if name not in SCENARIOS]:
+        print(f"no test is named {unknown[0]}; there are: {', '.join(SCENARIOS)}", file=sys.stderr)
+        return 2
+    routes, busy = int(os.environ.get("ROUTES") or 300), bool(os.environ.get("BUSY"))
+    folder = CACHE / "bench"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "lb").mkdir(parents=True)
+    with ExitStack() as stack:
+        cluster = stack.enter_context(RealCluster(folder))
+        appliance = stack.enter_context(Appliance(folder / "lb", api_servers=0))
+        cluster.serve(appliance)
+        harness = Harness(Api(cluster.plane), appliance)
+        prepare(harness)
+        if busy:
+            for _ in range(os.cpu_count() or 1):
+                spinning = subprocess.Popen([sys.executable, "-c", _SPIN])
+                stack.callback(spinning.wait)
+                stack.callback(spinning.kill)
+        about = {"haproxy": harness.version(), "form": "busy" if busy else "quiet", "routes": routes}
+        for name in chosen:
+            began = time.monotonic()
+            for figures in SCENARIOS[name](harness, routes):
+                print(line(name, about | figures), flush=True)
+            print(f"{name} took {time.monotonic() - began:.0f} s; the logs are in {folder}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
