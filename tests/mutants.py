@@ -37,6 +37,8 @@ ROOT = Path(__file__).parent.parent
 PURE = (
     "pyconfd/derived.py",
     "pyconfd/presets",
+    "pyconfd/predecessors/allowed.py",
+    "pyconfd/predecessors/allowed_words.py",
     "pyconfd/predecessors/kube2lb",
     "pyconfd/predecessors/kubefigurator",
     "pyconfd/predecessors/configmap.py",

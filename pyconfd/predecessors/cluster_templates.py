@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from pyconfd.haproxy.config import allowed
 from pyconfd.haproxy.process.layout import files_dir_of
 from pyconfd.model.context import ClusterTemplate, PresetName
 from pyconfd.model.rendering import FileKind
+from pyconfd.predecessors import allowed
 from pyconfd.predecessors.sandbox.background import BackgroundTemplates
 from pyconfd.predecessors.sandbox.renderer import Limits, TemplateProcess
 from pyconfd.settings import Settings

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from pyconfd.haproxy.config.allowed import Boundaries, judge
 from pyconfd.model.kubernetes import ConfigMap, Pod
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.predecessors.allowed import Boundaries, judge
 from pyconfd.predecessors.hosts import MASTER, HostsOptions
 from pyconfd.presets import registry
 from pyconfd.presets.preset import PresetOptions, own_options

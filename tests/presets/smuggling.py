@@ -9,7 +9,6 @@ from typing import Any
 
 from pyconfd.examples import __file__ as examples
 from pyconfd.fragments import directory, of_presets
-from pyconfd.haproxy.config import allowed
 from pyconfd.haproxy.config.text import parse_part
 from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import (
@@ -32,6 +31,7 @@ from pyconfd.model.kubernetes import (
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.predecessors import allowed
 from pyconfd.predecessors.configmap import ConfigmapOptions
 from pyconfd.predecessors.hosts import CONFIG, ROUTE53, HostsOptions
 from pyconfd.predecessors.kube2lb.names import Kube2lbOptions

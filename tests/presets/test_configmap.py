@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pyconfd.haproxy.config.allowed import Boundaries, judge
 from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import ConfigMap, Pod
 from pyconfd.model.rendering import FileKind
 from pyconfd.model.snapshot import Named, Resource
+from pyconfd.predecessors.allowed import Boundaries, judge
 from pyconfd.predecessors.configmap import KNOWN_PASSWORD, ConfigmapOptions
 from pyconfd.presets import registry
 from pyconfd.presets.preset import PresetOptions, own_options

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.config.allowed import Boundaries, judge
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import Deployment, DeploymentSpec, ObjectRef, PodTemplate, Service
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import Name, Owner, Reservation
 from pyconfd.model.snapshot import Named, Resource
+from pyconfd.predecessors.allowed import Boundaries, judge
 from pyconfd.predecessors.hosts import CONFIG, MASTER, ROUTE53, HostsOptions
 from pyconfd.presets import registry
 from pyconfd.presets.conflicts import reserved_until

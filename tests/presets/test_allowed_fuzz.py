@@ -14,9 +14,9 @@ from itertools import islice
 import pytest
 
 from pyconfd.errors import RejectedInput
-from pyconfd.haproxy.config.allowed import Boundaries, UnreadableLineError, judge, split
 from pyconfd.haproxy.config.removed import REMOVED
 from pyconfd.haproxy.config.text import SECTION_KEYWORDS
+from pyconfd.predecessors.allowed import Boundaries, UnreadableLineError, judge, split
 from pyconfd.render.filters import quote
 from pyconfd.render.invalid import InvalidValueError
 from tests.world.haproxy import BINARY

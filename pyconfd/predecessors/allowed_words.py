@@ -10,7 +10,7 @@ own internals. ``sc0_`` to ``sc9_`` stand for ``sc_``.
 
 Sample expressions and log formats are read where and how HAProxy's own parsers read them: ``sample_parse_expr()``
 (sample.c), ``make_arg_list()`` (arg.c) and ``parse_logformat_string()`` (log.c) of HAProxy 2.6 to 3.2.
-tests/haproxy/test_allowed_fuzz.py compares them with the haproxy that is installed.
+tests/presets/test_allowed_fuzz.py compares them with the haproxy that is installed.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Judge text that the cluster supplied before HAProxy sees it: ``haproxy -c`` itself runs ``lua-load``. Pure.
 
-Only what :mod:`pyconfd.haproxy.config.allowed_words` lists passes; an unknown directive is refused, so one that a later
+Only what :mod:`pyconfd.predecessors.allowed_words` lists passes; an unknown directive is refused, so one that a later
 HAProxy adds is too. The text is read as HAProxy reads it, and whatever could be read in two ways is refused.
 
 Source: the configuration manual of HAProxy, 2.2 (quoting), 2.3 (environment variables), 2.4 (conditional blocks).
@@ -14,8 +14,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pyconfd.errors import Problem, RejectedInput
-from pyconfd.haproxy.config import allowed_words as known
-from pyconfd.haproxy.config.allowed_words import (
+from pyconfd.haproxy.config.removed import Removed, describe, find_in_lines
+from pyconfd.haproxy.config.text import SECTION_KEYWORDS, scan
+from pyconfd.model.outcome import Step
+from pyconfd.predecessors import allowed_words as known
+from pyconfd.predecessors.allowed_words import (
     ACL_KEYWORDS,
     CONVERTERS,
     FETCHES,
@@ -25,9 +28,6 @@ from pyconfd.haproxy.config.allowed_words import (
     expressions_in_format,
     read_expression,
 )
-from pyconfd.haproxy.config.removed import Removed, describe, find_in_lines
-from pyconfd.haproxy.config.text import SECTION_KEYWORDS, scan
-from pyconfd.model.outcome import Step
 
 MOST_WORDS = 64
 """Source: HAProxy's ``MAX_LINE_ARGS``; it refuses longer lines."""

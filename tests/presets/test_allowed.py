@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyconfd.errors import RejectedInput
-from pyconfd.haproxy.config import allowed_words
-from pyconfd.haproxy.config.allowed import Boundaries, Judged, UnreadableLineError, judge, split
 from pyconfd.haproxy.config.text import split_words
+from pyconfd.predecessors import allowed_words
+from pyconfd.predecessors.allowed import Boundaries, Judged, UnreadableLineError, judge, split
 from tests.world.haproxy import BINARY
 
 INSIDE = Boundaries(certificates=("/f/certs",), contents=("/f/maps", "/srv/errors"))
