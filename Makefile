@@ -123,7 +123,7 @@ canary-test: packages-demo venv ## the life of a canary behind a Gateway twenty 
 	PYCONFD_TEST_CANARY_ROUNDS=20 $(BIN)/python -m pytest -q -s tests/e2e/test_canary.py
 
 crash-test: packages-demo venv ## killed before each single effect of every change, where the suite takes every eighth
-	PYCONFD_TEST_CRASHES=1 $(BIN)/python -m pytest -q -n 2 tests/haproxy/test_crashes.py tests/haproxy/test_live_crashes.py tests/daemon/test_pin_crashes.py
+	PYCONFD_TEST_CRASHES=1 $(BIN)/python -m pytest -q -n 2 tests/haproxy/test_crashes.py tests/haproxy/test_live_crashes.py tests/haproxy/test_spare_crashes.py tests/daemon/test_pin_crashes.py
 
 fuzz: packages-demo venv ## hostile tenants against every preset, hostile templates against haproxy -c (SECONDS=60 SEED=)
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))

@@ -120,7 +120,7 @@ class Spared:
 
 
 @contextmanager
-def _spared(bench: Bench, *hosts: str, spares: int = 3) -> Iterator[Spared]:
+def spared_hosts(bench: Bench, *hosts: str, spares: int = 3) -> Iterator[Spared]:
     with ExitStack() as stack:
         found = Spared(bench, spares)
         for host in hosts:
@@ -130,7 +130,7 @@ def _spared(bench: Bench, *hosts: str, spares: int = 3) -> Iterator[Spared]:
 
 @pytest.fixture
 def spared(bench: Bench) -> Iterator[Spared]:
-    with _spared(bench, "a", "b", "c", "d", "e") as found:
+    with spared_hosts(bench, "a", "b", "c", "d", "e") as found:
         yield found
 
 
@@ -189,7 +189,7 @@ def test_a_restarted_pyconfd_reads_from_the_process_what_its_spares_serve(spared
 
 
 def test_the_reload_at_leisure_gives_each_its_own_name(bench: Bench) -> None:
-    with _spared(bench, "a", "b") as spared:
+    with spared_hosts(bench, "a", "b") as spared:
         spared.balancer._apply_settings = ApplySettings(rename_interval_s=0.0)
         spared.begin("a")
         spared.change("a", "b")
@@ -263,7 +263,7 @@ def test_a_haproxy_that_restarts_has_the_own_names(spared: Spared) -> None:
 
 
 def test_other_spares_in_the_text_need_no_reload_and_are_not_used_before_one(bench: Bench) -> None:
-    with _spared(bench, "a", "b", spares=0) as spared:
+    with spared_hosts(bench, "a", "b", spares=0) as spared:
         spared.begin("a")
         spared.spares = 3
         assert isinstance(spared.change("a"), Applied)

@@ -271,7 +271,9 @@ class Place:
                 chk_cmd=(str(check),),
                 reload_timeout_s=60.0,
             ),
-            apply=ApplySettings(keep_generations=5, retry_min_s=0.5, retry_max_s=2.0),
+            apply=ApplySettings(
+                keep_generations=5, retry_min_s=0.5, retry_max_s=2.0, spare_backends=3, rename_interval_s=0.3
+            ),
             history=HistorySettings(ran_well_s=3.0, rollout_monitor_s=0.0),
             templates=TemplateSettings(dir=str(self.templates), vars=variables),
             kubernetes=KubernetesSettings(secret_namespaces=("*",)),
