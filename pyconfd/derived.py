@@ -15,9 +15,14 @@ another one. An item that comes out equal stays the object that it was, and noth
     graph.settle()
     statuses.changed                                     # the former items of what differs now
 
-Rules for these functions: they are pure (no clock, no file, no global variable: whatever can change is a source), they
-never raise, and they keep nothing of what ``read`` returns beyond the value that they make. They may read collections
-that were made before their own, so there is no circle. A mapping of items has no order; :class:`Published` has one.
+Rules for these functions: they are pure (no clock, no file, no global variable: whatever can change is a source), and
+they keep nothing of what ``read`` returns beyond the value that they make. They may read collections that were made
+before their own, so there is no circle. A mapping of items has no order; :class:`Published` has one.
+
+A function that raises is a bug, and costs only the item that it was called for: there is none, as if it had returned
+None, whatever there was before, so that the items follow from the sources alone and two daemons answer alike.
+``Graph.faults`` names it, and it is called again when anything that it read is another one. Where it makes the one item
+of all (of the key ``()``) the exception is raised by :meth:`Graph.settle`: nothing can be said without that.
 
 The idea is that of Istio's krt (istio/istio, ``pkg/kube/krt/README.md``).
 """
@@ -25,12 +30,16 @@ The idea is that of Istio's krt (istio/istio, ``pkg/kube/krt/README.md``).
 import gc
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from operator import is_
-from typing import Any, Final, Generic, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+import structlog
 
 from pyconfd.model.versioned import VersionedDict, differing
+
+log = structlog.get_logger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -50,6 +59,18 @@ _SEVERAL: Final = frozenset({list, dict})
 _MOST_LISTED: Final = 8
 
 
+class Fault(NamedTuple):
+    """An exception of a function for an item of a collection: its type and line; the message may have secrets."""
+
+    of: "Collection[Any, Any]"
+    error: str
+    place: str
+
+
+class LaterCollectionError(ValueError):
+    """A function reads a collection that is made after its own: no key's fault."""
+
+
 class Graph:
     """All collections, in the order in which they were made. It belongs to one thread.
 
@@ -59,7 +80,9 @@ class Graph:
     def __init__(self) -> None:
         self.collections: list[Collection[Any, Any]] = []
         self.is_broken = False
-        self.in_trial = False
+        self.faults: dict[tuple[Collection[Any, Any], Any], Fault] = {}
+        """What was raised for items: by the collection whose function it was, and the key that it was called for."""
+        self._logged: set[tuple[str, Fault]] = set()
         self.published: list[Published[Any, Any]] = []
 
     def settle(self) -> None:
@@ -81,36 +104,36 @@ class Graph:
         for each in self.collections:
             each.changed = {}
             each.update()
-        if not self.in_trial:
-            for published in self.published:
-                published.note()
+        for published in self.published:
+            published.note()
 
-    @contextmanager
-    def trial(self, changes: Mapping["Source[Any, Any]", Mapping[Any, Any]]) -> Iterator[None]:
-        """Replace items of some sources (None removes one) while the block runs, and restore them after it.
+    def fail(
+        self, collection: "Collection[Any, Any]", of: "Collection[Any, Any]", key: object, error: Exception
+    ) -> None:
+        """Record what a function raised for an item, and log each line that raises once; raise what concerns all."""
+        if key == () or isinstance(error, MemoryError | LaterCollectionError):
+            raise error
+        at = error.__traceback__
+        while at is not None and at.tb_next is not None:
+            at = at.tb_next
+        place = f"{Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}" if at is not None else ""
+        fault = self.faults[collection, key] = Fault(of, type(error).__name__, place)
+        if (collection.name, fault) not in self._logged:
+            self._logged.add((collection.name, fault))
+            log.error("function.failed", collection=collection.name, key=str(key), exc_info=error)
 
-        The cost follows the size of the change. After it every item is the very object that it was.
-        """
-        if any(isinstance(each, Source) and each.waits for each in self.collections):
-            raise RuntimeError("sources were changed: settle first")
-        changed = [each.changed for each in self.collections]
-        former = {source: {key: source.items.get(key) for key in items} for source, items in changes.items()}
-        self.in_trial = True
-        self._settle_with(changes)
-        tried = [each.changed for each in self.collections]
-        try:
-            yield
-        finally:
-            self._settle_with(former)
-            self.in_trial = False
-            for each, was, items in zip(self.collections, changed, tried, strict=True):
-                each.changed = was
-                each.items.update((key, item) for key, item in items.items() if item is not None)
-
-    def _settle_with(self, changes: Mapping["Source[Any, Any]", Mapping[Any, Any]]) -> None:
-        for source, items in changes.items():
-            source.replace(items)
-        self.settle()
+    def roots(self, collection: "Collection[K, Any]", key: K) -> tuple[tuple["Source[Any, Any]", Any], ...]:
+        """Return the items of sources that an item is made of, without what was read for it."""
+        found: dict[tuple[Source[Any, Any], Any], None] = {}
+        waiting: list[tuple[Collection[Any, Any], Any]] = [(collection, key)]
+        while waiting:
+            of, what = waiting.pop()
+            if isinstance(of, Source):
+                found[of, what] = None
+            elif what is not ALL:
+                there = [at for at in of.made_of(what) if at[1] is ALL or at[1] in at[0].items]
+                waiting += there[:1] if isinstance(of, Derived | Joined) else there
+        return tuple(found)
 
     def origins(self, collection: "Collection[K, Any]", key: K) -> tuple[tuple["Collection[Any, Any]", Any], ...]:
         """Return the items of sources that an item follows from, those that were missing included; ``ALL`` for all."""
@@ -170,6 +193,29 @@ class Collection(Generic[K, V]):
                 elif found is not _NOBODY:
                     node.wake(found)
 
+    def _fenced(
+        self,
+        of: "Collection[Any, Any]",
+        function: Callable[[Any, Any], Iterable[I]],
+        key: object,
+        item: object,
+        *,
+        is_new: bool = True,
+    ) -> tuple[I, ...]:
+        """Return what a function of an item returns; nothing where it raises, which is a fault of a new item only."""
+        try:
+            return tuple(function(key, item))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this item only
+            if is_new:
+                self.graph.fail(self, of, key, error)
+            return ()
+
+    def _forget_faults(self, keys: Iterable[object]) -> None:
+        """Forget what was raised for these keys: they are made again."""
+        if self.graph.faults:
+            for key in keys:
+                self.graph.faults.pop((self, key), None)
+
     def remember(self, what: object, node: "Derived[Any, Any, Any]", key: object) -> None:
         """Record that the call of a collection for ``key`` reads an item, or ``ALL``."""
         # Nearly every item has one reader in a collection: its bare key, since all else would be most of the memory.
@@ -208,11 +254,6 @@ class Source(Collection[K, V]):
         super().__init__(graph, name)
         self._waiting: dict[K, V | None] = {}
         self._followed: Mapping[K, V] = {}
-
-    @property
-    def waits(self) -> bool:
-        """Whether items were given that the graph has not settled yet."""
-        return bool(self._waiting)
 
     def replace(self, items: Mapping[K, V | None]) -> None:
         """Replace items from the next :meth:`Graph.settle` on (None removes one); the others stay."""
@@ -324,13 +365,18 @@ class Derived(Collection[K, V], Generic[K, I, V]):
         stale, self._stale = self._stale, {}
         items, read, make = self.of.items, self._read, self.make
         # In the order of the change, whatever the hashes of keys are.
-        for key in {**self.of.changed, **stale} if stale else self.of.changed:
+        keys = {**self.of.changed, **stale} if stale else self.of.changed
+        self._forget_faults(keys)
+        for key in keys:
             read.reads = []
             item = items.get(key)
             made = None
             if item is not None:
                 self.calls += 1
-                made = make(read, key, item)
+                try:
+                    made = make(read, key, item)
+                except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this item only
+                    self.graph.fail(self, self.of, key, error)
             self._remember(key, tuple(read.reads))
             self._put(key, made)
 
@@ -353,7 +399,7 @@ class Derived(Collection[K, V], Generic[K, I, V]):
 
     def _sees(self, node: Collection[Any, Any]) -> None:
         if node.number >= self.number:
-            raise ValueError(f"{self.name} reads {node.name}, which is made after it")
+            raise LaterCollectionError(f"{self.name} reads {node.name}, which is made after it")
 
     def made_of(self, key: K) -> Sequence[tuple[Collection[Any, Any], Any]]:
         """Return the item that it was made of, and what was read for it."""
@@ -371,11 +417,12 @@ class Spread(Collection[tuple[K, S], V], Generic[K, S, I, V]):
     def update(self) -> None:
         """Spread what changed."""
         items, spread = self.of.items, self.spread
+        self._forget_faults(self.of.changed)
         for key, old in self.of.changed.items():
             new = items.get(key)
-            after = dict(spread(key, new)) if new is not None else {}
+            after = dict(self._fenced(self.of, spread, key, new)) if new is not None else {}
             if old is not None:
-                for own, _ in spread(key, old):
+                for own, _ in self._fenced(self.of, spread, key, old, is_new=False):
                     if own not in after:
                         self._put((key, own), None)
             for own, item in after.items():
@@ -406,16 +453,21 @@ class Grouped(Collection[G, tuple[tuple[K, I], ...]], Generic[G, K, I]):
         if not self.of.changed:
             return
         touched: defaultdict[G, tuple[list[tuple[K, I]], list[tuple[K, I]]]] = defaultdict(lambda: ([], []))
-        groups, items = self.groups, self.of.items
+        groups, items = self._ranked_groups, self.of.items
+        self._forget_faults(self.of.changed)
         for key, old in self.of.changed.items():
             new = items.get(key)
             for number, item in ((1, old), (0, new)):
                 if item is not None:
                     pair = key, item
-                    for group in dict.fromkeys(groups(key, item)):
+                    for group in dict.fromkeys(self._fenced(self.of, groups, key, item, is_new=number == 0)):
                         touched[group][number].append(pair)
         for group, (came, went) in touched.items():
             self._put(group, self._regrouped(self.items.get(group, ()), came, went) or None)
+
+    def _ranked_groups(self, key: K, item: I) -> Iterable[G]:
+        self._rank((key, item))  # what it raises is to concern this item, and not its groups
+        return self.groups(key, item)
 
     def _regrouped(
         self, pairs: tuple[tuple[K, I], ...], came: list[tuple[K, I]], went: list[tuple[K, I]]
@@ -460,9 +512,11 @@ class Tally(Collection[G, int], Generic[G, K, I]):
     def update(self) -> None:
         """Add what came, and take off what went."""
         sums: dict[G, int] = {}
+        self._forget_faults(self.of.changed)
         for key, old in self.of.changed.items():
             for item, sign in ((old, -1), (self.of.items.get(key), 1)):
-                for what, count in self.counts(key, item) if item is not None else ():
+                counts = self._fenced(self.of, self.counts, key, item, is_new=sign > 0) if item is not None else ()
+                for what, count in counts:
                     sums[what] = sums.get(what, 0) + sign * count
         for what, change in sums.items():
             self._put(what, self.items.get(what, 0) + change or None)
@@ -518,8 +572,7 @@ class Published(Generic[S, V]):
 
     def mapping(self) -> VersionedDict[S, V]:
         """Return the mapping as of the last :meth:`Graph.settle`; the same object where nothing changed since."""
-        in_trial, items, key_of = self._of.graph.in_trial, self._of.items, self._key
-        changed = {**self._changed, **self._of.changed} if in_trial else self._changed
+        changed, items, key_of = self._changed, self._of.items, self._key
         if not changed:
             return self._mapping
         now: dict[S, V | None] = {key_of(key): None for key in changed if key not in items}
@@ -528,10 +581,10 @@ class Published(Generic[S, V]):
         # A value of an item that is another one may be the same.
         new = {key: value for key, value in now.items() if value is not None and self._mapping.get(key) != value}
         gone = [key for key, value in now.items() if value is None and key in self._mapping]
-        made = self._mapping.with_changes(new, gone, self._rank) if new or gone else self._mapping
-        if not in_trial:
-            self._mapping, self._changed = made, {}
-        return made
+        if new or gone:
+            self._mapping = self._mapping.with_changes(new, gone, self._rank)
+        self._changed = {}
+        return self._mapping
 
 
 class SameParts(Generic[V]):

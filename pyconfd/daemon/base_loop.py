@@ -383,7 +383,7 @@ class Loop(ABC):
 def run_until_stopped(loop: Loop) -> int:
     """Run until ``loop.mailbox`` is stopped; return the exit status.
 
-    Here, and nowhere else, any exception is caught: it is a bug.
+    Any exception is a bug. Those of presets are caught before: by the graph of collections and by ``translate``.
     """
     mailbox = loop.mailbox
     try:

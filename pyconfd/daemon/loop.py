@@ -16,7 +16,7 @@ from pyconfd.daemon.quarantine import Quarantine
 from pyconfd.daemon.reconcile import FailedAttempt, Inputs, Reconciled, reconcile
 from pyconfd.daemon.rollout_monitor import RolloutMonitor
 from pyconfd.daemon.translation import Translator
-from pyconfd.errors import PendingRendering
+from pyconfd.errors import PendingRendering, RejectedInput
 from pyconfd.model.context import Context
 from pyconfd.model.hold import ADOPTION
 from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
@@ -153,6 +153,12 @@ class Daemon(Loop):
                 self._try_new_fragments(snapshot, fragments.newest, fragments.applied, now)
         except PendingRendering:
             self._await()
+        except RejectedInput as error:
+            # Nothing is known of the cluster: the running configuration stays, and a change or a pause may help.
+            self._await()
+            outcome = Rejected(Step(error.step or Step.RENDER), error.problems)
+            self._retry_later(outcome, None)
+            self._conclude(outcome, now)
 
     def _waits_for_share(self, snapshot: Snapshot) -> bool:
         """Return whether nothing changed but objects of namespaces whose reloads took their share."""

@@ -66,7 +66,9 @@ class Translator:
         result is what to remember of that for the next translation.
         """
         names = self.names
-        before = conflicts.current_register(names.register, names.now, names.keep_s, names.held_back)
+        faulty = self.memo.faulty if self.memo is not None else frozenset()
+        held_back = names.held_back | faulty
+        before = conflicts.current_register(names.register, names.now, names.keep_s, held_back)
         context, after = self._read(snapshot, taken, before, before.reservations)
         if conflicts.freed(before, after):
             # What an owner gave up may go to the next claim, and only this reading knows that it did.

@@ -61,6 +61,7 @@ _OTHERWISE: Mapping[RefusalReason, ConditionType] = MappingProxyType(
         RefusalReason.CERTIFICATE_EXPIRED: ConditionType.RESOLVED_REFS,
         RefusalReason.BAD_TEMPLATE: ConditionType.RENDERED,
         RefusalReason.QUARANTINED: ConditionType.RENDERED,
+        RefusalReason.INTERNAL_ERROR: ConditionType.RENDERED,
     }
 )
 

@@ -58,6 +58,7 @@ class RefusalReason(StrEnum):
     UNREADABLE = "unreadable"
     BAD_TEMPLATE = "bad_template"
     QUARANTINED = "quarantined"
+    INTERNAL_ERROR = "internal_error"
     UNKNOWN_CLASS = "unknown_class"
     UNSUPPORTED_ANNOTATION = "unsupported_annotation"
     IGNORED_ANNOTATION = "ignored_annotation"

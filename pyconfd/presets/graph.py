@@ -5,7 +5,7 @@ from typing import Any
 
 from pyconfd.derived import Joined, Published, SameParts
 from pyconfd.model.certificate import PresentedCertificate
-from pyconfd.model.context import PresetName
+from pyconfd.model.context import PresetName, Refusal
 from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.rendering import OutputFile
@@ -31,7 +31,7 @@ from pyconfd.presets.ingress.serving import CertificateLine, IngressClaims, Serv
 from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import Objects
 from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult
-from pyconfd.presets.refusals import JoinedRefusals
+from pyconfd.presets.refusals import JoinedRefusals, faults
 from pyconfd.presets.routing.types import RouteBackend, Site
 from pyconfd.presets.shared_sites import named_sites
 
@@ -66,6 +66,8 @@ class PresetGraph:
             each.serve(self.listeners)
         self._named = Published[str, Site](named_sites(self.hosts, self.ingresses.sites))
         self._reserved: Reservations = VersionedDict({})
+        self.faults: tuple[Refusal, ...] = ()
+        """What raised an exception, of the last round; the same object where it is equal."""
 
     def see(self, snapshot: Snapshot, options: PresetOptions, names: Sequence[str], had: Owners = NO_OWNERS) -> Cluster:
         """Bring all up to a Snapshot and options, and return what was read of the cluster.
@@ -91,6 +93,9 @@ class PresetGraph:
         self.graph.settle()
         if self.addresses.catch_up():
             self.graph.settle()
+        found = faults(self.graph, self.objects.cluster) if self.graph.faults else ()
+        if found != self.faults:
+            self.faults = found
         return self.objects.read.cluster()
 
     def named_sites(self) -> Mapping[str, Site]:

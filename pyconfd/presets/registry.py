@@ -7,7 +7,10 @@ from operator import attrgetter, is_
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
+import structlog
+
 from pyconfd.derived import SameParts
+from pyconfd.errors import Problem, PyconfdError, RejectedInput
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim
 from pyconfd.model.context import (
@@ -20,6 +23,7 @@ from pyconfd.model.context import (
 )
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import Listener
+from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import NO_OWNERS, Owner, Owners
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
@@ -34,6 +38,8 @@ from pyconfd.presets.ingress.preset import IngressPreset
 from pyconfd.presets.listener_ownership import name_of
 from pyconfd.presets.loadbalancer import LoadbalancerPreset
 from pyconfd.presets.preset import Preset, PresetOptions, PresetResult, Translation
+
+log = structlog.get_logger(__name__)
 
 _T = TypeVar("_T")
 
@@ -100,6 +106,16 @@ class Memo:
         if graph is None or graph.objects.cluster != snapshot.cluster or graph.graph.is_broken:
             graph = self._graph = PresetGraph(snapshot.cluster, PRESETS.values())
         return graph.see(snapshot, options, names, had)
+
+    def forget(self) -> None:
+        """Forget all: an exception may have left anything half done."""
+        self._snapshot, self._current, self._former, self._graph = None, [], [], None
+
+    @property
+    def faulty(self) -> frozenset[Key]:
+        """The objects of which a function raised an exception when a Snapshot was read last."""
+        found = self._graph.faults if self._graph is not None else ()
+        return frozenset(Key(each.ref.namespace, each.ref.name) for each in found)
 
     @property
     def graph(self) -> PresetGraph:
@@ -188,14 +204,34 @@ def translate(
     *,
     had: Owners = NO_OWNERS,
 ) -> Context:
-    """Return the names for the templates, and all refusals sorted. Never raises.
+    """Return the names for the templates, and all refusals sorted.
 
     Every preset's names stand under its own name too (``kube2lb.services``); the plain names belong to the preset
     listed first. A preset that gives a name equal to its own (``domains``) gives just that. Where two presets listen
     at the same place the older claim has it. With ``memo`` (that of the former translations) only what changed is made
     again, and what did not is the same object as before. ``had`` are the addresses of the pool that objects had before.
+
+    Raises:
+        RejectedInput: a bug concerns everything; one that concerns some objects leaves them out.
     """
     memo = memo or Memo()
+    try:
+        return _translate(snapshot, names, options, memo, had)
+    except PyconfdError:
+        raise
+    except Exception as error:
+        memo.forget()
+        log.exception("translation.failed")
+        message = f"a bug of pyconfd ({type(error).__name__}): the presets can make nothing of the cluster"
+        raise RejectedInput(Problem("presets", message, _REPORT), step=Step.RENDER) from error
+
+
+_REPORT = (
+    "the running configuration stays; report it with the traceback: journalctl -u pyconfd | grep translation.failed"
+)
+
+
+def _translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, memo: Memo, had: Owners) -> Context:
     read = memo.see(snapshot, names, options, had)
     results = [memo.read_preset(name, read, options) for name in names]
     default = _default_certificate(read, options, memo)
@@ -220,7 +256,9 @@ def translate(
     off = () if options.cluster_templates else tuple(map(_switched_off, templates))
     return Context(
         _template_names(names, results, read, default, memo),
-        memo.sorted_refusals(read.refused, *(result.refused for result in results), default.refused, off),
+        memo.sorted_refusals(
+            read.refused, *(result.refused for result in results), default.refused, off, memo.graph.faults
+        ),
         EndpointTotals(claimed, read.ready),
         memo.listeners.made(listeners, lambda: frozenset().union(*listeners)),
         templates=() if off else tuple(templates),

@@ -47,7 +47,7 @@ class CheckedCalls:
         self._inputs = {at: seen for at, seen in self._inputs.items() if at[1] in there[at[0]]}
 
     def forget(self) -> None:
-        """Forget all: a trial, and its end, are rounds of their own."""
+        """Forget all: calls are not to be compared with earlier ones."""
         self._inputs.clear()
 
 

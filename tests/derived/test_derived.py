@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from pyconfd.derived import (
     ALL,
@@ -101,26 +102,6 @@ def test_items_are_those_of_a_new_graph_and_no_call_was_superfluous(steps: list[
         world.change(step)
         assert world.items() == fresh(steps[:number]).items()
         see_that_changes_are_told(before, world.graph)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(STEP, min_size=1, max_size=4), STEP, STEP)
-def test_a_trial_leaves_no_trace(steps: list[Step], tried: Step, after: Step) -> None:
-    world = World()
-    for step in steps:
-        world.change(step)
-    before, changed = world.items(), [dict(each.changed) for each in world.graph.collections]
-    world.calls.forget()
-    with world.graph.trial({world.services: tried[0], world.extra: tried[1], world.denied: denials(tried)}):
-        assert world.items() == fresh([*steps, tried]).items()
-        world.calls.forget()
-    assert world.items() == before
-    assert [each.changed for each in world.graph.collections] == changed
-    for name, items in world.items().items():
-        assert all(items[key] is before[name][key] for key in items)
-    world.calls.forget()
-    world.change(after)
-    assert world.items() == fresh([*steps, after]).items()
 
 
 def world_of(**services: Service) -> World:
@@ -250,28 +231,6 @@ def test_a_name_is_used_once() -> None:
         Value[int](graph, "source")
 
 
-def test_a_trial_needs_a_settled_graph() -> None:
-    world = world_of(web=(1, ("a",)))
-    world.services.replace({"web": None})
-    with pytest.raises(RuntimeError, match="settle first"), world.graph.trial({}):
-        pass
-
-
-def test_a_trial_ends_with_an_exception_of_its_block() -> None:
-    world = world_of(web=(1, ("a",)))
-    world.calls.forget()
-
-    def block() -> None:
-        with world.graph.trial({world.services: {"web": None}}):
-            world.calls.forget()
-            assert world.owners.items == {}
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        block()
-    assert world.owners.items == {"a": "web"}
-
-
 def test_origins_are_items_of_sources_and_what_is_missing() -> None:
     world = world_of(web=(1, ("a",)), api=(2, ("a",)))
 
@@ -329,17 +288,6 @@ def test_a_source_follows_a_mapping() -> None:
     assert (source.items, source.changed) == ({"a": [1], "c": [3]}, {"b": [2], "c": None})
 
 
-def test_published_mappings_show_a_trial_and_forget_it() -> None:
-    world = world_of(web=(1, ("a",)))
-    owners = Published[str, Any](world.owners)
-    before = owners.mapping()
-    world.calls.forget()
-    with world.graph.trial({world.services: {"db": (0, ("a",))}}):
-        assert owners.mapping() == {"a": "db"}
-        world.calls.forget()
-    assert owners.mapping() is before
-
-
 def test_values_are_settings_and_what_is_made_of_them() -> None:
     graph = Graph()
     limit, services = Value[int](graph, "limit"), Source[str, int](graph, "services")
@@ -357,3 +305,103 @@ def test_values_are_settings_and_what_is_made_of_them() -> None:
     graph.settle()
     assert (limit.changed, served.changed) == ({}, {})
     assert {node.name for node, _ in graph.origins(served, "a")} == {"services", "limit"}
+
+
+class FaultyWorld(World):
+    """Functions fail for some keys of some collections: they raise, or they make nothing."""
+
+    def __init__(self, failing: Mapping[str, frozenset[str]], *, raises: bool) -> None:
+        super().__init__()
+        self._failing, self._raises = failing, raises
+        for each in (self.claims, self.owners, self.served):
+            each.make = self._made(each.name, each.make)
+        self.asked.spread = self._listed("asked", self.asked.spread)
+        self.hosts.groups = self._listed("hosts", self.hosts.groups)
+        self.totals.counts = self._listed("totals", self.totals.counts)
+
+    def _fails(self, name: str, key: Any) -> bool:
+        if not {key} & self._failing.get(name, frozenset()):
+            return False
+        if self._raises:
+            raise LookupError(name)
+        return True
+
+    def _made(self, name: str, make: Any) -> Any:
+        return lambda read, key, item: None if self._fails(name, key) else make(read, key, item)
+
+    def _listed(self, name: str, function: Any) -> Any:
+        def listed(key: Any, item: Any) -> Any:
+            return [] if self._fails(name, key if isinstance(key, str) else key[0]) else function(key, item)
+
+        return listed
+
+
+FAILING = st.dictionaries(
+    st.sampled_from(["claims", "owners", "served", "asked", "hosts", "totals"]),
+    st.frozensets(st.sampled_from([*NAMES, *HOSTS]), min_size=1),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(FAILING, st.lists(STEP, min_size=1, max_size=5))
+def test_what_raises_costs_its_items_only(failing: Mapping[str, frozenset[str]], steps: list[Step]) -> None:
+    raising, without = FaultyWorld(failing, raises=True), FaultyWorld(failing, raises=False)
+    for step in steps:
+        for world in (raising, without):
+            world.calls.forget()
+            with capture_logs():
+                world.change(step)
+        assert raising.items() == without.items()
+        named = {(node.name, key if isinstance(key, str) else key[0]) for node, key in raising.graph.faults}
+        there = {
+            (node.name, key if isinstance(key, str) else key[0])
+            for node in (raising.claims, raising.owners, raising.served, raising.asked, raising.hosts, raising.totals)
+            for key in node.of.items
+        }
+        assert named == {at for at in there if at[1] in failing.get(at[0], ())}
+
+
+def test_what_raised_is_made_again_with_what_it_read() -> None:
+    graph = Graph()
+    source, divisors = Source[str, int](graph, "source"), Source[str, int](graph, "divisors")
+    quotients = Derived(source, lambda read, key, item: item // (read(divisors, key) or 0), "quotients")
+    roots = Derived(quotients, lambda _, __, item: item, "more")
+    source.replace({"a": 6, "b": 8})
+    divisors.replace({"b": 4})
+    with capture_logs() as logged:
+        graph.settle()
+    assert [(each["event"], each["collection"], each["key"]) for each in logged] == [
+        ("function.failed", "quotients", "a")
+    ]
+    assert (quotients.items, roots.items) == ({"b": 2}, {"b": 2})
+    (((node, key), fault),) = graph.faults.items()
+    assert (node, key, fault.of, fault.error) == (quotients, "a", source, "ZeroDivisionError")
+    assert fault.place.startswith("test_derived.py:")
+    calls = quotients.calls
+    divisors.replace({"a": 3})
+    graph.settle()
+    assert (quotients.items, graph.faults, quotients.calls) == ({"b": 2, "a": 2}, {}, calls + 1)
+    divisors.replace({"a": None})
+    with capture_logs() as logged:
+        graph.settle()
+    assert logged == [], "the line is in the log"
+    assert quotients.items == {"b": 2}, "what was there before would be known to this graph alone"
+    source.replace({"a": None})
+    graph.settle()
+    assert graph.faults == {}
+
+
+def test_what_raises_for_all_is_raised() -> None:
+    graph = Graph()
+    value = Value[int](graph, "value")
+    Derived(value, lambda _, __, item: 1 // item, "inverse")
+    value.set(0)
+    with pytest.raises(ZeroDivisionError):
+        graph.settle()
+    assert graph.is_broken
+
+
+def test_roots_are_the_objects_that_an_item_is_made_of() -> None:
+    world = world_of(web=(1, ("a",)), api=(2, ("a",)), db=(1, ("b",)))
+    assert set(world.graph.roots(world.owners, "a")) == {(world.services, "web"), (world.services, "api")}
+    assert world.graph.roots(world.served, "db") == ((world.services, "db"),)
