@@ -65,7 +65,10 @@ MAY_RELOAD = (
     Task.RELIST,
     Task.ORDER_SPARES,
 )
-"""Each leads to a whole attempt, which may take a reload; these come no oftener than ``apply.reload_interval_s``."""
+"""Each leads to a whole attempt, which may take a reload; these come at the pace of reloads."""
+
+RELOAD_PAUSE = 3.0
+"""How many times as long as a reload took the next one waits: reloads take a quarter of the time at most."""
 
 
 class Mailbox:
@@ -293,10 +296,11 @@ class Loop(ABC):
     def _pace_after(self, outcome: Outcome) -> None:
         """Delay the next reload where this was one."""
         if isinstance(outcome, Applied) and isinstance(outcome.plan, Reload):
-            self._reloaded()
+            self._reloaded(outcome.took_s)
 
-    def _reloaded(self) -> None:
-        self._queue.pace(MAY_RELOAD, self._around.clock.monotonic() + self._pacing.reload_interval_s)
+    def _reloaded(self, took_s: float) -> None:
+        pause_s = max(RELOAD_PAUSE * took_s, self._pacing.reload_interval_s)
+        self._queue.pace(MAY_RELOAD, self._around.clock.monotonic() + pause_s)
 
     def _retry_later(self, outcome: Rejected | Failed, rendering: Rendering | None, task: Task = Task.RETRY) -> None:
         """Count a failure, and repeat it after a pause."""
@@ -359,6 +363,7 @@ class Loop(ABC):
         if self._queue.is_waiting(Task.RESTORE) and not self._queue.pop(now, Task.RESTORE):
             return
         clock = self._around.clock
+        began = clock.monotonic()
         outcome: Outcome | None
         try:
             outcome = self._around.balancer.restore_last_good(now=clock.now())
@@ -373,7 +378,7 @@ class Loop(ABC):
             self._queue.succeeded(Task.RESTORE)
             self._report.restored(outcome)
             if isinstance(outcome, Applied):
-                self._reloaded()
+                self._reloaded(clock.monotonic() - began)
 
     def _show_restoring(self, problems: tuple[Problem, ...]) -> None:
         self._is_restoring_shown = bool(problems)

@@ -334,6 +334,7 @@ def _attempt(inputs: Inputs, balancer: BalancerPort) -> Reconciled:
         may_reload=inputs.may_reload and waits is None,
         in_part=inputs.in_part,
         in_slices=inputs.in_slices,
+        monotonic=inputs.monotonic,
     )
     return done.repeated(waits) if waits and isinstance(outcome, Deferred) else done.with_outcome(outcome)
 
@@ -383,6 +384,7 @@ def serve(
     may_reload: bool = True,
     in_part: bool = False,
     in_slices: bool = False,
+    monotonic: Callable[[], float] = lambda: 0.0,
 ) -> Outcome:
     """Apply what differs; on an error the running configuration is unchanged. See Inputs for what may be done."""
     try:
@@ -397,7 +399,9 @@ def serve(
         wanted = Reload((ReloadReason.FIRST_CONFIGURATION,)) if isinstance(plan, Noop) else plan
         if serving and not may_reload:
             return balancer.defer(wanted, now=now, in_slices=in_slices)
-        return balancer.apply(rendering, wanted, curdate=curdate, totals=totals, now=now)
+        began = monotonic()
+        applied = balancer.apply(rendering, wanted, curdate=curdate, totals=totals, now=now)
+        return replace(applied, took_s=monotonic() - began)
     except RejectedInput as error:
         return Rejected(Step(error.step or Step.CHECK), error.problems)
     except (AdoptionNeeded, ApplyError, TransientError) as error:

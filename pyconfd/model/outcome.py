@@ -68,11 +68,15 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A new generation serves. ``verified`` is False where no socket could be asked which text the worker runs."""
+    """A new generation serves. ``verified`` is False where no socket could be asked which text the worker runs.
+
+    ``took_s``: how long a reload took, from the decision until it was verified; 0 for a runtime update.
+    """
 
     generation: Generation
     plan: Reload | RuntimeUpdate
     verified: bool
+    took_s: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -366,7 +366,7 @@ class ApplySettings:
     )
     cap_s: DurationOrZero = setting(2.0, "a change that needs a reload is applied after so long at the latest")
     reload_interval_s: DurationOrZero = setting(
-        2.0, "least time between two reloads; what needs one waits and is merged"
+        0.0, "least time between two reloads, which wait three times as long as the last one took in any case"
     )
     rename_interval_s: DurationOrZero = setting(
         30.0, "new backends that spares serve, and removed ones, wait so long for the reload that puts them in order"

@@ -2,16 +2,21 @@
 
 from collections.abc import Collection
 
+import pytest
+
 from pyconfd.errors import ApplyError, Problem
 from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import Comparison
 from pyconfd.haproxy.config.slices import SLICE
+from pyconfd.haproxy.process.observation import OldWorker
+from pyconfd.haproxy.process.old_workers import LEFT_ALONE_S, OldWorkers
 from pyconfd.model.changes import Action, EndedWorker, FormerWorkers, RoomForReload
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied, Deferred, Generation, Step, Stored
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
+from pyconfd.model.reservation import namespaces_of_changes
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.status import BalancerStatus, Paused, Phase
 from pyconfd.status.document import Freshness, StatusReport
@@ -236,6 +241,26 @@ def test_a_reload_waits_and_holds_nothing_back() -> None:
     assert "bind :8001" not in balancer.text
 
 
+@pytest.mark.parametrize(("takes_s", "reload_interval_s", "pause_s"), [(0.25, 0, 0.75), (2, 0, 6), (0.25, 5, 5)])
+def test_a_reload_waits_three_times_as_long_as_the_last_one_took(
+    takes_s: float, reload_interval_s: float, pause_s: float
+) -> None:
+    bed, balancer = live_bed(reload_interval_s=reload_interval_s)
+    balancer.takes_s = takes_s
+    began = bed.clock.monotonic()
+    bed.source.show(two("192.0.2.1"))
+    bed.run_for(0.3)
+    assert balancer.reloads[1:] == pytest.approx([began + 0.2 + takes_s / 2])  # the quiet time, and half of the reload
+    bed.source.show(cluster("192.0.2.1"))
+    bed.run_for(20.0)
+    assert len(balancer.reloads) == 3
+    assert balancer.reloads[2] - balancer.reloads[1] == pytest.approx(takes_s + pause_s)
+    began = bed.clock.monotonic()
+    bed.source.show(two("192.0.2.1"))
+    bed.run_for(20.0)
+    assert balancer.reloads[3:] == pytest.approx([began + 0.2 + takes_s / 2]), "a quiet time forgets the last one"
+
+
 def test_an_edit_that_waits_for_its_turn_is_not_forgotten_over_what_goes_live_meanwhile() -> None:
     bed, balancer = live_bed()
     bed.source.show(two("192.0.2.1"))
@@ -272,18 +297,18 @@ def test_a_repair_that_waits_for_its_turn_is_not_made_out_of_turn() -> None:
 
 
 def test_what_is_put_back_counts_as_a_reload_and_takes_its_turn() -> None:
-    bed, balancer = live_bed(retry_min_s=3.0, retry_max_s=3.0)
+    bed, balancer = live_bed(retry_min_s=3.0, retry_max_s=3.0, reload_interval_s=0.0)
     balancer.broken = ApplyError(Step.INSTALL, Problem("/etc/haproxy", "the disk was full", "free some space"))
     bed.source.show(two("192.0.2.1"))
     bed.run_for(1.0)
     assert bed.phase() is Phase.FAILED
-    balancer.broken, balancer.edited = None, True
+    balancer.broken, balancer.edited, balancer.takes_s = None, True, 2.0
     bed.run_for(2.0)
     assert bed.status.reloads_by_reason["file_edited"] == 1
     put_back = balancer.reloads[-1]
     bed.run_for(20.0)
     assert bed.phase() is Phase.SERVING
-    assert balancer.reloads[-1] - put_back >= 5.0
+    assert balancer.reloads[-1] - put_back >= 4 * 2.0
 
 
 def test_too_many_workers_of_the_past_make_reloads_wait() -> None:
@@ -487,3 +512,82 @@ def test_namespace_over_its_share_of_reloads_waits_and_no_other() -> None:
     bed.run_for(2.0)
     assert len(balancer.reloads) == reloads + 2
     assert "s3.evil" in balancer.text
+
+
+class SharedBalancer(LiveBalancer):
+    """Its former workers have the sessions of a tenant, which end after ``hold_s`` or with their worker."""
+
+    hold_s = 0.0
+    most = 0
+
+    def __init__(self, clock: FakeClock, disk: FakeDisk | None) -> None:
+        super().__init__(clock, disk)
+        self.old = OldWorkers(10)
+        self.former: dict[int, float] = {}
+
+    def _see(self) -> None:
+        now = self.clock.monotonic()
+        self.former = {pid: at for pid, at in self.former.items() if now - at < self.hold_s}
+        self.old.see(tuple(OldWorker(pid, now - at, now - at) for pid, at in self.former.items()))
+
+    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, totals: EndpointTotals, now: float) -> Applied:
+        before, pid = self.last_good(), self.disk.worker
+        done = super().apply(rendering, plan, curdate=curdate, totals=totals, now=now)
+        former = before.rendering.owners if before else {}
+        self.former[pid] = self.clock.monotonic()
+        self.old.replaced(pid, namespaces_of_changes(former, rendering.owners), self.clock.monotonic())
+        self._see()
+        self.most = max(self.most, len(self.old.known))
+        return done
+
+    def may_reload_for(self, namespaces: Collection[str]) -> bool:
+        self._see()
+        return self.old.has_share(namespaces, self.clock.monotonic())
+
+    def make_room(self) -> RoomForReload:
+        self._see()
+        if not self.old.at_bound:
+            return RoomForReload(free=True)
+        if (chosen := self.old.next_to_end()) is not None:
+            self.old.ended(chosen)
+            del self.former[chosen.pid]
+        return RoomForReload(free=False)
+
+
+class SharedBed(LiveBed):
+    def make_balancer(self, disk: FakeDisk | None) -> LiveBalancer:
+        return SharedBalancer(self.clock, disk)
+
+
+@pytest.mark.parametrize(
+    ("hold_s", "most_reloads", "most_former", "most_s"),
+    [(0.0, 140, 1, 0.5), (3.0, 140, 6, 0.5), (36000.0, 24, 10, LEFT_ALONE_S)],
+)
+def test_thousand_changes_of_a_tenant_take_a_bounded_number_of_reloads(
+    hold_s: float, most_reloads: int, most_former: int, most_s: float
+) -> None:
+    """A change each 250 ms, just longer than the quiet time, for more than four minutes."""
+    bed = SharedBed(reload_interval_s=0.0)
+    balancer = bed.balancer
+    assert isinstance(balancer, SharedBalancer)
+    balancer.takes_s, balancer.hold_s = 0.05, hold_s
+    bed.templates = {"02-part.tmpl": MANY}
+    bed.source.show(tenants(evil=0, shop=1))
+    bed.run_for(60.0)
+    bed.clock.advance(36000.0)
+    bed.settle()
+    before, balancer.most = len(balancer.reloads), 0
+    waited: list[float] = []
+    shop = 1
+    for change in range(1000):
+        if change % 100 == 50:
+            shop += 1
+            asked = bed.clock.monotonic()
+        bed.source.show(tenants(evil=1 + change % 2, shop=shop))
+        bed.run_for(0.25)
+        if len(waited) < shop - 1 and f"s{shop - 1}.shop" in balancer.text:
+            waited.append(bed.clock.monotonic() - asked)
+    assert len(balancer.reloads) - before <= most_reloads
+    assert balancer.most <= most_former
+    assert len(waited) == 10
+    assert max(waited) <= most_s

@@ -12,7 +12,7 @@ from pyconfd.haproxy.process import balancer as balancer_module
 from pyconfd.haproxy.process import haproxy_process, old_workers
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.observation import OldWorker, Running
-from pyconfd.haproxy.process.old_workers import ENDS_WITHIN_S, LEFT_ALONE_S, OldWorkers, to_end
+from pyconfd.haproxy.process.old_workers import ENDS_WITHIN_S, LEFT_ALONE_S, REGAINED_S, OldWorkers, to_end
 from pyconfd.haproxy.runtime.sockets import NoAnswer
 from pyconfd.model.changes import EndedWorker, FormerWorkers, RoomForReload
 from pyconfd.model.plan import Noop
@@ -72,36 +72,54 @@ def test_another_worker_is_ended_only_where_the_first_one_hangs() -> None:
 def test_namespace_has_half_of_the_bound_and_a_change_of_another_too() -> None:
     workers = OldWorkers(4)
     for pid in (1, 2):
-        assert workers.has_share(EVIL)
-        workers.replaced(pid, EVIL)
-    assert not workers.has_share(EVIL)
-    assert workers.has_share(SHOP)
-    assert workers.has_share(EVIL | SHOP)
-    assert workers.has_share(frozenset())
+        assert workers.has_share(EVIL, 0.0)
+        workers.replaced(pid, EVIL, 0.0)
+    assert not workers.has_share(EVIL, 100.0)
+    assert workers.has_share(SHOP, 100.0)
+    assert workers.has_share(EVIL | SHOP, 100.0)
+    assert workers.has_share(frozenset(), 100.0)
     workers.see((OldWorker(2),))
-    assert workers.has_share(EVIL)
-    assert OldWorkers(1).has_share(EVIL)
+    assert workers.has_share(EVIL, 100.0)
+    assert OldWorkers(1).has_share(EVIL, 0.0)
+
+
+def test_namespace_regains_a_reload_with_time_though_its_workers_end_at_once() -> None:
+    """Each reload closes connections of everybody, and resets what health checks have found."""
+    workers = OldWorkers(4)
+    for pid, at in ((1, 0.0), (2, 1.0)):
+        assert workers.has_share(EVIL, at)
+        workers.replaced(pid, EVIL, at)
+        workers.see(())
+    whole = 2 * REGAINED_S
+    assert not workers.has_share(EVIL, whole - 0.1)
+    assert workers.has_share(SHOP, whole - 0.1)
+    assert workers.has_share(EVIL | SHOP, whole - 0.1)
+    assert workers.has_share(EVIL, whole)
+    workers.replaced(3, EVIL, whole)
+    workers.see(())
+    assert not workers.has_share(EVIL, whole + 0.9)
+    assert workers.has_share(EVIL, whole + 1.0)
 
 
 def test_namespace_with_its_share_reloads_again_when_it_has_not_for_a_while() -> None:
     """Or who holds a session in each worker stops the new names of everybody else."""
     workers = OldWorkers(4)
     for pid in (1, 2):
-        workers.replaced(pid, EVIL)
+        workers.replaced(pid, EVIL, 0.0)
     workers.see((OldWorker(1, 1000.0, 900.0), OldWorker(2, 1000.0, LEFT_ALONE_S - 0.1)))
-    assert not workers.has_share(EVIL)
+    assert not workers.has_share(EVIL, 900.0)
     workers.see((OldWorker(1, 1000.0, 900.0), OldWorker(2, 1000.0, LEFT_ALONE_S)))
-    assert workers.has_share(EVIL)
-    workers.replaced(3, EVIL)
-    assert not workers.has_share(EVIL)
-    workers.replaced(4, SHOP)
-    assert workers.has_share(SHOP)
+    assert workers.has_share(EVIL, 900.0)
+    workers.replaced(3, EVIL, 900.0)
+    assert not workers.has_share(EVIL, 900.0)
+    workers.replaced(4, SHOP, 900.0)
+    assert workers.has_share(SHOP, 900.0)
 
 
 def test_causes_are_kept_as_long_as_their_worker() -> None:
     workers = OldWorkers(3)
-    workers.replaced(1, EVIL)
-    workers.replaced(0, SHOP)  # it was not known which one
+    workers.replaced(1, EVIL, 0.0)
+    workers.replaced(0, SHOP, 0.0)  # it was not known which one
     assert len(workers.known) == 2
     assert workers.causes_of(1) == ("evil",)
     workers.see(tuple(old(5.0)))

@@ -529,11 +529,14 @@ class Balancer:
         Where nobody else has a name nobody else waits; and what repairs the process or the file never does.
         """
         last = self.last_good()
-        if last is None or not self._is_known or self._file.rejected or self._old.has_share(namespaces):
+        if last is None or not self._is_known or self._file.rejected or self._has_share(namespaces):
             return True
         self.observe()
         owners = (owner for mine in last.rendering.owners.values() for owner in mine.values())
-        return self._old.has_share(namespaces) or all(owner.namespace in namespaces for owner in owners)
+        return self._has_share(namespaces) or all(owner.namespace in namespaces for owner in owners)
+
+    def _has_share(self, namespaces: Collection[str]) -> bool:
+        return self._old.has_share(namespaces, time.monotonic())
 
     def change(
         self,
@@ -666,7 +669,7 @@ class Balancer:
                 self._file.write_later(last)
             raise
         self._written, self._changed, self._has_served = None, None, True
-        self._old.replaced(former, causes)
+        self._old.replaced(former, causes, time.monotonic())
         self._enter(BalancerState.UNKNOWN, reloaded=True)
         self._refused.clear()
         self._unfinished.forget()

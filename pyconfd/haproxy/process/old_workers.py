@@ -12,6 +12,9 @@ LEFT_ALONE_S = 30.0
 So often, too, a namespace reloads that has its share of the former workers.
 """
 
+REGAINED_S = 2.0
+"""How long it takes until a namespace may reload once more that has used its share, though no worker is left of it."""
+
 ENDS_WITHIN_S = 5.0
 """How long a worker that was ended may take to go before another one is ended: it is killed, so that one hangs."""
 
@@ -37,26 +40,32 @@ class OldWorkers:
         self.known: tuple[OldWorker, ...] = ()
         self._causes: dict[int, frozenset[str]] = {}
         self._ended: dict[int, float] = {}  # by process: how long ago it had been replaced when it was ended
+        self._share = max(1, bound // 2)
+        self._reloads: list[tuple[float, frozenset[str]]] = []
 
     @property
     def at_bound(self) -> bool:
         """Whether one has to go before the next reload."""
         return len(self.known) >= self._bound
 
-    def has_share(self, namespaces: Collection[str]) -> bool:
+    def has_share(self, namespaces: Collection[str], now: float) -> bool:
         """Return whether changes of these namespaces may replace one more worker.
 
         Each namespace may until half of the bound are its own, and then only if it has replaced none lately: it is
-        slowed and not stopped, since it may be sessions of others that keep these workers.
+        slowed and not stopped, since it may be sessions of others that keep these workers. So is one that has replaced
+        as many in a short time, though they ended at once: each reload costs everybody connections and statistics.
         """
         if not namespaces:
             return True
-        ages: dict[str, list[float]] = {namespace: [] for namespace in namespaces}
+        lately = Counter(namespace for _, causes in self._reloads_since(now) for namespace in causes)
+        ages: dict[str, list[float]] = {each: [] for each in namespaces if lately[each] < self._share}
         for each in self.known:
             for namespace in self._causes.get(each.pid, frozenset()) & ages.keys():
                 ages[namespace].append(each.replaced_s)
-        share = max(1, self._bound // 2)
-        return any(len(found) < share or min(found) >= LEFT_ALONE_S for found in ages.values())
+        return any(len(found) < self._share or min(found) >= LEFT_ALONE_S for found in ages.values())
+
+    def _reloads_since(self, now: float) -> list[tuple[float, frozenset[str]]]:
+        return [each for each in self._reloads if now - each[0] < REGAINED_S * self._share]
 
     @property
     def oldest_age_s(self) -> float:
@@ -76,9 +85,10 @@ class OldWorkers:
         self._causes = {pid: causes for pid, causes in self._causes.items() if pid in pids}
         self._ended = {pid: replaced_s for pid, replaced_s in self._ended.items() if pid in pids}
 
-    def replaced(self, pid: int, causes: frozenset[str]) -> None:
+    def replaced(self, pid: int, causes: frozenset[str], now: float) -> None:
         """Record that a reload for changes of the namespaces ``causes`` replaced the worker ``pid``, 0 if unknown."""
         self.known = (*self.known, OldWorker(pid))
+        self._reloads = [*self._reloads_since(now), (now, causes)]
         if pid:
             self._causes[pid] = causes
 

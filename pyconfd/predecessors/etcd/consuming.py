@@ -197,6 +197,7 @@ class Consumer(Loop):
             totals=totals,
             now=now,
             may_reload=may_reload,
+            monotonic=self._world.clock.monotonic,
         )
 
     def _remember(self, published: Publication) -> None:
