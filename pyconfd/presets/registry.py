@@ -362,13 +362,21 @@ def claims_of(
         preset, given = PRESETS[name], context.names.get(name, {})
         given = {name: given} if preset.gives == {name} else given
         owners = context.owners.get(name, NO_OWNERS)
-        for claim in preset.claims(Translation(snapshot, options, services, given, owners)):
+        for claim in _readable(preset, Translation(snapshot, options, services, given, owners)):
             own = claim.ref
             # Names are shortened in refusals.
             shown = values.shown(own.namespace), values.shown(own.name)
             found = {(own.namespace, own.name): None, shown: None}
             mine = tuple(each for key in found for each in by_object.get(key, ()) if _is_about(each, claim))
             yield replace(claim, refused=mine) if mine else claim
+
+
+def _readable(preset: Preset, translation: Translation) -> Iterator[Claim]:
+    """Return the claims of a preset, up to the object of which its code raises an exception: they explain only."""
+    try:
+        yield from preset.claims(translation)
+    except Exception:
+        log.exception("explanation.failed", preset=preset.name)
 
 
 def _is_about(refusal: Refusal, claim: Claim) -> bool:

@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from pyconfd.daemon.translation import Translator
 from pyconfd.derived import Read
 from pyconfd.model.condition import condition_of_refusal
 from pyconfd.model.context import RefusalReason
@@ -12,6 +14,7 @@ from pyconfd.model.status import Phase
 from pyconfd.presets.cluster import ReadCluster
 from pyconfd.presets.domains import DomainClaims
 from pyconfd.presets.host_ownership import Hosts
+from pyconfd.presets.ingress.preset import IngressPreset
 from tests.daemon.fakes import Bed
 from tests.presets import objects
 
@@ -109,6 +112,20 @@ def test_a_bug_that_concerns_all_leaves_what_runs(monkeypatch: pytest.MonkeyPatc
     made.run_for(60.0)
     assert made.phase() is Phase.SERVING
     assert "more" in made.serves
+
+
+def test_claims_of_other_presets_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = Translator(("ingress", "domains"))
+    snapshot = world("good")
+    context = translator.translate(snapshot)
+
+    def claims(self: IngressPreset, _: object) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(IngressPreset, "claims", claims)
+    with capture_logs() as logged:
+        assert {each.ref.name for each in translator.claims(snapshot, context)} == {"good"}
+    assert [each["event"] for each in logged] == ["explanation.failed"]
 
 
 def test_it_starts_with_what_ran_before(monkeypatch: pytest.MonkeyPatch) -> None:
