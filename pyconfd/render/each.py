@@ -15,7 +15,7 @@ of the fragment) makes all elements render each time: the text is right, and it 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, count
 from operator import is_, is_not
 from typing import Any, NamedTuple
 
@@ -125,15 +125,12 @@ class RenderedLoop:
     @classmethod
     def of(cls, elements: Any, outer: tuple[Any, ...], turns: dict[Hashable, _Turn]) -> "RenderedLoop":
         """Return a loop that is put together from its turns."""
-        made = cls(elements, outer, turns)
-        for key, turn in turns.items():
-            if turn.text:
-                made.places[key] = len(made.shown)
-                made.shown.append(turn.text)
-            if turn.entries:
-                made.recorded_places[key] = len(made.recorded_places)
-        made.recorded = tuple(turn.entries for turn in turns.values() if turn.entries)
-        return made
+        # All of it is done again when one element comes or goes, so it is loops in C as far as possible.
+        texts = {key: turn.text for key, turn in turns.items() if turn.text}
+        entries = {key: turn.entries for key, turn in turns.items() if turn.entries}
+        places, recorded_places = dict(zip(texts, count())), dict(zip(entries, count()))
+        recorded = tuple(entries.values())
+        return cls(elements, outer, turns, list(texts.values()), places, recorded, recorded_places)
 
     def with_turns(self, elements: Any, fresh: Mapping[Hashable, _Turn]) -> "RenderedLoop":
         """Return the loop after some of its elements were rendered again."""
@@ -204,6 +201,10 @@ class EachLoops:
         if former is not None and changed is not None:
             fresh = {key: turn(key, elements[key], key, elements[key]) for key in changed}
             loop = former.with_turns(elements, fresh)
+        elif former is not None and width == 2 and (touched := _touched_keys(former.elements, elements)) is not None:
+            turns = dict(zip(elements, map(former.turns.get, elements), strict=True))
+            turns |= {key: turn(key, elements[key], key, elements[key]) for key in touched}
+            loop = RenderedLoop.of(elements, outer, turns)
         elif isinstance(elements, Mapping) and width == 2:
             known = former.turns if former else {}
             turns = {}
@@ -268,6 +269,12 @@ def _changed_keys(former: Any, elements: Any) -> Iterable[Hashable] | None:
     if len(former) != len(elements) or not all(map(is_, former, elements)):
         return None
     return list(compress(elements, map(is_not, former.values(), elements.values())))
+
+
+def _touched_keys(former: Any, elements: Any) -> Iterable[Hashable] | None:
+    """Return the keys that came, or whose values are other objects, in their order; None where that is not known."""
+    touched = elements.touched_since(former) if isinstance(elements, VersionedDict) else None
+    return None if touched is None else list(filter(set(touched).__contains__, elements))
 
 
 def _all_same(former: tuple[Any, ...], outer: tuple[Any, ...]) -> bool:

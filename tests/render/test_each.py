@@ -97,7 +97,7 @@ def test_any_sequence_of_contexts_gives_what_new_renderers_give(given_contexts: 
 
 @given(
     st.dictionaries(domain_names, st.sampled_from(ENTRIES), min_size=1, max_size=6),
-    st.lists(st.dictionaries(domain_names, st.sampled_from(ENTRIES), max_size=3), min_size=1, max_size=5),
+    st.lists(st.dictionaries(domain_names, st.none() | st.sampled_from(ENTRIES), max_size=3), min_size=1, max_size=5),
     st.sampled_from([ALL, (PREDECESSORS,), (MAPS, TWICE), (EACH, PREDECESSORS)]),
 )
 def test_mappings_that_know_what_changed_give_what_new_renderers_give(
@@ -106,7 +106,8 @@ def test_mappings_that_know_what_changed_give_what_new_renderers_give(
     unused, domains, names = renderer(*fragments), VersionedDict(first), ["x"]
     by = copy(unused)
     for number, changes in enumerate([{}, *rounds]):
-        domains = domains.with_values({name: each for name, each in changes.items() if name in domains})
+        came = {name: each for name, each in changes.items() if each is not None}
+        domains = domains.with_changes(came, [name for name in changes if name not in came], str)
         # Now and then nobody renders: then the next copy is of something that the last one does not know.
         if number % 3 == 2:
             continue
@@ -171,6 +172,18 @@ def test_unchanged_elements_do_not_run(change: str) -> None:
         ).text
     )
     assert {each.asked for each in domains.values()} == {1}
+
+
+@pytest.mark.parametrize("gone", [(), ("s050", "s199")])
+@pytest.mark.parametrize("came", [{}, {"s0505": entry(999)}, {"s0505": entry(999), "s003": entry(999)}])
+def test_elements_that_stay_beside_others_that_come_and_go_do_not_run(came: dict[str, Any], gone: tuple[str]) -> None:
+    domains = VersionedDict[str, Any]({f"s{number:03}": Counting() for number in range(200)})
+    by = renderer(EACH)
+    rendered(by, {"domains": domains})
+    after = domains.with_changes(came, gone, str)
+    found = rendered(by, {"domains": after})
+    assert {each.asked for each in domains.values()} == {1}
+    assert found.text == rendered(renderer(EACH), {"domains": dict(after)}).text
 
 
 class Untouchable(VersionedDict[str, Any]):

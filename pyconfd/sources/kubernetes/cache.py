@@ -6,7 +6,7 @@ from typing import assert_never
 from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import AnyObject, EndpointSlice, Node, Pod
 from pyconfd.model.snapshot import DELETION_COUNTS, RECORD_OF, Departures, Key
-from pyconfd.model.versioned import VersionedDict, with_values
+from pyconfd.model.versioned import VersionedDict, replaced
 from pyconfd.sources.kubernetes.decode import Bookmark, Deleted, Event, Unreadable, Upserted, key_of, same_content
 
 _DELETION_COUNTS = tuple(RECORD_OF[resource] for resource in DELETION_COUNTS)
@@ -25,8 +25,8 @@ class Cache:
         self._records: dict[Key, AnyObject] = {}
         self._refusals: dict[Key | None, Refusal] = {}
         self._view: Mapping[Key, AnyObject] = VersionedDict({})
-        self._replaced: dict[Key, AnyObject] | None = None
-        """What was replaced since the last view; None where keys came or went too."""
+        self._changed: dict[Key, AnyObject | None] | None = None
+        """What came, changed or went (None) since the last view; None after a whole list."""
         self._view_version = 0
 
     def __len__(self) -> int:
@@ -47,7 +47,7 @@ class Cache:
                 self._note_departures(item)
         refused = {_key_of_refusal(refusal): refusal for refusal in refusals}
         changed = changed or len(records) != len(self._records) or refused != self._refusals
-        self._records, self._replaced = records, None
+        self._records, self._changed = records, None
         self._refusals = refused
         if changed:
             self.version += 1
@@ -79,10 +79,10 @@ class Cache:
     def view(self) -> Mapping[Key, AnyObject]:
         """Return an immutable view; the same one again until something changes."""
         if self._view_version != self.version:
-            same_keys = self._replaced is not None
-            self._view = with_values(self._view, self._replaced or {}) if same_keys else VersionedDict(self._records)
+            changed = self._changed
+            self._view = VersionedDict(self._records) if changed is None else replaced(self._view, changed)
             self._view_version = self.version
-            self._replaced = {}
+            self._changed = {}
         return self._view
 
     def refusals(self) -> tuple[Refusal, ...]:
@@ -97,10 +97,7 @@ class Cache:
         if same_content(former, record):
             return healed
         self._records[key] = record
-        if former is None:
-            self._replaced = None
-        elif self._replaced is not None:
-            self._replaced[key] = record
+        self._note(key, record)
         return True
 
     def _note_departures(self, record: AnyObject) -> None:
@@ -119,8 +116,12 @@ class Cache:
                 (self.departures.leaves if leaves else self.departures.returned)(item.address)
 
     def _drop(self, key: Key) -> bool:
-        self._replaced = None
+        self._note(key, None)
         return self._records.pop(key, None) is not None
+
+    def _note(self, key: Key, record: AnyObject | None) -> None:
+        if self._changed is not None:
+            self._changed[key] = record
 
 
 def _key_of_refusal(refusal: Refusal) -> Key | None:

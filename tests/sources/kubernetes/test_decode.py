@@ -12,6 +12,7 @@ from pyconfd.errors import TransientError
 from pyconfd.model.context import RefusalReason
 from pyconfd.model.kubernetes import EndpointSlice, Pod, Service
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
+from pyconfd.model.versioned import VersionedDict
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import (
     Bookmark,
@@ -300,6 +301,24 @@ def test_a_list_brings_deletions() -> None:
     assert cache.replace([record("b")], ())
     assert list(cache.view()) == [Key("demo", "b")]
     assert len(kept) == 2
+
+
+def test_a_view_knows_what_came_changed_and_went_since_the_last_one() -> None:
+    cache = Cache()
+    cache.replace([record("a"), record("b"), record("c")], ())
+    first = cache.view()
+    for event in (Upserted(record("d")), Upserted(record("b", type="NodePort")), Deleted(Key("demo", "a"), "11")):
+        assert cache.apply(event)
+    second = cache.view()
+    assert isinstance(second, VersionedDict)
+    assert set(second.touched_since(first) or ()) == {Key("demo", name) for name in "abd"}
+    assert dict(second) == {Key("demo", "b"): record("b", type="NodePort"), **{
+        Key("demo", name): record(name) for name in "cd"
+    }}  # fmt: skip
+    assert cache.apply(Upserted(record("a")))
+    assert cache.apply(Deleted(Key("demo", "a"), "12"))
+    assert cache.view() == second
+    assert len(first) == 3
 
 
 def test_an_unreadable_object_is_left_out_until_mended() -> None:
