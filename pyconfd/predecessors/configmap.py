@@ -5,28 +5,32 @@ Source: the README of muchlearning/kubernetes-haproxy, and what its program does
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from pyconfd.derived import Derived, Grouped, Published, Read, SameParts, Spread, Tally, Value
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import ClusterTemplate, PresetName, Refusal, RefusalReason
-from pyconfd.model.kubernetes import ConfigMap, ObjectRef, Pod
+from pyconfd.model.kubernetes import ConfigMap, ObjectRef, Pod, Secret
 from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
-from pyconfd.model.versioned import differing
+from pyconfd.model.versioned import GivenDict, GivenList
 from pyconfd.predecessors import pods as pods_of_services
-from pyconfd.predecessors.pods import address_of, address_of_text, is_ready
+from pyconfd.predecessors.pods import address_of, address_of_text, given, is_ready
 from pyconfd.presets import values
+from pyconfd.presets.address_ownership import AddressOwners
 from pyconfd.presets.certificates import from_base64, pair
-from pyconfd.presets.cluster import Cluster
-from pyconfd.presets.conflicts import reuse_if_same
-from pyconfd.presets.policy import ANYWHERE, AllowedAddresses, ClaimOptions
-from pyconfd.presets.preset import Preset, PresetOptions, PresetResult, Translation
+from pyconfd.presets.listener_ownership import ListenerOwners
+from pyconfd.presets.objects import Objects
+from pyconfd.presets.policy import ClaimOptions
+from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult, Translation
+from pyconfd.presets.refusals import JoinedRefusals
 
 if TYPE_CHECKING:
     from pyconfd.presets.views import EndpointView
@@ -74,14 +78,18 @@ class UnfitError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ConfigmapService:
-    """``fields`` is the whole entry; a template may print each text in it. ``path`` is "" where it has none."""
+    """``fields`` is the whole entry; a template may print each text in it. ``path`` is "" where it has none.
+
+    Two are equal if their ``text`` is too: ``1`` and ``true`` are equal, and are printed differently.
+    """
 
     name: str
+    text: str = field(repr=False)
     namespace: str
-    selector: dict[str, str]
+    selector: Mapping[str, str]
     hostnames: tuple[str, ...]
     path: str
-    fields: dict[str, Any]
+    fields: Mapping[str, Any]
 
 
 def service_of(name: str, text: str, ignored: frozenset[str], refuse: Refuse) -> ConfigmapService:
@@ -120,18 +128,18 @@ def _read(name: str, text: str, ignored: frozenset[str], refuse: Refuse) -> Conf
     if not _NAME.fullmatch(name) or name in values.CONDITION_WORDS:
         raise UnfitError("", name, "not a name for a backend: expected letters, digits, '.', '_' and '-'")
     try:
-        given = msgspec.json.decode(text)
+        decoded = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise UnfitError("", text, f"not JSON: {values.shown(str(error))}") from None
-    if not isinstance(given, dict):
+    if not isinstance(decoded, dict):
         raise UnfitError("", text, "not a JSON object")
-    namespace, selector = given.get("namespace"), given.get("selector")
+    namespace, selector = decoded.get("namespace"), decoded.get("selector")
     if not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace) or namespace in values.CONDITION_WORDS:
         raise UnfitError("namespace", namespace, "the name of a namespace is required")
     if not isinstance(selector, dict) or not all(_is_label(*item) for item in selector.items()):
         raise UnfitError("selector", "", "an object of labels and their values is required")
     fields: dict[str, Any] = {"namespace": namespace, "selector": dict(sorted(selector.items()))}
-    for key, value in sorted(given.items()):
+    for key, value in sorted(decoded.items()):
         if key in fields or key in {"name", "pods"} or key in ignored:
             continue
         if not values.is_word(key):
@@ -142,7 +150,7 @@ def _read(name: str, text: str, ignored: frozenset[str], refuse: Refuse) -> Conf
             fields[key] = kept
     hostnames = fields.get("hostnames", [])
     path = fields.get("path", "")
-    return ConfigmapService(name, namespace, fields["selector"], tuple(hostnames), str(path), fields)
+    return ConfigmapService(name, text, namespace, fields["selector"], tuple(hostnames), str(path), given(fields))
 
 
 def _is_label(key: str, value: object) -> bool:
@@ -253,11 +261,37 @@ def _data(field: str, value: Any, ignored: frozenset[str], depth: int) -> Any:
     return value
 
 
-FEW = 16
-"""For how many services it is cheaper to look at every pod than to make an index of the pods."""
+class _Selector(NamedTuple):
+    """Which pods an entry asks for."""
+
+    namespace: str
+    labels: Mapping[str, str]
+
 
 _Label = tuple[str, str, str]
 """Namespace, label and value; the last two are "" for a service that takes all pods of its namespace."""
+
+
+class AskedEntry(NamedTuple):
+    """One service that can be served, with the host names that it got."""
+
+    service: ConfigmapService
+    hostnames: tuple[str, ...]
+
+
+class AskedEntries(NamedTuple):
+    """The services of the ConfigMap by name."""
+
+    entries: Mapping[str, AskedEntry]
+    refused: tuple[Refusal, ...]
+
+
+class SelectedPod(NamedTuple):
+    """A pod that entries select: the names of those that it serves; none where it is where no pod may be."""
+
+    pod: Pod
+    serves: tuple[str, ...]
+    refused: tuple[Refusal, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +299,24 @@ class ServedEntry:
     """One service with its ready pods in order of their names; ``entry`` is what templates get."""
 
     service: ConfigmapService
-    hostnames: list[str]
+    hostnames: tuple[str, ...]
     pods: tuple[Pod, ...]
-    entry: dict[str, Any] = field(repr=False)
+    entry: Mapping[str, Any] = field(repr=False, compare=False)
+
+
+class ConfigmapCertificates(NamedTuple):
+    """The files of the complete pairs, and their names."""
+
+    files: tuple[OutputFile, ...]
+    names: list[str]
+    refused: tuple[Refusal, ...]
+
+
+class ConfigmapTemplate(NamedTuple):
+    """The text of the template, None where there is none."""
+
+    text: str | None
+    refused: tuple[Refusal, ...]
 
 
 def addresses_of(served: ServedEntry) -> list[str]:
@@ -275,113 +324,9 @@ def addresses_of(served: ServedEntry) -> list[str]:
     return [pod.status.pod_ip or "" for pod in served.pods]
 
 
-@dataclass(frozen=True, slots=True)
-class WantedServices:
-    """The services by name, sorted; ``by_label`` has each under one label of its selector. It never changes.
-
-    ``wrong`` has the pods that are where none may be (``places``).
-    """
-
-    served: Mapping[str, ServedEntry]
-    by_label: Mapping[_Label, Collection[str]] = field(default_factory=dict)
-    places: AllowedAddresses = ANYWHERE
-    wrong: Mapping[Key, Pod] = field(default_factory=dict)
-
-    def with_services(
-        self, asked: Mapping[str, tuple[ConfigmapService, list[str]]], pods: Mapping[Key, Pod]
-    ) -> "WantedServices":
-        """Return these services; who selects as before keeps the pods, so that :meth:`with_pods` goes first."""
-        others = [service for name, (service, _) in asked.items() if not self._selects_alike(name, service)]
-        found = dict(_found(others, pods, self.places))
-        served = {}
-        by_label: defaultdict[_Label, list[str]] = defaultdict(list)
-        for name, (service, hostnames) in asked.items():
-            by_label[_label_of(service)].append(name)
-            former = self.served.get(name)
-            if former is not None and former.service is service and former.hostnames == hostnames:
-                served[name] = former
-            else:
-                mine = found[name] if name in found or former is None else former.pods
-                served[name] = _served(service, hostnames, mine)
-        return replace(self, served=served, by_label=by_label)
-
-    def with_pods(self, old: Mapping[Key, Pod], new: Mapping[Key, Pod]) -> "WantedServices":
-        """Return the services after the pods changed."""
-        touched: dict[str, set[Key]] = {}
-        wrong = dict(self.wrong)
-        for key in differing(old, new):
-            wrong.pop(key, None)
-            if key in new and self.places.wrong(pods_of_services.address_of(new[key])):
-                wrong[key] = new[key]
-            for pod in (old.get(key), new.get(key)):
-                for name in self._candidates(pod) if pod is not None else ():
-                    touched.setdefault(name, set()).add(key)
-        served = dict(self.served)
-        for name, keys in touched.items():
-            former = served[name]
-            kept = [pod for pod in former.pods if _key(pod) not in keys]
-            come = [new[key] for key in keys if key in new and _is_of(former.service, key, new[key], self.places)]
-            found = reuse_if_same(former.pods, tuple(sorted(kept + come, key=_key)))
-            if found is not former.pods:
-                served[name] = _served(former.service, former.hostnames, found)
-        return replace(self, served=served, wrong=wrong)
-
-    def refused(self, cluster: str) -> Iterator[Refusal]:
-        """Return the pods that services select and that are where none may be."""
-        for _, pod in sorted(self.wrong.items()):
-            services = (self.served[name].service for name in self._candidates(pod))
-            if any(each.selector.items() <= (pod.metadata.labels or {}).items() for each in services):
-                address = pods_of_services.address_of(pod)
-                yield pods_of_services.wrong_address(pod, self.places.wrong(address), cluster)
-
-    def _selects_alike(self, name: str, service: ConfigmapService) -> bool:
-        former = self.served.get(name)
-        if former is None:
-            return False
-        return (former.service.namespace, former.service.selector) == (service.namespace, service.selector)
-
-    def _candidates(self, pod: Pod) -> Iterator[str]:
-        namespace = pod.metadata.namespace
-        yield from self.by_label.get((namespace, "", ""), ())
-        for label, value in (pod.metadata.labels or {}).items():
-            yield from self.by_label.get((namespace, label, value), ())
-
-
-def _label_of(service: ConfigmapService) -> _Label:
-    label, value = next(iter(service.selector.items()), ("", ""))
-    return service.namespace, label, value
-
-
-def _key(pod: Pod) -> Key:
-    return Key(pod.metadata.namespace, pod.metadata.name)
-
-
-def _is_of(service: ConfigmapService, key: Key, pod: Pod, places: AllowedAddresses) -> bool:
-    if key.namespace != service.namespace or not service.selector.items() <= (pod.metadata.labels or {}).items():
-        return False
-    return values.is_object_name(key.name) and pods_of_services.may_serve(pod, places)
-
-
-def _found(
-    services: Collection[ConfigmapService], pods: Mapping[Key, Pod], places: AllowedAddresses
-) -> Iterator[tuple[str, tuple[Pod, ...]]]:
-    """Return the pods of each of these services."""
-    if len(services) > FEW:
-        index = pods_of_services.PodIndex(pods, places)
-        for service in services:
-            yield service.name, tuple(index.ready(service.namespace, service.selector))
-        return
-    for service in services:
-        mine = [pod for key, pod in pods.items() if _is_of(service, key, pod, places)]
-        yield service.name, tuple(sorted(mine, key=_key))
-
-
-def _served(service: ConfigmapService, hostnames: list[str], pods: tuple[Pod, ...]) -> ServedEntry:
-    whole = {pod.metadata.name: pods_of_services.whole(pod) for pod in pods}
-    entry = {**service.fields, "name": service.name, "pods": whole}
-    if "hostnames" in entry:
-        entry["hostnames"] = hostnames
-    return ServedEntry(service, hostnames, pods, entry)
+def _label_of(selector: _Selector) -> _Label:
+    label, value = next(iter(selector.labels.items()), ("", ""))
+    return selector.namespace, label, value
 
 
 NAMES = frozenset({"services", "certificates", "ssldir", "stats", "env"})
@@ -393,77 +338,162 @@ _ENV_REMEDY = "name it in configmap.env, and give it a value (empty will do) in 
 _PASSWORD = re.compile(r"[^\s\"'\\#$%{}\x00-\x1f\x7f]+")
 
 
-@dataclass(slots=True)
-class _ConfigmapReader:
-    snapshot: Snapshot
+class _Records(NamedTuple):
+    """The objects that are read by name, and what they are read with."""
+
     options: ConfigmapOptions
     rules: ClaimOptions
-    refused: list[Refusal]
+    services: ConfigMap | None
+    certificates: ConfigMap | None
+    keys: Secret | None
+    config: ConfigMap | None
 
-    def data(self, name: str) -> Mapping[str, str]:
-        """Return the data of a ConfigMap, nothing where there is none."""
-        found = self.snapshot.config_maps.get(Key(self.options.namespace, name))
-        return (found.data or {}) if found is not None else {}
+
+class _ConfigmapReader:
+    """Reads some of the records, and collects what is refused of them."""
+
+    def __init__(self, records: _Records, cluster: str) -> None:
+        self.options, self.rules = records.options, records.rules
+        self.refused: list[Refusal] = []
+        self._cluster = cluster
 
     def refuse(self, of: tuple[str, str], field: str, value: str, reason: RefusalReason, detail: str) -> None:
         """Refuse ``field`` of an object, ``of`` being its kind and name."""
         kind, name = of
-        ref = ObjectRef(kind, self.options.namespace, name, self.snapshot.cluster)
+        ref = ObjectRef(kind, self.options.namespace, name, self._cluster)
         self.refused.append(Refusal(ref, values.shown(field), values.shown(value), reason, detail))
 
 
-@dataclass(frozen=True, slots=True)
-class _ConfigmapFormer:
-    """What a result was made of, and its services; ``refused`` is what was refused in their ConfigMap."""
+class ConfigmapCollections(PresetCollections):
+    """The entries of the ConfigMap with the pods that they select, the certificates, and the template."""
 
-    inputs: tuple[object, ...]
-    record: ConfigMap | None
-    pods: Mapping[Key, Pod]
-    wanted: WantedServices
-    refused: tuple[Refusal, ...]
+    def __init__(self, objects: Objects) -> None:
+        self._objects, graph = objects, objects.graph
+        self._in_use = Value[bool](graph, "whether configmap is in use")
+        self._records = Value[_Records](graph, "records of configmap")
+        self.asked = Derived(self._records, self._ask, "ConfigMap of services")
+        self.entries = Spread(self.asked, lambda _, asked: asked.entries.items(), "entries of configmap")
+        selectors = Derived(
+            self.entries, lambda _, __, each: _Selector(each.service.namespace, each.service.selector), "selectors"
+        )
+        self._by_label = Grouped(selectors, lambda _, selector: (_label_of(selector),), "selectors by label")
+        self.selected = Derived(objects.pods, self._select, "pods of configmap")
+        self._by_entry = Grouped(self.selected, lambda _, pod: pod.serves, "pods by entry")
+        self.served = Derived(self.entries, self._serve, "served entries of configmap")
+        self.ready = Tally(self.served, lambda _, each: (((), len(each.pods)),), "endpoints of configmap")
+        self.certificates = Derived(self._records, self._pairs, "certificates of configmap")
+        self.template = Derived(self._records, self._template, "template of configmap")
+        self._published = Published[str, ServedEntry](self.served, key=itemgetter(1))
+        self._refused = JoinedRefusals(self.asked, self.selected, self.certificates, self.template)
+        self._names = SameParts[Mapping[str, Any]]()
+
+    def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
+        """Record the objects that are read by name."""
+        own = options.of(ConfigmapOptions)
+        seen = snapshot if in_use else Snapshot(snapshot.cluster)
+        maps = (seen.config_maps.get(Key(own.namespace, each)) for each in (own.services, own.certificates, own.config))
+        services, certificates, config = maps
+        keys = seen.secrets.get(Key(own.namespace, own.keys))
+        self._in_use.set(in_use)
+        self._records.set(_Records(own, options.claims, services, certificates, keys, config))
+
+    def serve(self, owners: ListenerOwners) -> None:
+        """Entries ask for no place to listen."""
+
+    def result(self) -> PresetResult:
+        """Return the names of :data:`NAMES`, the files of the certificates, and the template."""
+        served, certificates = self._published.mapping(), self.certificates.items[()]
+        own, template = self._records.items[()].options, self.template.items[()]
+        stats, required = _stats(own)
+        names = self._names.made(
+            (served, certificates.names, own),
+            lambda: {
+                "services": GivenList(each.entry for each in served.values()),
+                "certificates": certificates.names,
+                "ssldir": own.ssldir,
+                "stats": GivenDict(stats),
+                "env": GivenDict(sorted(own.env.items())),
+            },
+        )
+        templates: tuple[ClusterTemplate, ...] = ()
+        if template.text is not None:
+            ref = ObjectRef("ConfigMap", own.namespace, own.config, self._objects.cluster)
+            place = f"configmap {own.namespace}/{own.config}"
+            required["env.*"] = _ENV_REMEDY
+            templates = (ClusterTemplate(place, template.text, names, required, ref, own.template_key),)
+        return PresetResult(
+            names,
+            self._refused.all(),
+            self.ready.items.get((), 0),
+            templates=templates,
+            files=certificates.files,
+            serves=served,
+            addresses_of=addresses_of,
+        )
+
+    def _ask(self, _: Read, __: object, records: _Records) -> AskedEntries:
+        reader = _ConfigmapReader(records, self._objects.cluster)
+        return AskedEntries(_services(reader, records.services), tuple(reader.refused))
+
+    def _select(self, read: Read, key: Key, pod: Pod) -> SelectedPod | None:
+        """Find the entries of a pod by its labels: each is found by one label of its selector."""
+        if not read.value(self._in_use):
+            return None
+        labels = pod.metadata.labels or {}
+        found = [read(self._by_label, (key.namespace, *each)) or () for each in (("", ""), *labels.items())]
+        names = tuple(
+            name for pairs in found for (_, name), selector in pairs if selector.labels.items() <= labels.items()
+        )
+        if not names:
+            return None
+        if wrong := read.value(self._objects.places).wrong(pods_of_services.address_of(pod)):
+            return SelectedPod(pod, (), (pods_of_services.wrong_address(pod, wrong, self._objects.cluster),))
+        return SelectedPod(pod, names, ()) if values.is_object_name(key.name) and is_ready(pod) else None
+
+    def _serve(self, read: Read, key: tuple[tuple[()], str], asked: AskedEntry) -> ServedEntry:
+        service, hostnames = asked
+        pods = tuple(each.pod for _, each in read(self._by_entry, key[1]) or ())
+        whole = GivenDict({pod.metadata.name: pods_of_services.whole(pod) for pod in pods})
+        entry = {**service.fields, "name": service.name, "pods": whole}
+        if "hostnames" in entry:
+            entry["hostnames"] = GivenList(hostnames)
+        return ServedEntry(service, hostnames, pods, GivenDict(entry))
+
+    def _pairs(self, _: Read, __: object, records: _Records) -> ConfigmapCertificates:
+        reader = _ConfigmapReader(records, self._objects.cluster)
+        files = tuple(_certificates(reader, _data_of(records.certificates), _data_of(records.keys)))
+        names = GivenList(file.path.rpartition("/")[2].removesuffix(".pem") for file in files)
+        return ConfigmapCertificates(files, names, tuple(reader.refused))
+
+    def _template(self, _: Read, __: object, records: _Records) -> ConfigmapTemplate:
+        reader, own = _ConfigmapReader(records, self._objects.cluster), records.options
+        text = _data_of(records.config).get(own.template_key)
+        if text is None:
+            detail = f"there is no ConfigMap {own.config} with the key {own.template_key}, so nothing is served from it"
+            reader.refuse(("ConfigMap", own.config), own.template_key, "", RefusalReason.INCOMPLETE, detail)
+        return ConfigmapTemplate(text, tuple(reader.refused))
 
 
-def _updated(memo: _ConfigmapFormer, reader: _ConfigmapReader) -> _ConfigmapFormer:
-    """Return the services: all of them read again where the ConfigMap changed, else those whose pods did."""
-    snapshot, own = reader.snapshot, reader.options
-    record = snapshot.config_maps.get(Key(own.namespace, own.services))
-    if record is not None and record is memo.record:
-        return replace(memo, pods=snapshot.pods, wanted=memo.wanted.with_pods(memo.pods, snapshot.pods))
-    inner = replace(reader, refused=[])
-    asked = _services(inner)
-    wanted = memo.wanted.with_pods(memo.pods, snapshot.pods).with_services(asked, snapshot.pods)
-    return _ConfigmapFormer(memo.inputs, record, snapshot.pods, wanted, tuple(inner.refused))
+def _data_of(record: ConfigMap | Secret | None) -> Mapping[str, str]:
+    return (record.data or {}) if record is not None else {}
 
 
-def _template(
-    reader: _ConfigmapReader, names: Mapping[str, Any], required: Mapping[str, str]
-) -> Iterator[ClusterTemplate]:
-    own = reader.options
-    if own.template_key in (data := reader.data(own.config)):
-        ref = ObjectRef("ConfigMap", own.namespace, own.config, reader.snapshot.cluster)
-        place = f"configmap {own.namespace}/{own.config}"
-        yield ClusterTemplate(place, data[own.template_key], names, required, ref, own.template_key)
-        return
-    detail = f"there is no ConfigMap {own.config} with the key {own.template_key}, so nothing is served from it"
-    reader.refuse(("ConfigMap", own.config), own.template_key, "", RefusalReason.INCOMPLETE, detail)
-
-
-def _services(reader: _ConfigmapReader) -> dict[str, tuple[ConfigmapService, list[str]]]:
+def _services(reader: _ConfigmapReader, record: ConfigMap | None) -> dict[str, AskedEntry]:
     """Return the services that can be served with the host names that they got, sorted by name."""
     own = reader.options
-    if Key(own.namespace, own.services) not in reader.snapshot.config_maps:
+    if record is None:
         detail = f"there is no ConfigMap {own.services}, so no service is served from it"
         reader.refuse(("ConfigMap", own.services), "", "", RefusalReason.INCOMPLETE, detail)
     owners: dict[str, str] = {}
     claims: dict[tuple[str, str, str], str] = {}
     result = {}
-    for name, text in sorted(reader.data(own.services).items()):
+    for name, text in sorted(_data_of(record).items()):
         refuse = _refusing(reader, name)
         try:
             service = service_of(name, text, own.ignored_fields, refuse)
             _check_mode(service, reader.rules)
             _claim_name(name, owners)
-            result[name] = service, _claimed(service, claims, reader.rules, refuse)
+            result[name] = AskedEntry(service, tuple(_claimed(service, claims, reader.rules, refuse)))
         except UnfitError as error:
             refuse(error.field, error.value, RefusalReason.INVALID_VALUE, f"{error.detail}; the service is left out")
     return result
@@ -518,11 +548,8 @@ def _claimed(
     return kept
 
 
-def _certificates(reader: _ConfigmapReader) -> Iterator[OutputFile]:
+def _certificates(reader: _ConfigmapReader, chains: Mapping[str, str], keys: Mapping[str, str]) -> Iterator[OutputFile]:
     own = reader.options
-    chains = reader.data(own.certificates)
-    secret = reader.snapshot.secrets.get(Key(own.namespace, own.keys))
-    keys = (secret.data or {}) if secret is not None else {}
     for name in sorted(chains.keys() | keys.keys()):
         if not _FILE_NAME.fullmatch(name) or name in values.CONDITION_WORDS:
             detail = "not a name for a file: expected letters, digits, '.', '_' and '-'"
@@ -564,42 +591,10 @@ class ConfigmapPreset(Preset):
     gives = NAMES
     resources = frozenset({Resource.PODS})
 
-    def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
-        """Return the names of :data:`NAMES`, the files of the certificates, and the template."""
-        own, snapshot = options.of(ConfigmapOptions), cluster.snapshot
-        reader = _ConfigmapReader(snapshot, own, options.claims, [])
-        known = former.memo if former else None
-        inputs = (snapshot.cluster, own, options.claims, cluster.places)
-        if not isinstance(known, _ConfigmapFormer) or known.inputs != inputs:
-            known = _ConfigmapFormer(inputs, None, {}, WantedServices({}, places=cluster.places), ())
-        memo = _updated(known, reader)
-        reader.refused.extend(memo.refused)
-        reader.refused.extend(memo.wanted.refused(snapshot.cluster))
-        files = tuple(_certificates(reader))
-        stats, required = _stats(own)
-        required["env.*"] = _ENV_REMEDY
-        names = {
-            "services": [served.entry for served in memo.wanted.served.values()],
-            "certificates": [file.path.rpartition("/")[2].removesuffix(".pem") for file in files],
-            "ssldir": own.ssldir,
-            "stats": stats,
-            "env": dict(sorted(own.env.items())),
-        }
-        templates = tuple(_template(reader, names, required))
-        refused = tuple(sorted(reader.refused))
-        if former and refused == former.refused:
-            refused = former.refused
-        claimed = sum([len(served.pods) for served in memo.wanted.served.values()])
-        return PresetResult(
-            names,
-            refused,
-            claimed,
-            templates=templates,
-            files=files,
-            serves=memo.wanted.served,
-            addresses_of=addresses_of,
-            memo=memo,
-        )
+    def collections(self, objects: Objects, addresses: AddressOwners) -> ConfigmapCollections:
+        """Return what is made of the four objects, and of pods."""
+        del addresses
+        return ConfigmapCollections(objects)
 
     def named_objects(self, options: PresetOptions) -> tuple[Named, ...]:
         """Return the four objects that are read by name."""
@@ -628,8 +623,8 @@ class ConfigmapPreset(Preset):
                 continue
             names = tuple(entry.get("hostnames", ()))
             addresses = (address_of_text(pod["status"]["podIP"]) for pod in entry["pods"].values())
-            given = tuple(pods_of_services.endpoint(address) for address in addresses if address)
-            backend = ClaimedBackend(name, name, name, given, frozenset(names))
+            endpoints = tuple(pods_of_services.endpoint(address) for address in addresses if address)
+            backend = ClaimedBackend(name, name, name, endpoints, frozenset(names))
             selector = entry["selector"].items()
             pods = tuple(view for labels, view in pods_of[entry["namespace"]] if selector <= labels.items())
             yield Claim(ref, self.name, because, names, (backend,), pods, name)

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from pyconfd.presets.objects import Objects
 from pyconfd.presets.origins import APP
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult, Translation
+from pyconfd.presets.refusals import JoinedRefusals
 
 MASTER = "kontrol.unity3d.com/master"
 CONFIG = "haproxy.unity3d.com/config"
@@ -114,6 +114,11 @@ class HostsTarget(NamedTuple):
     unlabelled: Refusal | None
     misplaced: Refusal | None
 
+    @property
+    def refused(self) -> tuple[Refusal, ...]:
+        """What is refused whatever its app is; that it is misplaced counts for the owner of the app only."""
+        return (self.unlabelled,) if self.unlabelled is not None else ()
+
 
 class App(NamedTuple):
     """The pods of an app: their addresses, sorted, whose they are, and what is refused of them."""
@@ -148,9 +153,7 @@ class HostsCollections(PresetCollections):
         self._owners = Published[Name, Owner](
             self.apps, key=lambda app: Name("", app), rank=None, value=lambda app: app.owner
         )
-        self._unlabelled = Published[Key, Refusal](self.targets, rank=None, value=lambda target: target.unlabelled)
-        self._refused = Published[str, tuple[Refusal, ...]](self.apps, rank=None, value=lambda app: app.refused or None)
-        self._all_refused = SameParts[tuple[Refusal, ...]]()
+        self._refused = JoinedRefusals(self.targets, self.apps, self.configuration)
         self._names = SameParts[Mapping[str, Any]]()
 
     def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
@@ -167,20 +170,16 @@ class HostsCollections(PresetCollections):
     def result(self) -> PresetResult:
         """Return ``hosts``: app to the addresses of its ready pods, both sorted; and the template of the annotation."""
         hosts, configuration = self._hosts.mapping(), self.configuration.items[()]
-        unlabelled, by_app, balancer = self._unlabelled.mapping(), self._refused.mapping(), configuration.balancer
+        balancer = configuration.balancer
         names = self._names.made((hosts,), lambda: {"hosts": hosts})
         templates: tuple[ClusterTemplate, ...] = ()
         if balancer is not None and CONFIG in balancer.annotations:
             place = f"{balancer.ref.kind.lower()} {balancer.ref.namespace}/{balancer.ref.name}"
             text = balancer.annotations[CONFIG]
             templates = (ClusterTemplate(place, text, names, ref=balancer.ref, field=f"annotation {CONFIG}"),)
-        refused = self._all_refused.made(
-            (unlabelled, by_app, configuration.refused),
-            lambda: (*unlabelled.values(), *chain.from_iterable(by_app.values()), *configuration.refused),
-        )
         return PresetResult(
             names,
-            refused,
+            self._refused.all(),
             self.ready.items.get((), 0),
             templates=templates,
             dns_names=configuration.dns_names,

@@ -1,7 +1,5 @@
 """Pods by their labels, which of them are ready, and their objects as templates may print them."""
 
-from collections import defaultdict
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -9,9 +7,8 @@ import msgspec
 from pyconfd.model.claim import ANY_PORT
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, Pod
-from pyconfd.model.snapshot import Key
+from pyconfd.model.versioned import GivenDict, GivenList
 from pyconfd.presets import values
-from pyconfd.presets.policy import AllowedAddresses
 from pyconfd.presets.views import EndpointView
 
 
@@ -51,11 +48,6 @@ def endpoint(address: str, pod: str = "", *, ready: bool = True) -> EndpointView
     return EndpointView(address, ANY_PORT, state, family, pod, ready=ready, serving=ready)
 
 
-def may_serve(pod: Pod, places: AllowedAddresses) -> bool:
-    """Return whether a pod is ready, and where pods may be."""
-    return is_ready(pod) and not places.wrong(address_of(pod))
-
-
 def wrong_address(pod: Pod, why: str, cluster: str) -> Refusal:
     """Refuse a pod for where it is."""
     ref = ObjectRef("Pod", values.shown(pod.metadata.namespace), values.shown(pod.metadata.name), cluster)
@@ -69,13 +61,20 @@ def whole(pod: Pod) -> dict[str, Any]:
 
 
 def _without_whole(pod: Pod) -> dict[str, Any]:
-    made: dict[str, Any] = _kept(msgspec.to_builtins(pod))
+    made: dict[str, Any] = given(_kept(msgspec.to_builtins(pod)))
     return made
 
 
 def _plain_object(json: bytes) -> dict[str, Any]:
-    made: dict[str, Any] = _kept(msgspec.json.decode(json))
+    made: dict[str, Any] = given(_kept(msgspec.json.decode(json)))
     return made
+
+
+def given(value: Any) -> Any:
+    """Return plain data as templates are given it: they cannot change it."""
+    if isinstance(value, dict):
+        return GivenDict({key: given(item) for key, item in value.items()})
+    return GivenList(map(given, value)) if isinstance(value, list) else value
 
 
 class _Dropped:
@@ -95,26 +94,3 @@ def _kept(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [item for item in map(_kept, value) if item is not _DROPPED]
     return value
-
-
-class PodIndex:
-    """Pods by namespace and label, so that many services find theirs among many pods."""
-
-    def __init__(self, pods: Mapping[Key, Pod], places: AllowedAddresses) -> None:
-        self._ready: defaultdict[str, list[Pod]] = defaultdict(list)
-        self._labelled: defaultdict[tuple[str, str, str], list[Pod]] = defaultdict(list)
-        for key in sorted(pods):
-            pod = pods[key]
-            if not values.is_object_name(key.name) or not may_serve(pod, places):
-                continue
-            self._ready[key.namespace].append(pod)
-            for label, value in (pod.metadata.labels or {}).items():
-                self._labelled[key.namespace, label, value].append(pod)
-
-    def ready(self, namespace: str, selector: Mapping[str, str]) -> list[Pod]:
-        """Return the ready pods of a namespace that have all these labels, by name; all of them for no labels."""
-        if not selector:
-            return self._ready.get(namespace, [])
-        wanted = selector.items()
-        narrowest = min((self._labelled.get((namespace, *item), []) for item in wanted), key=len)
-        return [pod for pod in narrowest if wanted <= (pod.metadata.labels or {}).items()]

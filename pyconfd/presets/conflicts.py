@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from operator import is_
 from typing import Generic, TypeVar
 
 from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
@@ -24,11 +23,6 @@ from pyconfd.model.snapshot import Key
 from pyconfd.model.versioned import differing, versioned
 
 _T = TypeVar("_T")
-
-
-def reuse_if_same(old: tuple[_T, ...], new: tuple[_T, ...]) -> tuple[_T, ...]:
-    """Return ``old`` where it has the very members of ``new``, so that it is known again by its identity."""
-    return old if len(old) == len(new) and all(map(is_, old, new)) else new
 
 
 _Port = tuple[int, str]

@@ -1,4 +1,4 @@
-"""The presets' collections in one graph, and what the presets that are not part of it yet read of them."""
+"""The presets' collections in one graph."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -102,10 +102,9 @@ class PresetGraph:
         """Return the sites of hosts of the shared frontends that are named and not served."""
         return self._named.mapping()
 
-    def result(self, name: str) -> PresetResult | None:
-        """Return what a preset makes of the cluster; None if it is not here."""
-        found = self._presets.get(name)
-        return found.result() if found is not None else None
+    def result(self, name: str) -> PresetResult:
+        """Return what a preset makes of the cluster."""
+        return self._presets[name].result()
 
 
 class _Ingresses(PresetCollections):

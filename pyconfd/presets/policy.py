@@ -95,10 +95,6 @@ def _api_servers(snapshot: Snapshot) -> frozenset[str]:
     return frozenset(known[0] for text in found if (known := values.canonical_address(text)))
 
 
-ANYWHERE = AllowedAddresses()
-"""Judges by the address alone."""
-
-
 @lru_cache(maxsize=4096)
 def network(text: str) -> Network:
     """Read a network or a single address; raises ValueError."""

@@ -23,7 +23,6 @@ from pyconfd.presets.policy import ANYTHING, ClaimOptions, PortRanges
 if TYPE_CHECKING:
     from pyconfd.derived import Collection
     from pyconfd.presets.address_ownership import AddressOwners
-    from pyconfd.presets.cluster import Cluster
     from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
     from pyconfd.presets.objects import Objects
     from pyconfd.presets.views import ServiceView
@@ -98,7 +97,7 @@ class PresetResult:
     ``reserves`` are those that stay with the namespace, where that is not decided for several presets together (None:
     all of them). ``ends_tls``: some object asks for the frontend that ends TLS on the shared port. ``statuses`` are
     for objects of the cluster, as they shall be once all of this is served. ``certificates`` are what is presented for
-    hosts, by any key. ``memo`` is what the next result of this preset builds on.
+    hosts, by any key.
     """
 
     names: Mapping[str, Any]
@@ -115,7 +114,6 @@ class PresetResult:
     ends_tls: bool = False
     statuses: Statuses = field(default_factory=lambda: MappingProxyType({}))
     certificates: Mapping[str, PresentedCertificate] = field(default_factory=lambda: MappingProxyType({}))
-    memo: object = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,17 +176,9 @@ class Preset(ABC):
     fragments: ClassVar[Path | None] = None
 
     def collections(self, objects: "Objects", addresses: "AddressOwners") -> PresetCollections | None:
-        """Return new collections over the objects of a graph; None where the preset is read by :meth:`read`."""
+        """Return new collections over the objects of a graph; None where the graph makes them, as others share them."""
         del objects, addresses
         return None
-
-    def read(self, cluster: "Cluster", options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
-        """Return the template variables and what was refused; never raise.
-
-        ``former`` is an earlier result of this preset: the new one is equal with and without it, but what did not
-        change since is not made again, it is the very object of ``former``.
-        """
-        raise NotImplementedError
 
     @abstractmethod
     def claims(self, translation: Translation) -> Iterator[Claim]:

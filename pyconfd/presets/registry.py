@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from operator import attrgetter, is_
 from types import MappingProxyType
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import structlog
 
@@ -44,12 +44,6 @@ log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
 
-class _Kept(NamedTuple):
-    preset: str
-    options: PresetOptions
-    result: PresetResult
-
-
 class _Recent(Generic[_T]):
     """What was made of the very same objects a moment ago."""
 
@@ -81,15 +75,12 @@ _NO_DEFAULT = _DefaultCertificate()
 
 
 class Memo:
-    """What was read of the newest two Snapshots, so that only what changed is read again; belongs to one thread.
+    """What was made of the last Snapshot, so that only what follows from a change is made again; of one thread.
 
     It changes nothing but the time that a translation takes, and which objects of the result are those of a former one.
     """
 
     def __init__(self) -> None:
-        self._snapshot: Snapshot | None = None
-        self._current: list[_Kept] = []
-        self._former: list[_Kept] = []
         self._refused = SameParts[tuple[Refusal, ...]]()
         self._graph: PresetGraph | None = None
         self.listeners: _Recent[frozenset[Listener]] = _Recent()
@@ -99,9 +90,7 @@ class Memo:
         self.names = SameParts[Mapping[str, object]]()
 
     def see(self, snapshot: Snapshot, names: Sequence[str], options: PresetOptions, had: Owners) -> Cluster:
-        """Read a Snapshot; what was of no use for the one before is forgotten."""
-        if snapshot is not self._snapshot:
-            self._snapshot, self._former, self._current = snapshot, self._current, []
+        """Read a Snapshot."""
         graph = self._graph
         if graph is None or graph.objects.cluster != snapshot.cluster or graph.graph.is_broken:
             graph = self._graph = PresetGraph(snapshot.cluster, PRESETS.values())
@@ -109,7 +98,7 @@ class Memo:
 
     def forget(self) -> None:
         """Forget all: an exception may have left anything half done."""
-        self._snapshot, self._current, self._former, self._graph = None, [], [], None
+        self._graph = None
 
     @property
     def faulty(self) -> frozenset[Key]:
@@ -123,24 +112,6 @@ class Memo:
         if self._graph is None:
             raise RuntimeError("nothing was read yet")
         return self._graph
-
-    def read_preset(self, name: str, read: Cluster, options: PresetOptions) -> PresetResult:
-        """Return what a preset makes of the Snapshot.
-
-        Those that are collections keep what did not change by themselves.
-
-        One Snapshot may be read with several options (a listener is taken, fragments are tried): each result builds on
-        that of the same options, if there is one.
-        """
-        if (found := self.graph.result(name)) is not None:
-            return found
-        known = [each for each in (*self._former, *self._current) if each.preset == name]
-        same = (each for each in reversed(known) if each.options is options or each.options == options)
-        former = next(same, known[-1] if known else None)
-        result = PRESETS[name].read(read, options, former.result if former else None)
-        self._current = [each for each in self._current if each.preset != name or each.options != options]
-        self._current.append(_Kept(name, options, result))
-        return result
 
     def sorted_refusals(self, *parts: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
         """Return all refusals once, in order; the same tuple as before where all parts are."""
@@ -233,7 +204,7 @@ _REPORT = (
 
 def _translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, memo: Memo, had: Owners) -> Context:
     read = memo.see(snapshot, names, options, had)
-    results = [memo.read_preset(name, read, options) for name in names]
+    results = [memo.graph.result(name) for name in names]
     default = _default_certificate(read, options, memo)
     templates: list[ClusterTemplate] = []
     assigned, hosts = memo.graph.addresses.owners(), memo.graph.hosts.owners()

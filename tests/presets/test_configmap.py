@@ -15,9 +15,11 @@ from pyconfd.model.snapshot import Named, Resource
 from pyconfd.predecessors.allowed import Boundaries, judge
 from pyconfd.predecessors.configmap import KNOWN_PASSWORD, ConfigmapOptions
 from pyconfd.presets import registry
+from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import PresetOptions, own_options
+from pyconfd.presets.registry import Memo
 from pyconfd.render import cluster_templates
-from tests.presets.pods import Record, certificate, config_map, pod, read, refusals, secret
+from tests.presets.pods import Record, certificate, config_map, pod, read, refusals, secret, snapshot
 from tests.world.haproxy import BINARY
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "configmap"
@@ -62,6 +64,50 @@ class TestServices:
             pod("elsewhere", "10.0.0.4", {"app": "shop", "tier": "web"}, namespace="other"),
         )
         assert list(found["shop"]["pods"]) == ["a", "b"]
+
+    def test_each_service_finds_its_pods_in_the_order_of_their_names(self) -> None:
+        selectors = {
+            "all": {},
+            "web": {"app": "shop"},
+            "both": {"tier": "front", "app": "shop"},
+            "front": {"tier": "front"},
+            "none": {"app": "db", "tier": "front"},
+        }
+        found = entries(
+            services(**{name: {"namespace": "demo", "selector": each} for name, each in selectors.items()}),
+            pod("b", "10.0.0.2", {"app": "shop", "tier": "front"}),
+            pod("a", "10.0.0.1", WEB),
+            pod("c", "10.0.0.3", {"app": "db"}),
+            pod("no name", "10.0.0.4", WEB),
+            pod("bare", "10.0.0.5"),
+            pod("z", "10.0.0.6", WEB, namespace="other"),
+        )
+        assert {name: list(each["pods"]) for name, each in found.items()} == {
+            "all": ["a", "b", "bare", "c"],
+            "both": ["b"],
+            "front": ["b"],
+            "none": [],
+            "web": ["a", "b"],
+        }
+
+    def test_a_pod_where_none_may_be_is_refused_where_a_service_selects_it(self) -> None:
+        rules = replace(OPTIONS, claims=ClaimOptions(own_addresses=frozenset({"10.0.0.2"})))
+        context = translated(
+            services(shop=SHOP),
+            pod("a", "10.0.0.1", WEB),
+            pod("b", "10.0.0.2", WEB),
+            pod("c", "10.0.0.2"),
+            options=rules,
+        )
+        assert list(context.names["services"][0]["pods"]) == ["a"]
+        assert [each for each in refusals(context) if each.startswith("Pod ")] == ["Pod b status.podIP"]
+
+    def test_values_that_are_equal_and_printed_differently_are_told_apart(self) -> None:
+        memo = Memo()
+        for value in (1, True, 1.0):
+            seen = snapshot(services(shop=SHOP | {"weight": value}))
+            (entry,) = registry.translate(seen, ("configmap",), OPTIONS, memo).names["services"]
+            assert repr(entry["weight"]) == repr(value)
 
     @pytest.mark.parametrize(
         ("unready", "why"),

@@ -4,8 +4,6 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from pyconfd.model.context import Refusal, RefusalReason
-from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import Name, NameRegister, Owner, Owners, Reservation, Reservations
 from pyconfd.model.snapshot import Key
@@ -19,7 +17,6 @@ from pyconfd.presets.conflicts import (
     register_after,
     reserved_for,
     reserved_until,
-    reuse_if_same,
 )
 
 WIDE, WIDE6 = Listener("0.0.0.0", 80), Listener("::", 80)
@@ -267,18 +264,3 @@ def test_nothing_changed_is_the_same_register_and_a_scope_that_ends_frees_its_na
 def test_freed(after: NameRegister, expected: bool) -> None:
     assert freed(register((NAME, MINE)), after) is expected
     assert not freed(NameRegister(), after)
-
-
-# What is kept of what did not change
-
-
-def test_members_are_known_again() -> None:
-    one, two = (object(), object())
-    old = (one, two)
-    assert reuse_if_same(old, (one, two)) is old
-    for new in ((one,), (one, two, two), (two, one), ()):
-        assert reuse_if_same(old, new) is new
-
-
-def refusal(name: str) -> Refusal:
-    return Refusal(ObjectRef("Service", "ns", name), "domain", "a.test", RefusalReason.NAME_TAKEN, "taken")

@@ -336,10 +336,20 @@ def test_endpoints_beside_slices_leave_the_names_the_same_object() -> None:
 def test_what_a_template_does_to_a_whole_does_not_reach_the_next_translation() -> None:
     memo, before = Memo(), world(3)
     first = registry.translate(before, ALL, OPTIONS_OF_PODS, memo).names
-    for given_ in (first["domains"], first["hosts"], first["hosts"]["s1"]):
+    entries = first["configmap"]["services"]
+    pods = entries[0]["pods"]
+    for given_ in (
+        first["domains"],
+        first["hosts"],
+        first["hosts"]["s1"],
+        entries,
+        entries[0],
+        pods,
+        pods["s0"]["spec"],
+    ):
         with pytest.raises(TypeError):
             given_.clear()
-    for each in (first["kube2lb"]["services"], first["backends"], first["configmap"]["services"]):
+    for each in (first["kube2lb"]["services"], first["backends"]):
         each.clear()
     after = with_new_address(before, "s1")
 
@@ -359,7 +369,6 @@ def test_what_is_gone_is_forgotten(preset: str) -> None:
     for kind in ("services", "endpointslices", "pods"):
         store = {k: v for k, v in getattr(snapshot, kind).items() if not k.name.startswith("s1")}
         snapshot = replace(snapshot, **{kind: store})  # type: ignore[arg-type]
-    # The second options are in use no more, so that what was read with them goes away with the next Snapshot.
     for _ in range(3):
         snapshot = replace(snapshot)
         registry.translate(snapshot, (preset,), options[0], memo)

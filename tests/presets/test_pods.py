@@ -1,7 +1,5 @@
 """Which pods are ready, which have a label, and what templates get of a pod."""
 
-import ipaddress
-
 import pytest
 
 from pyconfd.model.context import Refusal, RefusalReason
@@ -15,11 +13,8 @@ from pyconfd.model.kubernetes import (
     PodStatus,
 )
 from pyconfd.model.records import ObjectMeta
-from pyconfd.model.snapshot import Key
-from pyconfd.predecessors.pods import PodIndex, address_of, endpoint, is_ready, may_serve, whole, wrong_address
-from pyconfd.presets.policy import AllowedAddresses
+from pyconfd.predecessors.pods import address_of, endpoint, is_ready, whole, wrong_address
 
-ANYWHERE = AllowedAddresses()
 GATED = PodSpec((PodReadinessGate("example.com/up"),))
 
 
@@ -64,8 +59,6 @@ def pod(
 )
 def test_a_pod_is_ready(given: Pod, ready: bool) -> None:
     assert is_ready(given) is ready
-    assert may_serve(given, ANYWHERE) is ready
-    assert not may_serve(given, AllowedAddresses(networks=(ipaddress.ip_network("192.0.2.0/24"),)))
 
 
 @pytest.mark.parametrize(
@@ -100,25 +93,3 @@ def test_texts_that_are_no_plain_words_are_left_out_of_the_object() -> None:
     assert "podIP" not in made["status"]
     assert made["status"]["containerStatuses"] == [{"ready": True}]
     assert made["status"]["conditions"] == [{"status": "True"}]
-
-
-def test_pods_are_found_by_all_of_their_labels_in_the_order_of_names() -> None:
-    pods = (
-        pod("b", labels={"app": "web", "tier": "front"}),
-        pod("a", labels={"app": "web"}),
-        pod("c", labels={"app": "db"}),
-        pod("down", labels={"app": "web"}, containers=(False,)),
-        pod("no name", labels={"app": "web"}),
-        pod("bare"),
-        pod("z", labels={"app": "web"}, namespace="other"),
-    )
-    index = PodIndex({Key(each.metadata.namespace, each.metadata.name): each for each in pods}, ANYWHERE)
-
-    def found(namespace: str, **selector: str) -> list[str]:
-        return [each.metadata.name for each in index.ready(namespace, selector)]
-
-    assert found("demo") == ["a", "b", "bare", "c"]
-    assert found("demo", app="web") == ["a", "b"]
-    assert found("demo", app="web", tier="front") == found("demo", tier="front", app="web") == ["b"]
-    assert found("demo", app="db", tier="front") == found("demo", app="none") == found("none") == []
-    assert found("other", app="web") == ["z"]
