@@ -85,7 +85,7 @@ lint: venv ## lint, types and import contracts
 bench: packages-bench venv ## measure; one JSON object a line (ONLY=name for one figure)
 	@$(BIN)/python -m tests.bench $(ONLY)
 
-bench-gateway: packages-conformance venv $(filter-out %suite.test,$(CONFORMANCE)) ## the tests of gateway-api-bench and more on a real control plane; needs root and Go (ONLY=a,b ROUTES=300 BUSY=1)
+bench-gateway: packages-conformance packages-bench packages-ha venv $(filter-out %suite.test,$(CONFORMANCE)) ## the tests of gateway-api-bench and more on a real control plane; needs root and Go (ONLY=a,b ROUTES=300 BUSY=1)
 	@ONLY='$(ONLY)' ROUTES='$(ROUTES)' BUSY='$(BUSY)' $(BIN)/python -m tests.bench.gateway
 
 ha-bench: packages-ha venv ## measure each fault of the floating address; needs root (ONLY=a,b REPS=20 LONG_S=60)

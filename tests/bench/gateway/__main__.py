@@ -10,14 +10,16 @@ import sys
 import time
 from contextlib import ExitStack
 
+from tests.bench.gateway.further import FURTHER
 from tests.bench.gateway.harness import Api, Harness
 from tests.bench.gateway.measures import line
-from tests.bench.gateway.scenarios import SCENARIOS, prepare
+from tests.bench.gateway.published import PUBLISHED, prepare
 from tests.conformance.cluster import RealCluster
 from tests.conformance.controlplane import CACHE
 from tests.conformance.namespaces import enter
 from tests.world.appliance import Appliance
 
+SCENARIOS = {**PUBLISHED, **FURTHER}
 _SPIN = "while True: pass"
 
 
@@ -43,7 +45,7 @@ def main() -> int:
                 spinning = subprocess.Popen([sys.executable, "-c", _SPIN])
                 stack.callback(spinning.wait)
                 stack.callback(spinning.kill)
-        about = {"haproxy": harness.version(), "form": "busy" if busy else "quiet", "routes": routes}
+        about = {"haproxy": harness.processes().version, "form": "busy" if busy else "quiet", "routes": routes}
         for name in chosen:
             began = time.monotonic()
             for figures in SCENARIOS[name](harness, routes):

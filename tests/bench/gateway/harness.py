@@ -16,12 +16,14 @@ from typing import Any, Self
 
 import psutil
 
+from pyconfd.haproxy.process.observation import Running
 from pyconfd.haproxy.runtime.sockets import NoAnswer, processes
 from tests.bench.gateway.measures import Answer, Outcome, judge, parsed
 from tests.bench.gateway.objects import NAMESPACE, Obj
 from tests.conformance.cluster import CLASS
 from tests.conformance.controlplane import ControlPlane
 from tests.world.appliance import Appliance
+from tests.world.haproxy import wait_until
 
 PAUSE_S = 0.002
 """Between two probes; gateway-api-bench waits 5 ms, which is as long as what is measured here."""
@@ -230,9 +232,9 @@ class Harness:
             seen.wrong[answer.status] += 1
         return outcome
 
-    def until(self, condition: Callable[[], object], what: str) -> float:
+    def until(self, condition: Callable[[], object], what: str, *, pause_s: float = 0.02) -> float:
         """Wait; return when it was so, on the monotonic clock."""
-        self.appliance.until(condition, what)
+        wait_until(condition, f"{what}\n{self.appliance.tail()}", limit_s=PATIENCE_S, pause_s=pause_s)
         return time.monotonic()
 
     @contextmanager
@@ -248,16 +250,16 @@ class Harness:
         figures["haproxy_mb"] = round(sum(each.memory_info().rss for each in self._haproxy()) / 1e6)
         figures["load_average"] = round(os.getloadavg()[0], 1)
 
-    def reloads(self) -> int:
-        """Return how often HAProxy has loaded its configuration again, as its master counts."""
-        seen: list[int] = []
+    def processes(self) -> Running:
+        """Return HAProxy's processes; the master does not answer while it executes itself again."""
+        seen: list[Running] = []
 
         def answers() -> bool:
             with suppress(NoAnswer):
-                seen.append(processes(self.appliance.haproxy.master_socket).reloads)
+                seen.append(processes(self.appliance.haproxy.master_socket))
             return bool(seen)
 
-        self.appliance.until(answers, "the master of haproxy answers")
+        self.until(answers, "the master of haproxy answers")
         return seen[0]
 
     def haproxy_cpu_s(self) -> float:
@@ -265,13 +267,9 @@ class Harness:
         master, *workers = self._haproxy()
         return float(sum(master.cpu_times()[:4]) + sum(sum(each.cpu_times()[:2]) for each in workers))
 
-    def version(self) -> str:
-        """Return the version of HAProxy."""
-        return processes(self.appliance.haproxy.master_socket).version
-
     def _counters(self) -> dict[str, float]:
         return {
-            "reloads": self.reloads(),
+            "reloads": self.processes().reloads,
             "pyconfd_cpu_s": sum(self._pyconfd().cpu_times()[:4]),
             "haproxy_cpu_s": self.haproxy_cpu_s(),
         }
@@ -281,7 +279,7 @@ class Harness:
         return psutil.Process(self.appliance.daemon.pid)
 
     def _haproxy(self) -> list[psutil.Process]:
-        master = psutil.Process(processes(self.appliance.haproxy.master_socket).master_pid)
+        master = psutil.Process(self.processes().master_pid)
         return [master, *master.children()]
 
 
