@@ -273,7 +273,7 @@ def test_a_note_leaves_an_object_accepted_and_says_what_is_to_be_known() -> None
 
 @pytest.mark.parametrize("reason", [each for each in RefusalReason if not each.is_note])
 def test_each_refusal_ends_at_its_stage(reason: RefusalReason) -> None:
-    later = {R: {"bad_template", "quarantined"}, RR: set[str]()}
+    later = {R: {"bad_template", "quarantined", "internal_error"}, RR: set[str]()}
     later[RR] = {"no_such_port", "no_node_port", "no_such_service", "no_such_address", "no_certificate", "forbidden"}
     assert type_of(reason) is next((stage for stage, reasons in later.items() if reason in reasons), A)
     ages = {rejected(reason): Age(400.0)}
