@@ -4,7 +4,17 @@ import json
 
 import pytest
 
-from tests.bench.gateway.measures import Answer, Outcome, judge, line, parsed, percentile, times, wrk_figures
+from tests.bench.gateway.measures import (
+    Answer,
+    Outcome,
+    judge,
+    line,
+    parsed,
+    percentile,
+    reload_reasons,
+    times,
+    wrk_figures,
+)
 from tests.bench.gateway.objects import ADDED, probed_host, probed_route
 
 WRK = """Running 5s test @ http://192.0.2.1:80/
@@ -71,6 +81,15 @@ def test_the_head_of_an_answer_is_parsed() -> None:
     assert answer == Answer(404, {"content-length": "3", **ADDED})
     with pytest.raises(ValueError, match="not an HTTP answer"):
         parsed(b"ICY 200 OK")
+
+
+def test_reloads_are_counted_by_reason() -> None:
+    metrics = """# TYPE pyconfd_reloads_total counter
+pyconfd_reloads_total{reason="not_live"} 1
+pyconfd_reloads_total{reason="section_added"} 2.0
+pyconfd_reloads_failed_total 3
+"""
+    assert reload_reasons(metrics) == {"not_live": 1, "section_added": 2}
 
 
 def test_the_output_of_wrk_is_read() -> None:

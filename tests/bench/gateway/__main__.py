@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import ExitStack
 
+from pyconfd.model.plan import ReloadReason
 from tests.bench.gateway.further import FURTHER
 from tests.bench.gateway.harness import Api, Harness
 from tests.bench.gateway.measures import line
@@ -24,7 +25,7 @@ _SPIN = "while True: pass"
 
 
 def main() -> int:
-    """Start all, run the chosen tests, and print what each measured."""
+    """Start all, run the chosen tests, and print what each measured; return 1 where an operation was refused."""
     enter("tests.bench.gateway")
     chosen = [name for name in os.environ.get("ONLY", "").split(",") if name] or list(SCENARIOS)
     if unknown := [name for name in chosen if name not in SCENARIOS]:
@@ -34,6 +35,7 @@ def main() -> int:
     folder = CACHE / "bench"
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "lb").mkdir(parents=True)
+    code = 0
     with ExitStack() as stack:
         cluster = stack.enter_context(RealCluster(folder))
         appliance = stack.enter_context(Appliance(folder / "lb", api_servers=0))
@@ -50,8 +52,11 @@ def main() -> int:
             began = time.monotonic()
             for figures in SCENARIOS[name](harness, routes):
                 print(line(name, about | figures), flush=True)
+            if refused := harness.reload_reasons()[ReloadReason.NOT_LIVE]:
+                print(f"{name}: HAProxy was reloaded {refused} times for operations that were refused", file=sys.stderr)
+                code = 1
             print(f"{name} took {time.monotonic() - began:.0f} s; the logs are in {folder}", file=sys.stderr)
-    return 0
+    return code
 
 
 if __name__ == "__main__":

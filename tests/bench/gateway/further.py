@@ -29,6 +29,7 @@ from tests.world.pki import CertificateAuthority, KeyPair
 
 MEASURED = 50
 """New Ingresses, hosts and paths."""
+ENDPOINTS_BEFORE_S = (0.0, 0.1)
 CERTIFICATES = 20
 CHANGING, CHANGES_PER_S = 50, 20
 REPLACED, REPLACEMENTS = 1_000, 15
@@ -68,18 +69,25 @@ def probe_while_endpoints_change(harness: Harness, routes: int) -> Iterator[Figu
 
 
 def new_ingress(harness: Harness, routes: int) -> Iterator[Figures]:
-    """Measure new Ingresses with a new Service each, beside as many as ROUTES says."""
-    figures, seen, made = Figures(), Seen(), list[Obj]()
+    """Measure new Ingresses with a new Service each, beside as many as ROUTES says.
+
+    Written right after its EndpointSlice, an Ingress may be seen before that, and is answered with 503 until then.
+    """
+    made = list[Obj]()
     with populated(harness, routes):
-        with harness.counted(figures):
-            for number in range(MEASURED):
-                *before, last = served(harness, number, "new")
-                made += [*before, last]
-                for obj in before:
-                    harness.api.create(obj)
-                harness.probe(seen, harness.api.create(last), harness.ingresses, f"new-{number}.example.com")
+        for after_s in ENDPOINTS_BEFORE_S:
+            figures, seen = Figures(), Seen()
+            with harness.counted(figures):
+                for number in range(MEASURED):
+                    *before, last = served(harness, number, f"new-{after_s * 1000:.0f}")
+                    made += [*before, last]
+                    for obj in before:
+                        harness.api.create(obj)
+                    time.sleep(after_s)
+                    host = last["spec"]["rules"][0]["host"]
+                    harness.probe(seen, harness.api.create(last), harness.ingresses, host)
+            yield {"endpoints_before_s": after_s} | times(seen.seconds) | seen.figures() | figures
         harness.api.delete_all(made)
-    yield times(seen.seconds) | seen.figures() | figures
 
 
 def secret_first_use(harness: Harness, routes: int) -> Iterator[Figures]:

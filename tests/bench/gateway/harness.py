@@ -18,7 +18,7 @@ import psutil
 
 from pyconfd.haproxy.process.observation import Running
 from pyconfd.haproxy.runtime.sockets import NoAnswer, processes
-from tests.bench.gateway.measures import Answer, Outcome, judge, parsed
+from tests.bench.gateway.measures import Answer, Outcome, judge, parsed, reload_reasons
 from tests.bench.gateway.objects import NAMESPACE, Obj
 from tests.conformance.cluster import CLASS
 from tests.conformance.controlplane import ControlPlane
@@ -77,19 +77,17 @@ class Api:
         return self._all(self.delete, objects)
 
     def watch(self, obj: Obj, ended: threading.Event) -> Iterator[Obj]:
-        """Yield each state of one object until ``ended``."""
-        query = f"watch=1&fieldSelector=metadata.name={obj['metadata']['name']}"
-        connection = http.client.HTTPSConnection(self._address, context=self._context, timeout=1.0)
-        connection.request("GET", f"{self._path(obj)}?{query}", headers=self._headers)
-        answer = connection.getresponse()
-        received = b""
+        """Yield each state of one object until ``ended``, with watches of a second each."""
+        version = ""
         while not ended.is_set():
-            with suppress(TimeoutError):
-                received += answer.read1(65536)
-            *lines, received = received.split(b"\n")
-            for line in lines:
-                yield json.loads(line)["object"]
-        connection.close()
+            query = f"watch=1&timeoutSeconds=1&fieldSelector=metadata.name={obj['metadata']['name']}{version}"
+            connection = http.client.HTTPSConnection(self._address, context=self._context, timeout=PATIENCE_S)
+            connection.request("GET", f"{self._path(obj)}?{query}", headers=self._headers)
+            for line in connection.getresponse():
+                state = json.loads(line)["object"]
+                version = f"&resourceVersion={state['metadata']['resourceVersion']}"
+                yield state
+            connection.close()
 
     def ask(self, method: str, path: str, body: Obj | None = None, content: str = "application/json") -> Obj:
         """Send a request. Raises: AssertionError."""
@@ -240,11 +238,12 @@ class Harness:
     @contextmanager
     def counted(self, figures: dict[str, object]) -> Iterator[None]:
         """Add to ``figures`` what a test took: reloads by HAProxy's own count, processor time, memory."""
-        before, began = self._counters(), time.monotonic()
+        before, reasons, began = self._counters(), self.reload_reasons(), time.monotonic()
         yield
         seconds, after = time.monotonic() - began, self._counters()
         for name, value in after.items():
             figures[name] = round(value - before[name], 2)
+        figures["reload_reasons"] = dict(self.reload_reasons() - reasons)
         figures["seconds"] = round(seconds, 1)
         figures["pyconfd_mb"] = round(self._pyconfd().memory_info().rss / 1e6)
         figures["haproxy_mb"] = round(sum(each.memory_info().rss for each in self._haproxy()) / 1e6)
@@ -261,6 +260,10 @@ class Harness:
 
         self.until(answers, "the master of haproxy answers")
         return seen[0]
+
+    def reload_reasons(self) -> Counter[str]:
+        """Return pyconfd's own count of reloads by their reason, since it was started."""
+        return reload_reasons(self.appliance.get("/metrics")[1])
 
     def haproxy_cpu_s(self) -> float:
         """Return the processor time of all of HAProxy's processes, those that ended included."""

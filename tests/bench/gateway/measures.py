@@ -2,11 +2,14 @@
 
 import json
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 OK, NOT_FOUND = 200, 404
+_RELOADS = re.compile(r'^pyconfd_reloads_total\{reason="(\w+)"\} (\S+)$', re.MULTILINE)
 
 
 class Outcome(StrEnum):
@@ -61,6 +64,12 @@ def parsed(head: bytes) -> Answer:
         raise ValueError(f"not an HTTP answer: {first[:60]!r}")
     fields = (line.partition(":") for line in lines if line)
     return Answer(int(rest[:3]), {name.strip().lower(): value.strip() for name, _, value in fields})
+
+
+def reload_reasons(metrics: str) -> Counter[str]:
+    """Return how many reloads had which reason, from the text of ``/metrics``."""
+    found = _RELOADS.findall(metrics)
+    return Counter({reason: int(float(count)) for reason, count in found})
 
 
 def line(test: str, figures: Mapping[str, object]) -> str:
