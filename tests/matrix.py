@@ -28,6 +28,7 @@ BASE_SUITES = {"experimental": "sid"}
 
 TESTS = (
     "tests/fragments/test_client_headers.py",
+    "tests/fragments/test_dead_pods_live.py",
     "tests/fragments/test_foreign_tls.py",
     "tests/fragments/test_misdirected_requests.py",
     "tests/fragments/test_shipped_defaults.py",
