@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-from pyconfd.derived import Collection, Derived, Grouped, Joined, Published, Read, Source, Value
+from pyconfd.derived import Collection, Derived, Grouped, Joined, Published, Read, Source, Tally, Value
 from pyconfd.model.reservation import HostClaim, Name, Owner, Owners, Reservation
 from pyconfd.presets import conflicts, values
 
@@ -126,11 +126,16 @@ class Hosts:
         named = Joined[str, Any](self.asked, self.reservations, name="hosts")
         self._decided = Derived(named, self._decide, "owners of hosts")
         self.decisions = Derived(self._decided, self._below, "decisions on hosts")
+        self._hello = Tally(self.decisions, _reads_hello, "hosts whose name is read before TLS ends")
         self._owners = Published[Name, Owner](self.decisions, key=_name, rank=None, value=lambda each: each.owner)
 
     def owners(self) -> Owners:
         """Return the names to remember, as of the last round."""
         return self._owners.mapping()
+
+    def read_hello(self) -> bool:
+        """Return whether TLS of some host goes through, or may not end with a wildcard's certificate."""
+        return bool(self._hello.items.get((), 0))
 
     def rights(self, read: Read) -> HostRights:
         """Return who has each host, for a function of a later collection."""
@@ -156,6 +161,10 @@ class Hosts:
         above = next((each for each in found if each is not None and each.owner is not None), None)
         is_below = above is not None and above.namespace != decision.namespace
         return decision._replace(below_foreign=True) if is_below else decision
+
+
+def _reads_hello(_: str, decision: HostDecision) -> Iterable[tuple[tuple[()], int]]:
+    return [((), 1)] if decision.below_foreign or "https" in decision.domain_protos else ()
 
 
 def _name(host: str) -> Name:

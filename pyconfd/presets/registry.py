@@ -251,17 +251,17 @@ def _template_names(
 ) -> Mapping[str, object]:
     """Return the names for the templates; the same object as before where each value is."""
     view, in_use = read.view, bool(default.path) or any(result.ends_tls for result in results)
-    named = memo.graph.named_sites()
+    named, reads_hello = memo.graph.named_sites(), memo.graph.hosts.read_hello()
 
     def make() -> Mapping[str, object]:
-        tls = GivenDict(default_certificate=default.path, in_use=in_use)
+        tls = GivenDict(default_certificate=default.path, in_use=in_use, reads_hello=reads_hello)
         given: dict[str, object] = {"cluster": view, "tls": tls, "named_sites": named}
         for name, result in zip(names, results, strict=True):
             given.setdefault(name, MappingProxyType(dict(result.names)))
             given.update({each: value for each, value in result.names.items() if each not in given or each == name})
         return MappingProxyType(given)
 
-    parts: list[object] = [read.services, view.nodes, view.certificates, default, in_use, named, *names]
+    parts: list[object] = [read.services, view.nodes, view.certificates, default, in_use, reads_hello, named, *names]
     for value in (value for result in results for value in result.names.values()):
         parts += value.values() if isinstance(value, GivenDict) else (value,)  # it is made again for each result
     return memo.names.made(tuple(parts), make)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pyconfd.haproxy.runtime.sockets import ask as socket_ask
 from tests.e2e import browser
 from tests.e2e.expect import all_is_well
 from tests.world.appliance import NAMESPACE, Appliance
@@ -88,6 +89,50 @@ def test_the_life_of_a_secret_fails_no_handshake_and_reloads_nothing(appliance: 
     print(f"{len(took)} renewals: median {sorted(took)[len(took) // 2]:.3f} s, longest {max(took):.3f} s")
     print(f"{sum(each.total() for each in answers)} requests, {answers[0].total()} with a handshake")
     all_is_well(appliance)
+
+
+def test_the_first_host_that_goes_through_brings_the_inspection_with_one_reload(appliance: Appliance) -> None:
+    """And the last one takes it away again: TLS ends on the port itself where no name has to be read before."""
+    issuer = Issuer(appliance)
+    served_with(appliance, "shop-tls", issuer.renew("shop-tls", HOST))
+    conf, before = appliance.haproxy.conf, reloads(appliance)
+    assert "frontend https-in" not in conf.read_text()
+    with ExitStack() as stack:
+        crowds = [TlsCrowd(appliance.https, HOST, issuer.ca, 4, keep_alive=each) for each in (False, True)]
+        for crowd in crowds:
+            stack.callback(crowd.stop)
+        appliance.serve("vault", {"domain": "vault.example.com", "proto": "https"})
+        appliance.until(lambda: goes_through(appliance.https, "vault.example.com"), "its TLS reaches the pod")
+        appliance.until(appliance.settled, "all is applied")
+        assert "frontend https-in" in conf.read_text()
+        assert reloads(appliance) == before + 1
+        appliance.cluster.delete("services", NAMESPACE, "vault")
+        appliance.until(lambda: not goes_through(appliance.https, "vault.example.com"), "it is gone")
+        appliance.until(lambda: "frontend https-in" not in conf.read_text(), "TLS ends on the port again")
+        appliance.until(appliance.settled, "all is applied")
+        answers = [crowd.stop() for crowd in crowds]
+    assert [failures(each) for each in answers] == [[], []]
+    assert min(each.total() for each in answers) > 8
+    all_is_well(appliance)
+
+
+def reloads(appliance: Appliance) -> int:
+    """Return how often the master process was reloaded."""
+    answer = socket_ask(appliance.haproxy.master_socket, "show proc")
+    return int(next(line for line in answer.splitlines() if " master " in line).split()[2])
+
+
+def goes_through(port: int, host: str) -> bool:
+    """Return whether a ClientHello reaches a pod: those of the tests answer it with a text that is no TLS."""
+    context = ssl.create_default_context()
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
+            context.wrap_socket(plain, server_hostname=host).close()
+    except ssl.SSLError as error:
+        return error.reason == "WRONG_VERSION_NUMBER"
+    except ConnectionError:
+        return False
+    raise AssertionError("no pod of this test ends TLS")
 
 
 def test_a_broken_secret_keeps_its_certificate_over_a_restart(appliance: Appliance) -> None:

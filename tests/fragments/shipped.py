@@ -76,7 +76,11 @@ def context_of(domains: Mapping[str, Any], files_dir: str = "") -> Context:
     for items in given.values():
         if items["tls"] and items["tls"]["path"]:
             items["tls"] = {**items["tls"], "path": f"{files_dir}/secrets/{items['tls']['path']}"}
-    tls = {"default_certificate": "", "in_use": any(items["tls"] for items in given.values())}
+    tls = {
+        "default_certificate": "",
+        "in_use": any(items["tls"] for items in given.values()),
+        "reads_hello": any(items["proto"] == "https" or items["below_foreign"] for items in given.values()),
+    }
     return Context({"domains": given, "tls": tls})
 
 

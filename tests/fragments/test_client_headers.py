@@ -5,9 +5,10 @@ import json
 import socket
 import ssl
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,13 +118,16 @@ def pem_of(authority: CertificateAuthority, path: Path) -> str:
 
 
 @contextmanager
-def shared(pod: EchoServer, authority: CertificateAuthority, folder: Path, **more: Any) -> Iterator[dict[str, Site]]:
-    """Run the frontends that domains and Ingresses share, with one domain."""
+def shared(
+    pod: EchoServer, authority: CertificateAuthority, folder: Path, *, inspected: bool = False, **more: Any
+) -> Iterator[dict[str, Site]]:
+    """Run the frontends that domains and Ingresses share; ``inspected``: TLS of another domain goes through."""
     name, items = service(HOST, "http", [pod.port])
     items["tls"] = {"path": "own.pem", "names": HOST, "redirect": False, "hsts": None}
     pem_of(authority, folder / "secrets" / "own.pem")
     socket_path = f"{short_folder('ch-')}/s"
-    with balancer([(name, items)], folder, runtime_socket=socket_path, **more) as ports:
+    domains = [(name, items), *([service("through.example.com", "https", [pod.port])] if inspected else [])]
+    with balancer(domains, folder, runtime_socket=socket_path, **more) as ports:
         yield {"http": Site(ports["http"]), "https": Site(ports["https"], tls=True)}
 
 
@@ -150,7 +154,11 @@ def of_gateway(
         yield {"http": Site(plain), "https": Site(secured, tls=True)}
 
 
-FRONTENDS = {"shared": shared, "gateway": of_gateway}
+FRONTENDS: dict[str, Callable[..., AbstractContextManager[dict[str, Site]]]] = {
+    "shared": shared,
+    "inspected": partial(shared, inspected=True),
+    "gateway": of_gateway,
+}
 
 
 def said(found: Mapping[str, list[str]]) -> dict[str, list[str]]:

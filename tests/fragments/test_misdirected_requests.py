@@ -28,6 +28,7 @@ from tests.world.pki import CertificateAuthority, KeyPair
 pytestmark = [pytest.mark.haproxy, pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")]
 
 NAMESPACES = ("mine", "other", "operator")
+THROUGH = "through.test"
 
 
 def objects(namespace: str, pods: Backends, pair: KeyPair) -> list[Obj]:
@@ -44,8 +45,9 @@ def objects(namespace: str, pods: Backends, pair: KeyPair) -> list[Obj]:
     return [*web, *of_domain, *deep, one, secret("tls", pair, namespace=namespace)]
 
 
-@pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+@pytest.fixture(scope="module", params=["direct", "inspected"])
+def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Where TLS ends on the port itself, and behind the frontend that reads the hello for a host that goes through."""
     folder = tmp_path_factory.mktemp("haproxy")
     with Backends() as pods, HaproxyProcess(folder) as haproxy:
         authority = CertificateAuthority(folder / "ca")
@@ -56,11 +58,16 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         rest = service_of(pods, "rest", pods.add("rest", "127.26.0.200").address, namespace="mine")
         made += [*rest, ingress("rest", default="rest:80", namespace="mine")]
         made.append(secret("default", authority.server("default", ["default.test"]), namespace="operator"))
+        if request.param == "inspected":
+            through = service_of(pods, "through", "127.26.0.200", namespace="mine")
+            through[0]["metadata"]["annotations"] = {"pyconfd.io/domain": THROUGH, "pyconfd.io/proto": "https"}
+            made += through
         tls = TlsOptions(str(folder / "secrets"), NAMESPACES, Key("operator", "default"))
         context = registry.translate(snapshot(*made), PRESETS, replace(OPTIONS, tls=tls))
         assert context.refused == ()
         listen = free_port()
         start_shipped(haproxy, context, {"https": listen}, folder)
+        assert ("frontend https-in" in haproxy.conf.read_text()) is (request.param == "inspected")
         yield listen
 
 

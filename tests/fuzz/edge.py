@@ -5,7 +5,7 @@ from itertools import pairwise, product
 from random import Random
 
 from tests.fuzz.clusters import FORBIDDEN, HOSTS, PATHS, SHARED_ADDRESS, Document, Slot, namespace_of
-from tests.fuzz.haproxy_model import Config, Request, chosen, passed_headers, route
+from tests.fuzz.haproxy_model import Config, Request, chosen, passed_headers, route, shared_tls
 
 TRUSTED = ("198.51.100.0/25",)
 """Networks of proxies in front."""
@@ -55,13 +55,14 @@ def misdirected(config: Config, owners_of: Callable[[str], frozenset[str]], rng:
 
     ``owners_of`` returns who may have the requests for a name.
     """
-    entry = next((section for section, _ in config.frontends() if section.name == "https-in"), None)
+    entry = shared_tls(config)
     if entry is None:
         return
     for name, host in rng.sample([*product(_NAMES, _NAMES)], 12):
         has, asked = owners_of(name), owners_of(host)
         request = Request(SHARED_ADDRESS, 443, host, rng.choice(PATHS), name)
-        if has and asked and not has & asked and chosen(config, entry, request) in {"", "to-https-terminate"}:
+        goes_through = entry.name == "https-in" and chosen(config, entry, request) not in {"", "to-https-terminate"}
+        if has and asked and not has & asked and not goes_through:
             for server in route(config, request).servers:
                 if namespace_of(server) in has:
                     continue

@@ -261,6 +261,12 @@ _SET = re.compile(r"(?:http-request|tcp-request content) set-var\((\S+?)\) (\S+)
 _UNSET = re.compile(r"http-request unset-var\((\S+?)\)")
 
 
+def shared_tls(config: Config) -> Section | None:
+    """Return the frontend of the shared port with TLS: https-in, or https-terminate where no name is read before."""
+    found = {section.name: section for section, _ in config.frontends()}
+    return found.get("https-in", found.get("https-terminate"))
+
+
 def chosen(config: Config, section: Section, request: Request) -> str:
     """Return the name of the backend that a frontend chooses; "" for none."""
     samples = Samples(config, request)

@@ -32,7 +32,7 @@ from tests.fuzz.clusters import (
     Slot,
     made_of,
 )
-from tests.fuzz.haproxy_model import Answer, Config, Request, Section, chosen, route
+from tests.fuzz.haproxy_model import Answer, Config, Request, Section, chosen, route, shared_tls
 from tests.fuzz.ownership import ASKED_HOSTS, KEEP_S, PRESETS, Seen, Story, asked_for, wildcards_above
 
 STEPS = 20
@@ -278,10 +278,11 @@ class Neighbours:
 def _answer(config: Config, request: Request) -> Answer:
     """Return who answers a request; without a certificate there is no connection that ends here."""
     found = route(config, request)
-    entry = next((section for section, _ in config.frontends() if section.name == "https-in"), None)
+    entry = shared_tls(config)
     if request.port != 443 or entry is None or found.certificates:
         return found
-    return found if chosen(config, entry, request).startswith("be-") else NO_ANSWER
+    goes_through = entry.name == "https-in" and chosen(config, entry, request).startswith("be-")
+    return found if goes_through else NO_ANSWER
 
 
 def _had(of: StatusOf, status: ObjectStatus | None) -> object:

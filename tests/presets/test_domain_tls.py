@@ -91,10 +91,10 @@ def test_a_reference_without_a_certificate_is_not_resolved() -> None:
 def test_the_default_certificate_of_the_settings() -> None:
     options = PresetOptions(tls=TlsOptions("/f/secrets", ("demo",), Key("demo", "shop-tls")))
     context = translate(Snapshot(secrets={Key("demo", "shop-tls"): secret()}), ("domains",), options)
-    assert context.names["tls"] == {"default_certificate": PATH, "in_use": True}
+    assert context.names["tls"] == {"default_certificate": PATH, "in_use": True, "reads_hello": False}
     assert [file.path for file in context.files] == [PATH]
     missing = translate(Snapshot(), ("domains",), options)
-    assert missing.names["tls"] == {"default_certificate": "", "in_use": False}
+    assert missing.names["tls"] == {"default_certificate": "", "in_use": False, "reads_hello": False}
     assert [each.field for each in missing.refused] == ["tls.default_certificate"]
 
 

@@ -92,3 +92,28 @@ def _named(claims: dict[str, tuple[Owner, str]], kept: dict[str, Owner], served:
     sites.replace({served: Site(served, "http", served, HostKind.EXACT)} if served else {})
     graph.settle()
     return dict(found.items)
+
+
+@pytest.mark.parametrize(
+    ("claims", "expected"),
+    [
+        ([], False),
+        ([HostClaim("a.test", INGRESS)], False),
+        ([HostClaim("a.test", DOMAIN, domain_proto="http"), HostClaim("*.test", INGRESS)], False),
+        ([HostClaim("a.test", DOMAIN, domain_proto="https")], True),
+        ([HostClaim("a.test", INGRESS), HostClaim("*.test", FOREIGN)], True),
+    ],
+)
+def test_names_are_read_before_tls_where_some_go_through_or_are_below_foreign(
+    claims: list[HostClaim], expected: bool
+) -> None:
+    graph = Graph()
+    source = Source[int, HostClaim](graph, "claims")
+    hosts = Hosts(source)
+    hosts.shared.set(frozenset())
+    source.replace(dict(enumerate(claims)))
+    graph.settle()
+    assert hosts.read_hello() is expected
+    source.replace(dict.fromkeys(range(len(claims))))
+    graph.settle()
+    assert hosts.read_hello() is False

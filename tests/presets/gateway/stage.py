@@ -196,7 +196,9 @@ def render(
     script = f"{files_dir}/mirror.lua" if any(each.mirrors for each in backends.values()) else ""
     fronts = {each.name: each for each in frontends}
     names = {"frontends": fronts, "backends": dict(backends), "mirror_script": script}
-    context = Context({"domains": {}, "tls": {"default_certificate": "", "in_use": False}, "gateway": names})
+    context = Context(
+        {"domains": {}, "tls": {"default_certificate": "", "in_use": False, "reads_hello": False}, "gateway": names}
+    )
     return copy(Renderer(read_fragments(directory()), options)).render(context, curdate="").rendering
 
 
