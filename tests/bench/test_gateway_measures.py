@@ -52,6 +52,11 @@ def test_an_answer_is_judged(answer: Answer, served: bool, expected: Outcome) ->
     assert judge(answer, served=served, headers=ADDED) is expected
 
 
+def test_all_headers_count_and_none_is_asked_for_by_default() -> None:
+    assert judge(Answer(200, ADDED), served=False, headers={**ADDED, "more": "1"}) is Outcome.WRONG
+    assert judge(Answer(200), served=False, headers={}) is Outcome.RIGHT
+
+
 @pytest.mark.parametrize(
     ("count", "part", "expected"), [(1, 0.99, 1), (2, 0.5, 1), (3, 0.5, 2), (100, 0.5, 50), (100, 0.99, 99)]
 )

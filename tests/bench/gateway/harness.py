@@ -27,7 +27,7 @@ from tests.world.haproxy import wait_until
 
 PAUSE_S = 0.002
 """Between two probes; gateway-api-bench waits 5 ms, which is as long as what is measured here."""
-PATIENCE_S = 120.0
+PATIENCE_S, IDLE_S = 120.0, 60.0
 CONFIRMATIONS = 5
 """Requests after the first right answer, each on a connection of its own."""
 _PLURALS = {"Ingress": "ingresses", "IngressClass": "ingressclasses"}
@@ -93,10 +93,14 @@ class Api:
         """Send a request. Raises: AssertionError."""
         if not hasattr(self._own, "connection"):
             self._own.connection = http.client.HTTPSConnection(self._address, context=self._context, timeout=PATIENCE_S)
+            self._own.used = time.monotonic()
         connection: http.client.HTTPSConnection = self._own.connection
+        if time.monotonic() - self._own.used > IDLE_S:
+            connection.close()  # the API server closes what was idle for 90 s; the next request connects again
         connection.request(method, path, json.dumps(body) if body else None, {**self._headers, "Content-Type": content})
         answer = connection.getresponse()
         read = answer.read()
+        self._own.used = time.monotonic()
         assert answer.status < 300, f"{method} {path}: {read[:500]!r}"
         found: Obj = json.loads(read)
         return found
