@@ -28,6 +28,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import libcst
+from libcst import matchers
 from libcst.metadata import MetadataWrapper
 from mutmut.mutation.file_mutation import Mutation, MutationVisitor, deep_replace
 from mutmut.mutation.mutators import mutation_operators
@@ -128,11 +129,22 @@ def _module(path: Path) -> str:
 
 
 def _mutations(text: str) -> tuple[libcst.Module, list[Mutation]]:
-    """Return what mutmut does to the functions of a module; it leaves annotations and decorated functions alone."""
+    """Return what mutmut does to the functions of a module.
+
+    It leaves annotations, docstrings and decorated functions alone. Sentences that are raised are left out here: tests
+    assert on values, not on their wording.
+    """
     visitor = MutationVisitor(mutation_operators, IgnoredCode(set(), set(), set()))
     module = MetadataWrapper(libcst.parse_module(text)).visit(visitor)
-    found = visitor.mutations
-    return module, [each for each in found if isinstance(each.contained_by_top_level_function, libcst.FunctionDef)]
+    raised = matchers.findall(module, matchers.Raise())
+    texts = (each for at in raised for each in matchers.findall(at, matchers.SimpleString()))
+    sentences = {id(each) for each in texts if isinstance(each, libcst.SimpleString) and " " in each.value}
+    return module, [
+        each
+        for each in visitor.mutations
+        if isinstance(each.contained_by_top_level_function, libcst.FunctionDef)
+        and id(each.original_node) not in sentences
+    ]
 
 
 def _mutant(path: str, text: str, module: libcst.Module, mutation: Mutation) -> Mutant:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants import ELSEWHERE, PURE, ROOT, Imports, run
+from tests.mutants import ELSEWHERE, PURE, ROOT, Imports, run, sample
 
 MODULE = '''"""A module."""
 
@@ -76,6 +76,15 @@ def test_a_loop_that_never_ends_is_caught_by_its_processor_time(
     *_, whole = run(repository, ["pyconfd/model"], size=100, seed=1, jobs=2)
     # n += 1, and n = 1; n -= 2 comes to the same.
     assert (whole["mutants"], whole["timed_out"], whole["survived"]) == (3, 2, 1)
+
+
+def test_sentences_that_are_raised_are_left_alone(repository: Path) -> None:
+    code = 'def kind(n):\n    if n:\n        raise ValueError("spec.n", "too many")\n    return "a Pod"\n'
+    (repository / "pyconfd/model/small.py").write_text(code)
+    mutants, _ = sample(repository, ["pyconfd/model"], size=100, seed=1)
+    changed = {line.strip("+ ") for mutant in mutants for line in mutant.diff if line.startswith("+")}
+    assert {'raise ValueError("XXspec.nXX", "too many")', 'return "XXa PodXX"'} <= changed
+    assert not {line for line in changed if "many" in line.lower() and '"too many"' not in line}
 
 
 def test_tests_that_fail_anyway_are_no_judge(repository: Path) -> None:

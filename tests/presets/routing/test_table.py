@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyconfd.presets.routing.table import SitePath, entry_of, place_of
+from pyconfd.derived import Graph, Source
+from pyconfd.model.snapshot import Key
+from pyconfd.presets.routing.table import Lost, PlainRoutingTable, SitePath, entry_of, never_blocked, path_of, place_of
 from pyconfd.presets.routing.types import PathKind, RouteMatch, RouteRule, ValueCondition
 from tests.derived.checking import CheckedCalls, items_of
 from tests.presets.routing.requests import SITE, Request, Table, by_rules, exact, prefix, rule, table, through_maps
@@ -169,6 +171,31 @@ def test_what_is_blocked_goes_to_nobody_of_its_kind() -> None:
     made = Table(old, young, blocked=lambda _, __, ___: lambda each: "reserved" if each.backend == "old" else "")
     assert [(lost.rule, lost.winner, lost.why) for lost in made.lost] == [(old, None, "reserved")]
     assert through_maps(made, Request("/")) == "young"
+
+
+def test_plain_paths_are_listed_by_object_backend_and_site() -> None:
+    first, second = rule(exact("/a"), "web", name="one"), rule(prefix("/a"), "web", day=2, name="two")
+    late, foreign = rule(exact("/a"), "late", day=3, name="two"), rule(exact("/b"), "web", name="three")
+    later = rule(exact("/a"), "later", day=3, name="two", number=1)
+    graph = Graph()
+    source = Source[object, RouteRule](graph, "rules")
+    taken = {path_of(foreign): "demo/other has it"}
+    plain = PlainRoutingTable("test", source, never_blocked, lambda _, path, __: taken.get(path, ""))
+    source.replace(dict(enumerate([later, late, foreign, second, first])))
+    graph.settle()
+
+    one, two, three = (Key("demo", name) for name in ("one", "two", "three"))
+    assert {key: [path for path, _ in found] for key, found in plain.won.items.items()} == {
+        one: [path_of(first)],
+        two: [path_of(second)],
+    }
+    assert {key: [lost for _, each in found for lost in each] for key, found in plain.lost.items.items()} == {
+        two: [Lost(late, first), Lost(later, first)],
+        three: [Lost(foreign, None, "demo/other has it")],
+    }
+    leading = {backend: [path for path, _ in found] for backend, found in plain.leading.items.items()}
+    assert leading == {"web": sorted([path_of(first), path_of(second)], key=lambda path: entry_of(*path))}
+    assert dict(plain.sites.items) == {SITE: 2}
 
 
 def test_headers_come_before_query_parameters() -> None:
