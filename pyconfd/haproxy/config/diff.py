@@ -261,7 +261,8 @@ def _is_from(defaults: str, text: str) -> bool:
 def _spares_to_take(index: Index, abilities: Abilities) -> Callable[[str], str]:
     """Return what gives each spare that the process has free, by its defaults section, once; "" when all were given."""
     spares = abilities.spares
-    free = set(spares.free) if index.map_converters(spares.map_path) == {"map_str"} else set[str]()
+    is_read = bool(spares.map_path) and index.map_converters(spares.map_path) == {"map_str"}
+    free = set(spares.free) if is_read else set[str]()
 
     def take(defaults: str) -> str:
         for number in count(1):
