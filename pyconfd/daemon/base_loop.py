@@ -260,9 +260,10 @@ class Loop(ABC):
             return True
         if self._queue.pop(now, Task.RUNTIME_UPDATE):
             self._attempt(now, may_reload=False)
-            # Never more than half of the time: what comes meanwhile is collected.
+            # Never more than half of the time: what comes meanwhile is collected. Slices collect it by themselves.
             ended = self._around.clock.monotonic()
-            self._queue.pace((Task.RUNTIME_UPDATE,), ended + (ended - now))
+            if not self._queue.is_waiting(Task.RUNTIME_UPDATE):
+                self._queue.pace((Task.RUNTIME_UPDATE,), ended + (ended - now))
         return False
 
     def _may_reload(self, now: float) -> bool:

@@ -44,6 +44,7 @@ def neighbours() -> Iterator[Figure]:
     yield Figure("neighbour_alone_most", alone[-1] * 1000, "ms")
     yield Figure("neighbour_of_1000_p50", median(beside) * 1000, "ms while 1,000 endpoints are replaced", 250)
     yield Figure("neighbour_of_1000_most", beside[-1] * 1000, "ms", 1000)
+    yield Figure("neighbour_of_1000_ratio", median(beside) / median(alone), "times as long as alone, p50")
     yield Figure("neighbour_1000_replaced_p50", median(replaced) * 1000, "ms until all are")
 
 

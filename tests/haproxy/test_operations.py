@@ -6,7 +6,7 @@ import pytest
 
 from pyconfd.errors import RejectedInput
 from pyconfd.haproxy.runtime.batch import transcript, unfulfilled
-from pyconfd.haproxy.runtime.servers_now import ServerNow, checks_now, find_servers, wrong_address
+from pyconfd.haproxy.runtime.servers_now import ServerNow, checks_now, find_servers, servers_now, wrong_address
 from pyconfd.model.operations import (
     AddBackend,
     AddCertificate,
@@ -254,6 +254,17 @@ def test_what_stands_for_several_is_refused_with_the_candidates(name: str) -> No
         find_servers(name, SERVERS)
     assert "--all" in caught.value.problems[0].remedy
     assert len(find_servers(name, SERVERS, several=True)) == 2
+
+
+@pytest.mark.parametrize("names", [[], ["s3"], [f"s{number}" for number in range(1, 40, 2)], [*"ab", "s7"] * 20])
+def test_servers_of_some_names_are_those_of_all(names: list[str]) -> None:
+    columns = "be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight"
+    header = f"1\n# {columns} srv_time_since_last_change srv_port\n"
+    rows = (f"4 s3 {number} s{number} 10.0.0.{number} 2 0 1 9 80\n" for number in range(1, 60))
+    answer = f"{header}{''.join(rows)}cut short\n\n"
+    found = [one.name for one in servers_now(answer, names)]
+    assert found == [one.name for one in servers_now(answer) if not names or one.name in names]
+    assert len(found) == (len({*names} - {"a", "b"}) or 59)
 
 
 def test_what_health_checks_said() -> None:

@@ -59,11 +59,17 @@ def test_few_changes_are_one_update() -> None:
     assert all_slices(rendering(a=range(10)), rendering(a=range(10, 20))) == []
 
 
-def test_neighbour_of_a_thousand_is_in_the_first_slice() -> None:
-    old = rendering(big=range(1000), small=range(5))
-    parts = all_slices(old, rendering(big=range(1000, 2000), small=range(1, 6)))
-    assert by_backend(parts[0].commands) == {"small": 2, "big": SLICE - 2}
-    assert len(parts) == 2002 // SLICE
+def test_neighbours_of_a_thousand_are_the_first_slice_and_wait_for_no_part_of_it() -> None:
+    old = rendering(big=range(1000), small=range(5), other=range(3))
+    parts = all_slices(old, rendering(big=range(1000, 2000), small=range(1, 6), other=range(4)))
+    assert by_backend(parts[0].commands) == {"small": 2, "other": 1}
+    assert [by_backend(part.commands) for part in parts[1:]] == [{"big": SLICE}] * (2000 // SLICE - 1)
+
+
+def test_section_from_which_servers_only_go_waits_for_the_map_and_stops_nothing() -> None:
+    old, new = rendering("/ a\n", big=range(100), gone=range(2)), rendering("/ b\n", big=range(400), gone=range(1))
+    parts = all_slices(old, new)
+    assert [by_backend(part.commands) for part in parts] == [{"big": SLICE}] * 2
 
 
 def test_change_that_comes_between_slices_is_in_the_next() -> None:
@@ -74,7 +80,10 @@ def test_change_that_comes_between_slices_is_in_the_next() -> None:
     newer = rendering(big=range(1000, 2000), small=range(1, 6))
     second = first_slice(comparison, first.rendering, newer)
     assert second is not None
-    assert by_backend(second.commands) == {"small": 2, "big": SLICE - 2}
+    assert by_backend(second.commands) == {"small": 2}
+    third = first_slice(comparison, second.rendering, newer)
+    assert third is not None
+    assert by_backend(third.commands) == {"big": SLICE}
 
 
 def test_as_many_servers_serve_after_each_slice() -> None:
@@ -85,7 +94,11 @@ def test_as_many_servers_serve_after_each_slice() -> None:
 
 
 def test_rest_of_a_section_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    comparison, old, new = Comparison(), rendering(big=range(1000)), rendering(big=range(1000, 2000))
+    comparison, old, new = (
+        Comparison(),
+        rendering(big=range(1000), small=range(5)),
+        rendering(big=range(1000, 2000), small=range(6)),
+    )
     part = first_slice(comparison, old, new)
 
     def parsed(text: str) -> NoReturn:
@@ -96,7 +109,7 @@ def test_rest_of_a_section_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) 
     count = 0
     while part is not None:
         count, part = count + 1, first_slice(comparison, part.rendering, new)
-    assert count == 2000 // SLICE - 1
+    assert count == 2000 // SLICE
 
 
 def test_map_waits_for_the_servers_that_come_and_the_others_for_the_map() -> None:

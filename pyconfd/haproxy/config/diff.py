@@ -118,8 +118,9 @@ class Comparison:
     def first_slice(self, applied: Rendering, most: int = SLICE) -> Slice | None:
         """Return the part of the last comparison, with ``applied``, that goes first: so many servers, ``most``.
 
-        None where all may go at once.
-        Changes of other things than servers wait for all servers that come, and those that go wait for them.
+        None where all may go at once. The smallest sections go first, and one of which only a part fits goes alone: who
+        changes one server does not wait for the answers about a thousand. Changes of other things than servers wait
+        for all servers that come, and those that go wait for them.
         """
         if self._last is None:
             return None
@@ -130,14 +131,16 @@ class Comparison:
             return None
         chosen: dict[SectionKey, ServerChanges] = {}
         room = most
-        for key in sorted(turns, key=lambda each: len(turns[each])):  # the smallest first
-            servers = turns[key][:room]
-            room -= len(servers)
-            if not servers:
-                break
-            chosen[key], rest = found.live[key].parted(frozenset(servers))
+        for key in sorted(filter(turns.get, turns), key=lambda each: len(turns[each])):
+            servers, rest = turns[key][:room], found.live[key]
+            is_next = bool(chosen) and len(servers) < len(turns[key])
+            if not is_next:
+                room -= len(servers)
+                chosen[key], rest = rest.parted(frozenset(servers))
             if rest.commands and rest.is_all:
                 self._rest = _Rest(key, self._index_of(applied).base(key), abilities, rest)
+            if is_next or not room:
+                break
         return self._part(applied, chosen)
 
     def _part(self, applied: Rendering, changes: Mapping[SectionKey, ServerChanges]) -> Slice:

@@ -65,10 +65,12 @@ class ServerChanges:
 
     def in_turn(self, *, only_additions: bool) -> list[str]:
         """Return the servers to change, one that comes and one that goes by turns: never fewer than before serve."""
-        coming = [command.server for command in self.commands if is_addition(command)]
+        coming: list[str] = []
+        others: list[str] = []
+        for command in self.commands:
+            (coming if is_addition(command) else others).append(command.server)
         if only_additions:
             return list(dict.fromkeys(coming))
-        others = [command.server for command in self.commands if not is_addition(command)]
         pairs = chain.from_iterable(zip_longest(coming, others))
         return list(dict.fromkeys(name for name in pairs if name is not None))
 
