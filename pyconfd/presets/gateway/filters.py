@@ -33,6 +33,8 @@ _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(\*|(?:\*\.)?[a-z0-9]([a-z0-9.-]*[a
 _NULL_ORIGIN = "null"
 _REPEATED_BLANK = re.compile(r"^\s|\s\s|\s$|\t")
 _MOST_ORIGINS = 64
+_VALUE = "="
+"""Stands for a value that is in a map."""
 
 
 class HeaderEdit(NamedTuple):
@@ -98,6 +100,36 @@ class Filters(NamedTuple):
     redirect: Redirect | None = None
     cors: Cors | None = None
     mirrors: tuple[Mirror, ...] = ()
+
+    @property
+    def values(self) -> tuple[tuple[str, str], ...]:
+        """The texts that HAProxy can read from a map, each by its name there: they need no line of their own."""
+        edits = (("request", self.request), ("response", self.response))
+        found = [
+            (f"{name}{number}", _text_of(edit.format))
+            for name, some in edits
+            for number, edit in enumerate(some)
+            if edit.format
+        ]
+        if self.host:
+            found.append(("host", self.host))
+        if self.path and not self.path.pattern:
+            found.append(("path", _text_of(self.path.format)))
+        if self.redirect and self.redirect.host:
+            found.append(("redirect", self.redirect.host))
+        return tuple(found)
+
+    @property
+    def lines(self) -> "Filters":
+        """These without their values: equal ones have the same lines."""
+        is_whole = self.path is not None and not self.path.pattern
+        return self._replace(
+            request=tuple(edit._replace(format=edit.format and _VALUE) for edit in self.request),
+            response=tuple(edit._replace(format=edit.format and _VALUE) for edit in self.response),
+            host=self.host and _VALUE,
+            path=PathEdit("", _VALUE) if is_whole else self.path,
+            redirect=self.redirect and self.redirect._replace(host=self.redirect.host and _VALUE),
+        )
 
     def followed_by(self, later: "Filters") -> "Filters":
         """Return these and, after them, those of a reference."""
@@ -187,6 +219,11 @@ def as_format(value: str) -> str:
     if value in values.CONDITION_WORDS | {"{", "}", "!", "||"}:
         return f"%[str({value})]"
     return value.replace("%", "%%")
+
+
+def _text_of(format_: str) -> str:
+    """Return the text that :func:`as_format` made a format of."""
+    return format_[len("%[str(") : -len(")]")] if format_.startswith("%[str(") else format_.replace("%%", "%")
 
 
 def _rewritten(found: Filters, rewrite: UrlRewrite, matches: Sequence[RouteMatch], field: str) -> Filters:

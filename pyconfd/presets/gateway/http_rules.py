@@ -126,7 +126,7 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
         """What its lines say besides its servers, None for nothing, or where it is a matter of this backend alone."""
         if self.mode != "http" or self.mirrors:
             return None
-        found = Profile(self.filters, self.failing, self.of, self.handling, self.options, self.sans)
+        found = Profile(self.filters.lines, self.failing, self.of, self.handling, self.options, self.sans)
         return None if found[:2] == _PLAIN and found[3:] == _PLAIN_TOO else found
 
 

@@ -25,13 +25,13 @@ from tests.presets.gateway.objects import CLASS, snapshot
 from tests.presets.gateway.test_preset import APP, GATEWAY, given, read, route
 
 HAPROXY = os.environ.get("PYCONFD_TEST_HAPROXY", "haproxy")
-ADDED = "filters: [{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: x-by, value: %s}]}}]"
+ADDED = 'filters: [{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: %s, value: "%s"}]}}]'
 
 
-def filtered(name: str, value: str = "a", host: str = "", more: str = "", service: str = "app") -> str:
+def filtered(name: str, value: str = "a", header: str = "x-by", more: str = "", service: str = "app") -> str:
     """Return a route that adds a header."""
-    rules = f"[{{backendRefs: [{{name: {service}, port: 80}}], {ADDED % value}{more}}}]"
-    return route(name, rules, f"hostnames: [{host or name}.example.com]")
+    rules = f"[{{backendRefs: [{{name: {service}, port: 80}}], {ADDED % (header, value)}{more}}}]"
+    return route(name, rules, f"hostnames: [{name}.example.com]")
 
 
 def context_of(*routes: str) -> Context:
@@ -45,12 +45,21 @@ def rendered(context: Context, files_dir: str = "/etc/haproxy/files", spares: in
     return Renderer(read_fragments(directory()), options).render(Context(names), curdate="").rendering
 
 
+def values_of(context: Context) -> dict[str, str]:
+    """Return the entries of the map of values."""
+    (content,) = (each.content for each in rendered(context).files if each.path.endswith("/backend-values.map"))
+    lines = (line.partition(" ") for line in content.splitlines())
+    return {key: value for key, _, value in lines}
+
+
 def profiles_of(context: Context) -> list[str]:
     return [name for name, each in given(context)["backends"].items() if each.is_profile]
 
 
 def test_rules_with_the_same_filters_share_a_section_and_have_servers_only() -> None:
-    context = context_of(filtered("one"), filtered("two"), filtered("other", "b"), route("plain", "[{}]"))
+    context = context_of(
+        filtered("one"), filtered("two", "b"), filtered("other", "b", "x-with"), route("plain", "[{}]")
+    )
     backends = given(context)["backends"]
     assert backends["gw_http_shop_one_0"].profile == backends["gw_http_shop_two_0"].profile != ""
     assert backends["gw_http_shop_other_0"].profile not in {"", backends["gw_http_shop_one_0"].profile}
@@ -58,7 +67,12 @@ def test_rules_with_the_same_filters_share_a_section_and_have_servers_only() -> 
     text = rendered(context).text
     lines = text.partition("backend gw_http_shop_two_0 from ")[2].partition("\n\n")[0].splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["mode", "server"]
-    assert text.count("add-header x-by 'a'" if "x-by 'a'" in text else "add-header x-by a") == 1
+    assert text.count("add-header x-by ") == 1
+    assert values_of(context) == {
+        "gw_http_shop_one_0|request0": "a",
+        "gw_http_shop_two_0|request0": "b",
+        "gw_http_shop_other_0|request0": "b",
+    }
     assert list(backends)[:3] == profiles_of(context), "they come before what is from them"
 
 
@@ -92,14 +106,14 @@ def test_one_more_rule_with_known_filters_is_served_by_a_spare_of_that_profile()
 
 def test_filters_that_are_new_are_one_reload() -> None:
     before = rendered(context_of(filtered("one")))
-    after = rendered(context_of(filtered("one"), filtered("two", "b")))
+    after = rendered(context_of(filtered("one"), filtered("two", "b", "x-with")))
     found = plan(after, before, None, abilities=Abilities(runtime=True, spares=spares_of(before)))
     assert isinstance(found, Reload)
     assert found.reasons == (ReloadReason.DEFAULTS_CHANGED, ReloadReason.SECTION_ADDED)
 
 
 def test_the_last_rule_with_some_filters_goes_without_a_reload() -> None:
-    before = rendered(context_of(filtered("one"), filtered("two", "b")))
+    before = rendered(context_of(filtered("one"), filtered("two", "b", "x-with")))
     after = rendered(context_of(filtered("one")))
     for can in (Abilities(runtime=True, spares=spares_of(before)), Abilities(runtime=True, backends=True)):
         found = plan(after, before, None, abilities=can)
@@ -107,13 +121,45 @@ def test_the_last_rule_with_some_filters_goes_without_a_reload() -> None:
 
 
 def test_a_namespace_shares_so_many_and_more_have_their_own_lines() -> None:
-    routes = [filtered(f"r{number}", f"v{number}") for number in range(MOST_PROFILES + 3)]
+    routes = [filtered(f"r{number}", f"v{number}", f"x-{number}") for number in range(MOST_PROFILES + 3)]
     context = context_of(*routes)
     assert len(profiles_of(context)) == MOST_PROFILES
     own = [each for name, each in given(context)["backends"].items() if not each.is_profile and not each.profile]
     assert len(own) == 3
     text = rendered(context).text
-    assert all(f"x-by v{number}" in text.replace("'", "") for number in range(MOST_PROFILES + 3))
+    assert all(f"add-header x-{number} " in text for number in range(MOST_PROFILES + 3))
+    assert len(values_of(context)) == MOST_PROFILES
+
+
+def test_another_value_is_an_entry_of_a_map() -> None:
+    before, after = (rendered(context_of(filtered("one", value))) for value in ("a", "50% of {"))
+    found = plan(after, before, None, abilities=Abilities(runtime=True))
+    assert isinstance(found, RuntimeUpdate), found
+    assert values_of(context_of(filtered("one", "50% of {")))["gw_http_shop_one_0|request0"] == "50% of {"
+    assert values_of(context_of(filtered("one", "}")))["gw_http_shop_one_0|request0"] == "}"
+
+
+REWRITE = (
+    "filters: [{type: URLRewrite, urlRewrite: {hostname: %s, path: {type: ReplaceFullPath, replaceFullPath: %s}}}]"
+)
+REDIRECT = "filters: [{type: RequestRedirect, requestRedirect: {hostname: %s, statusCode: 301}}]"
+
+
+@pytest.mark.parametrize(
+    ("filters", "one", "two", "values"),
+    [
+        (REWRITE, ("a.com", "/a"), ("b.com", "/b%41"), {"host": "b.com", "path": "/b%41"}),
+        (REDIRECT, ("a.com",), ("b.com",), {"redirect": "b.com"}),
+    ],
+)
+def test_hosts_and_paths_are_entries_too(
+    filters: str, one: tuple[str, ...], two: tuple[str, ...], values: dict[str, str]
+) -> None:
+    references = "" if filters is REDIRECT else "backendRefs: [{name: app, port: 80}], "
+    contexts = [context_of(route("r", f"[{{{references}{filters % each}}}]")) for each in (one, two)]
+    before, after = map(rendered, contexts)
+    assert isinstance(plan(after, before, None, abilities=Abilities(runtime=True)), RuntimeUpdate)
+    assert values_of(contexts[1]) == {f"gw_http_shop_r_0|{name}": value for name, value in values.items()}
 
 
 def test_a_mirror_is_a_matter_of_one_backend() -> None:
