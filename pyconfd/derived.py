@@ -59,7 +59,7 @@ _SEVERAL: Final = frozenset({list, dict})
 _MOST_LISTED: Final = 8
 
 
-class Fault(NamedTuple):
+class FunctionFault(NamedTuple):
     """An exception of a function for an item of a collection: its type and line; the message may have secrets."""
 
     of: "Collection[Any, Any]"
@@ -80,9 +80,9 @@ class Graph:
     def __init__(self) -> None:
         self.collections: list[Collection[Any, Any]] = []
         self.is_broken = False
-        self.faults: dict[tuple[Collection[Any, Any], Any], Fault] = {}
+        self.faults: dict[tuple[Collection[Any, Any], Any], FunctionFault] = {}
         """What was raised for items: by the collection whose function it was, and the key that it was called for."""
-        self._logged: set[tuple[str, Fault]] = set()
+        self._logged: set[tuple[str, FunctionFault]] = set()
         self.published: list[Published[Any, Any]] = []
 
     def settle(self) -> None:
@@ -117,7 +117,7 @@ class Graph:
         while at is not None and at.tb_next is not None:
             at = at.tb_next
         place = f"{Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}" if at is not None else ""
-        fault = self.faults[collection, key] = Fault(of, type(error).__name__, place)
+        fault = self.faults[collection, key] = FunctionFault(of, type(error).__name__, place)
         if (collection.name, fault) not in self._logged:
             self._logged.add((collection.name, fault))
             log.error("function.failed", collection=collection.name, key=str(key), exc_info=error)

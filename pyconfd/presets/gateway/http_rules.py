@@ -74,7 +74,7 @@ class MirrorSection(NamedTuple):
     of: int
 
 
-class Profile(NamedTuple):
+class RuleProfile(NamedTuple):
     """The lines of a backend besides its servers: backends of many rules have the same."""
 
     filters: Filters
@@ -97,7 +97,7 @@ class Profile(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _name_of_profile(profile: Profile) -> str:
+def _name_of_profile(profile: RuleProfile) -> str:
     return f"gateway-profile-{hashlib.sha256(repr(profile).encode()).hexdigest()[:12]}"
 
 
@@ -122,11 +122,11 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     is_profile: bool = False
 
     @property
-    def lines(self) -> Profile | None:
+    def lines(self) -> RuleProfile | None:
         """What its lines say besides its servers, None for nothing, or where it is a matter of this backend alone."""
         if self.mode != "http" or self.mirrors:
             return None
-        found = Profile(self.filters.lines, self.failing, self.of, self.handling, self.options, self.sans)
+        found = RuleProfile(self.filters.lines, self.failing, self.of, self.handling, self.options, self.sans)
         return None if found[:2] == _PLAIN and found[3:] == _PLAIN_TOO else found
 
 

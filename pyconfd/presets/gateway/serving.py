@@ -39,7 +39,7 @@ from pyconfd.presets.gateway.gateways import (
     owner_of,
 )
 from pyconfd.presets.gateway.grants import Grants
-from pyconfd.presets.gateway.http_rules import Profile, RuleBackend
+from pyconfd.presets.gateway.http_rules import RuleBackend, RuleProfile
 from pyconfd.presets.gateway.listeners import Found, Resolver, decide_listeners
 from pyconfd.presets.gateway.policies import (
     PolicyDecision,
@@ -436,12 +436,14 @@ def _sections_of(_: StatusOf, route: ServedRoute) -> Iterator[tuple[str, RuleSec
     return ((each.name, RuleSection(route.asked.owner, each)) for each in route.backends)
 
 
-def _profile_of(_: object, section: RuleSection) -> tuple[tuple[tuple[str, Profile], int], ...]:
+def _profile_of(_: object, section: RuleSection) -> tuple[tuple[tuple[str, RuleProfile], int], ...]:
     lines = section.backend.lines
     return (((section.owner.namespace, lines), 1),) if lines is not None else ()
 
 
-def _shared_profiles(_: Read, __: str, profiles: Sequence[tuple[tuple[str, Profile], int]]) -> frozenset[Profile]:
+def _shared_profiles(
+    _: Read, __: str, profiles: Sequence[tuple[tuple[str, RuleProfile], int]]
+) -> frozenset[RuleProfile]:
     """Return the profiles of a namespace that have sections of their own; rules with others have their own lines."""
     return frozenset(profile for (_namespace, profile), _count in profiles[:MOST_PROFILES])
 

@@ -17,7 +17,7 @@ from pyconfd.model.plan import Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.spares import spare_name
 from pyconfd.presets.gateway.filters import NO_FILTERS
-from pyconfd.presets.gateway.http_rules import AS_USUAL, Profile, RuleBackend
+from pyconfd.presets.gateway.http_rules import AS_USUAL, RuleBackend, RuleProfile
 from pyconfd.presets.gateway.serving import MOST_PROFILES
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
@@ -186,7 +186,7 @@ def test_a_backend_that_says_nothing_of_its_own_has_no_profile() -> None:
     assert RuleBackend("b", "o", "", "", (), ()).lines is None
     assert RuleBackend("b", "o", "", "", (), (), mode="tcp", failing=1).lines is None
     failing = RuleBackend("b", "o", "", "", (), (), failing=1)
-    assert failing.lines == Profile(NO_FILTERS, 1, 1, AS_USUAL, "", ())
+    assert failing.lines == RuleProfile(NO_FILTERS, 1, 1, AS_USUAL, "", ())
     plain = RuleBackend("b", "o", "", "", (), ())
     for more in ({"options": "ssl"}, {"sans": ("aa",)}, {"handling": AS_USUAL._replace(timeout_ms=1)}):
         assert msgspec.structs.replace(plain, **more).lines is not None
