@@ -58,8 +58,10 @@ class Tenant:
         return host
 
     def waits(self) -> bool:
-        """Whether its changes wait for its share."""
-        return (self._appliance.status().get("spent_share") or {}).get("namespaces") == [EVIL]
+        """Whether its changes wait since its share of the former workers is there, and not after many reloads only."""
+        status = self._appliance.status()
+        waiting = (status.get("spent_share") or {}).get("namespaces") == [EVIL]
+        return waiting and status["applying"]["former"]["count"] >= BOUND // 2
 
 
 def started(appliance: Appliance, held: ExitStack, left_alone_s: float) -> Tenant:
