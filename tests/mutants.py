@@ -62,6 +62,8 @@ TESTS_OF = {"predecessors": "presets", "derived.py": "derived"}
 """Packages whose tests are in a folder of another name."""
 CAUGHT, TIMED_OUT, SURVIVED = "caught", "timed_out", "survived"
 _OUT_OF_TIME = frozenset({-signal.SIGXCPU, -signal.SIGKILL})
+_FAILING = frozenset({1, 2, 4})
+"""A test failed, or a file of tests or a conftest could not be imported. Source: pytest's exit codes."""
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/[\w/.]+(?:::\w+)*)", re.MULTILINE)
 """The file and function of a test in what pytest prints last, without its parameters."""
 
@@ -197,6 +199,8 @@ class Copy:
             self._write(file, original)
         if status == 0:
             return SURVIVED, ""
+        if status not in _OUT_OF_TIME | _FAILING:
+            raise SystemExit(f"{mutant.path}:{mutant.line}: pytest ended with {status}, which says nothing:\n{printed}")
         found = _FAILED.search(printed)
         return TIMED_OUT if status in _OUT_OF_TIME else CAUGHT, found[1] if found else ""
 
