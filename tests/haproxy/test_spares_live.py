@@ -15,6 +15,7 @@ from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Piece, Rendering
+from pyconfd.model.reservation import Name, Owner
 from pyconfd.model.spares import spare_section
 from pyconfd.settings import ApplySettings
 from tests.haproxy.bench import Bench, apply
@@ -78,7 +79,8 @@ class Spared:
         spares = "".join(spare_section("plain", number) for number in range(1, self.spares + 1))
         files = tuple(sorted(maps.values(), key=lambda file: file.path))
         pieces = Piece("01-head.tmpl", head), Piece("02-hosts.tmpl", *blocks), Piece("03-spares.tmpl", spares)
-        return Rendering(pieces, files)
+        owners = {Name(host, ""): Owner("Service", f"ns-{host}", "s", "2026-01-01T00:00:00Z") for host in hosts}
+        return Rendering(pieces, files, owners={"domains": owners})
 
     def begin(self, *hosts: str) -> None:
         first = self.rendering(*hosts)
@@ -213,6 +215,30 @@ def test_it_is_not_due_at_once_but_where_few_spares_are_left(spared: Spared) -> 
     assert spared.plan("a", "b", "c") == Noop()
     spared.change("a", "b", "c", "d")
     assert spared.balancer.order_due_s() == 0.0
+
+
+def test_who_uses_up_the_spares_gets_no_reload_at_once_without_a_share_and_it_is_put_to_his_account(
+    spared: Spared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[frozenset[str]] = []
+    replaced: list[frozenset[str]] = []
+    spared.begin("a")
+    old = spared.balancer._old
+    monkeypatch.setattr(old, "has_share", lambda namespaces, _now: asked.append(frozenset(namespaces)))
+    monkeypatch.setattr(old, "replaced", lambda _pid, causes, _now: replaced.append(causes))
+    spared.change("a", "b", "c", "d")
+    assert (spared.balancer.order_due_s() or 0.0) > 25.0
+    spared.change("b", "c", "d")
+    assert (spared.balancer.order_due_s() or 0.0) > 25.0
+    assert asked == [frozenset({"ns-b", "ns-c", "ns-d"}), frozenset({"ns-a", "ns-b", "ns-c", "ns-d"})]
+    plan = spared.plan("b", "c", "d", "e")
+    assert isinstance(plan, Reload)
+    spared.balancer.apply(spared.rendering("b", "c", "d", "e"), plan, curdate="", now=4.0)
+    assert replaced == [frozenset(f"ns-{host}" for host in "abcde")]
+    spared.balancer.look()
+    spared.change("b", "c", "d")
+    spared.balancer.order_due_s()
+    assert spared.balancer._spare_causes == {"ns-e"}
 
 
 def test_with_all_in_use_the_next_is_a_reload_that_says_so(spared: Spared) -> None:

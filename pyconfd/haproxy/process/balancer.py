@@ -74,7 +74,7 @@ from pyconfd.haproxy.runtime.sockets import NoAnswer
 from pyconfd.model.changes import EndedWorker, FormerWorkers, RoomForReload
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.listener import Listener
-from pyconfd.model.operations import AddServer
+from pyconfd.model.operations import AddServer, EmptyBackend, FillSpare
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
@@ -162,6 +162,8 @@ class Balancer:
         self._refused = set[AddServer]()
         self._spares_since: float | None = None
         """Since when spares are in use."""
+        self._spare_causes = frozenset[str]()
+        """The namespaces whose new and removed backends the next reload puts in order."""
         self._unfinished = UnfinishedChange(state_dir)
         self._overrides = OverrideStore(state_dir)
         self._drift = DriftMonitor(self._overrides)
@@ -418,7 +420,8 @@ class Balancer:
     def order_due_s(self) -> float | None:
         """Return in how many seconds spares in use are due for the reload that puts them in order; None for not at all.
 
-        At once where few are left: one shall be free when the next backend comes.
+        At once where few are left: one shall be free when the next backend comes. But those who used them up share
+        reloads as for names that no spare serves.
         """
         spares, now = self._runtime.spares, time.monotonic()
         if not spares or not self._is_known:
@@ -426,7 +429,7 @@ class Balancer:
             return None
         if self._spares_since is None:
             self._spares_since = now
-        if len(spares.free) < len(spares.names) * _SCARCE:
+        if len(spares.free) < len(spares.names) * _SCARCE and self._old.has_share(self._spare_causes, now):
             return 0.0
         return max(0.0, self._spares_since + self._apply_settings.rename_interval_s - now)
 
@@ -576,7 +579,7 @@ class Balancer:
         generation = Generation(self._next_number(), digest, now, curdate, reasons, totals or EndpointTotals())
         former = last.rendering.owners if (last := self.last_good()) else {}
         causes = namespaces_of_changes(former, rendering.owners)
-        verified = self._reload(rendering, generation, causes)
+        verified = self._reload(rendering, generation, causes | self._spare_causes)
         self._last_good = Stored(generation, rendering)
         return Applied(generation, plan, verified)
 
@@ -615,6 +618,9 @@ class Balancer:
         return max(self._first_free, last.generation.number + 1 if last else 1)
 
     def _update_process(self, rendering: Rendering, plan: RuntimeUpdate, generation: Generation) -> Applied | Reload:
+        if any(isinstance(command, FillSpare | EmptyBackend) for command in plan.commands):
+            former = last.rendering.owners if (last := self.last_good()) else {}
+            self._spare_causes |= namespaces_of_changes(former, rendering.owners)
         self._unfinished.begin(generation.number, self._worker_pid)
         try:
             self._runtime.execute(with_overrides(plan.commands, self._overrides.known, self._overrides.now()))
@@ -672,6 +678,7 @@ class Balancer:
         self._old.replaced(former, causes, time.monotonic())
         self._enter(BalancerState.UNKNOWN, reloaded=True)
         self._refused.clear()
+        self._spare_causes = frozenset()
         self._unfinished.forget()
         self._runtime.forget()
         self._worker_pid = worker.worker_pid if worker else 0
