@@ -63,6 +63,10 @@ def test_what_is_used_or_removed_waits_for_a_reload() -> None:
     assert used
     assert used.free == {"spare-http-service-2"}
     assert used.details == ("backend be-c is served by spare-http-service-1", "backend be-a was removed")
+    gone = used.without("be-c")
+    assert not gone.served
+    assert gone.free == {"spare-http-service-2"}, "it is empty only after a reload"
+    assert gone.details == ("backend be-a was removed", "backend be-c was removed")
     many = fresh
     for number in range(8):
         many = many.without(f"be-{number}")

@@ -52,9 +52,14 @@ class Spares:
         return self.names - frozenset(self.serving.values())
 
     @property
+    def served(self) -> list[str]:
+        """The backends that spares serve, sorted: not those that were removed since."""
+        return sorted(self.serving.keys() - self.emptied)
+
+    @property
     def details(self) -> tuple[str, ...]:
         """What a reload puts in order, in words."""
-        served = [f"backend {backend} is served by {spare}" for backend, spare in sorted(self.serving.items())]
+        served = [f"backend {backend} is served by {self.serving[backend]}" for backend in self.served]
         gone = [f"backend {backend} was removed" for backend in sorted(self.emptied)]
         more = [f"and {len(served) + len(gone) - MOST_NAMED} more"] if len(served) + len(gone) > MOST_NAMED else []
         return (*[*served, *gone][:MOST_NAMED], *more)

@@ -436,7 +436,7 @@ class Balancer:
     def _spares_status(self) -> SparesStatus:
         spares, due_s = self._runtime.spares, self.order_due_s()
         order_at = 0.0 if due_s is None else time.time() + due_s
-        return SparesStatus(len(spares.serving), len(spares.free), len(spares.emptied), order_at)
+        return SparesStatus(len(spares.served), len(spares.free), len(spares.emptied), order_at)
 
     def _unless_due(self, found: Plan) -> Plan:
         """Return ``found``, or where nothing else has to be done the reload that is due for spares in use."""
