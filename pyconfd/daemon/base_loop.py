@@ -295,9 +295,11 @@ class Loop(ABC):
     # What came of an attempt
 
     def _pace_after(self, outcome: Outcome) -> None:
-        """Delay the next reload where this was one."""
+        """Delay the next reload where this was one; where it was none, see whether it used up the spares."""
         if isinstance(outcome, Applied) and isinstance(outcome.plan, Reload):
             self._reloaded(outcome.took_s)
+        elif isinstance(outcome, Applied):
+            self._schedule_order(self._around.clock.monotonic())
 
     def _reloaded(self, took_s: float) -> None:
         pause_s = max(RELOAD_PAUSE * took_s, self._pacing.reload_interval_s)

@@ -197,6 +197,18 @@ def test_the_reload_that_orders_spares_comes_when_it_is_due_though_nothing_chang
     assert len(balancer.reloads) == 2
 
 
+def test_spares_that_are_used_up_are_ordered_at_once_and_not_with_the_next_look() -> None:
+    bed, balancer = live_bed()
+    balancer.order_at = bed.clock.monotonic() + 3600.0
+    bed.source.show(cluster("192.0.2.1", "192.0.2.2"))
+    balancer.order_at = bed.clock.monotonic()
+    bed.turn()
+    began = bed.clock.monotonic()
+    bed.turn()
+    assert len(balancer.live) == 1
+    assert balancer.reloads[1:] == [pytest.approx(began, abs=0.3)]
+
+
 def test_a_reload_for_something_else_orders_spares_too() -> None:
     bed, balancer = live_bed()
     balancer.order_at = bed.clock.monotonic() + 30.0

@@ -73,6 +73,16 @@ def test_what_is_used_or_removed_waits_for_a_reload() -> None:
     assert many.details[-1] == "and 3 more"
 
 
+def test_they_are_scarce_where_less_than_a_quarter_of_one_kind_is_free() -> None:
+    names = [*(f"spare-a-{number}" for number in range(1, 9)), *(f"spare-b-{number}" for number in range(1, 101))]
+    spares = Spares(PATH, frozenset(names))
+    assert not spares.are_scarce
+    for number in range(1, 7):
+        spares = spares.using(f"be-{number}", f"spare-a-{number}")
+    assert not spares.are_scarce, "two of eight are a quarter"
+    assert spares.using("be-7", "spare-a-7").are_scarce, "though there are many of another kind"
+
+
 @pytest.mark.parametrize(
     ("text", "is_spare"),
     [

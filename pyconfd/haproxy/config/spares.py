@@ -7,6 +7,7 @@ spares: what is sent names the spare where it has to, what is answered names the
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -50,6 +51,13 @@ class Spares:
     def free(self) -> frozenset[str]:
         """The spares that were not used in this worker."""
         return self.names - frozenset(self.serving.values())
+
+    @property
+    def are_scarce(self) -> bool:
+        """Whether less than a quarter of some kind is free: one shall be there when the next backend comes."""
+        used = Counter(map(spare_kind, self.serving.values()))
+        of_kind = Counter(map(spare_kind, self.names)) if used else used
+        return any(4 * (of_kind[kind] - count) < of_kind[kind] for kind, count in used.items())
 
     @property
     def served(self) -> list[str]:

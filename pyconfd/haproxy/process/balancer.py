@@ -100,8 +100,6 @@ class BalancerState(Enum):
 
 
 _LOOK_SHARE = 0.1
-_SCARCE = 0.25
-"""Share of free spares below which a reload is not put off: it frees all."""
 _ORDER_SLACK_S = 0.1
 _MASTER_SILENT_S = 60.0
 """How long what the master said of old workers counts while it cannot be asked, as for a moment during a reload."""
@@ -162,6 +160,8 @@ class Balancer:
         self._refused = set[AddServer]()
         self._spares_since: float | None = None
         """Since when spares are in use."""
+        self._judged_spares = self._runtime.spares, False
+        """The spares that were judged last, and whether they are scarce."""
         self._spare_causes = frozenset[str]()
         """The namespaces whose new and removed backends the next reload puts in order."""
         self._unfinished = UnfinishedChange(state_dir)
@@ -429,7 +429,9 @@ class Balancer:
             return None
         if self._spares_since is None:
             self._spares_since = now
-        if len(spares.free) < len(spares.names) * _SCARCE and self._old.has_share(self._spare_causes, now):
+        if spares is not self._judged_spares[0]:
+            self._judged_spares = spares, spares.are_scarce
+        if self._judged_spares[1] and self._old.has_share(self._spare_causes, now):
             return 0.0
         return max(0.0, self._spares_since + self._apply_settings.rename_interval_s - now)
 
