@@ -206,7 +206,7 @@ class Collection(Generic[K, V]):
         try:
             return tuple(function(key, item))
         except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this item only
-            if is_new:
+            if is_new or isinstance(error, MemoryError | LaterCollectionError):
                 self.graph.fail(self, of, key, error)
             return ()
 

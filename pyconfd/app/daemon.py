@@ -243,7 +243,7 @@ def pinning(own: Settings, in_force: Settings, read: Callable[[], FragmentSet], 
 
 def rollout_port(settings: Settings, balancer: Balancer, parts: ExitStack) -> RolloutPort:
     """Return what the rollout monitor reads and marks; ``parts`` stops the thread that reads HAProxy's counters."""
-    watch = TrafficWatch(lambda: balancer.sockets, lambda: balancer.spares)
+    watch = TrafficWatch(lambda: balancer.sockets, balancer.spares_of)
     if settings.history.rollout_monitor_s:
         parts.callback(watch.stop)
         watch.start()

@@ -1,5 +1,6 @@
 """The loop around :func:`pyconfd.daemon.reconcile.reconcile`: when to run it, and what becomes of its outcome."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -137,8 +138,9 @@ class Daemon(Loop):
         if snapshot is None or fragments.newest is None:
             self._await()
             if snapshot is not None:  # haproxy's fragments keep no target waiting
-                context = self._translator(self._world.base_options).translate(snapshot)
-                self._world.targets.offer(context, protect=True)
+                with suppress(RejectedInput):  # a bug of ours, which is logged; haproxy's own part fails the same way
+                    context = self._translator(self._world.base_options).translate(snapshot)
+                    self._world.targets.offer(context, protect=True)
             if fragments.newest is None and fragments.problems:
                 self._conclude(Rejected(Step.RENDER, fragments.problems), now)
             elif snapshot is None:

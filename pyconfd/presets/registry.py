@@ -97,7 +97,7 @@ class Memo:
         return graph.see(snapshot, options, names, had)
 
     def forget(self) -> None:
-        """Forget all: an exception may have left anything half done."""
+        """Forget the collections: an exception may have left anything half done."""
         self._graph = None
 
     @property

@@ -273,9 +273,15 @@ def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:
     return environment
 
 
+_LEAST_SPARES = 2
+"""Of each kind, however many share their number."""
+
+
 def _spare_backends(defaults: str, of: int = 1, *, number: int) -> str:
     """Return ``number / of`` empty backends from a defaults section, which new ones of that kind are served by."""
-    return "".join(spare_section(defaults, each) for each in range(1, number // of + 1))
+    return "".join(
+        spare_section(defaults, each) for each in range(1, max(number // of, min(number, _LEAST_SPARES)) + 1)
+    )
 
 
 def _named_defaults(fragments: FragmentSet) -> frozenset[str]:

@@ -51,6 +51,9 @@ def test_answers_name_the_backend() -> None:
     rows = "4 spare-http-service-2 7 s\n5 spare-http-service-1 7 s\n6 spare-http-service-22 7 s\n"
     named = "4 be-b 7 s\n5 spare-http-service-1 7 s\n6 spare-http-service-22 7 s\n"
     assert SPARES.understood("show servers state", rows) == named
+    pod = "4 spare-http-service-2 7 spare-http-service-2 10.0.0.1\n"
+    assert SPARES.understood("show servers state be-b", pod) == "4 be-b 7 spare-http-service-2 10.0.0.1\n"
+    assert SPARES.understood("show stat -1 4 -1", "be-a,spare-http-service-2,0\n") == "be-a,spare-http-service-2,0\n"
     assert SPARES.understood("show stat -1 4 -1", "spare-http-service-2,s,0\n") == "be-b,s,0\n"
     assert SPARES.understood(f"get map {PATH} be-b", 'value="spare-http-service-2"') == 'value="spare-http-service-2"'
 

@@ -9,10 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from pyconfd.haproxy.process.balancer import BalancerState
+from pyconfd.haproxy.runtime.runtime import Runtime
 from pyconfd.haproxy.runtime.servers_now import servers_now
 from pyconfd.haproxy.runtime.sockets import ask
 from pyconfd.model.context import EndpointTotals
-from pyconfd.model.outcome import Applied
+from pyconfd.model.outcome import Applied, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.reservation import Name, Owner
@@ -215,6 +216,41 @@ def test_it_is_not_due_at_once_but_where_few_spares_are_left(spared: Spared) -> 
     assert spared.plan("a", "b", "c") == Noop()
     spared.change("a", "b", "c", "d")
     assert spared.balancer.order_due_s() == 0.0
+
+
+def test_a_restart_while_spares_are_due_serves_on_what_runs(bench: Bench) -> None:
+    with spared_hosts(bench, "a", "b", "c", "d") as spared:
+        spared.begin("a")
+        spared.balancer.store.mark_ran_well()
+        spared.change("a", "b", "c", "d")
+        spared.follow()
+        assert spared.balancer.order_due_s() == 0.0
+        spared.balancer = bench.balancer()
+        spared.balancer.startup()
+        assert isinstance(spared.balancer.restore_last_good(9.0), Unchanged)
+        assert [spared.get(host) for host in "abcd"] == [f"200 {host}" for host in "abcd"]
+
+
+def test_after_a_reload_new_ones_wait_as_long_again(spared: Spared) -> None:
+    spared.begin("a")
+    spared.change("a", "b")
+    spared.balancer._spares_since = (spared.balancer._spares_since or 0.0) - 3600.0
+    assert spared.balancer.order_due_s() == 0.0
+    plan = spared.plan("a", "b")
+    assert isinstance(plan, Reload)
+    spared.balancer.apply(spared.rendering("a", "b"), plan, curdate="", now=4.0)
+    spared.balancer.look()
+    spared.change("a", "b", "c")
+    assert (spared.balancer.order_due_s() or 0.0) > 25.0
+
+
+def test_what_a_command_is_told_of_the_process_has_the_spares(spared: Spared) -> None:
+    spared.begin("a")
+    runtime = Runtime()
+    with closing(runtime):
+        told = runtime.connect([spared.bench.haproxy.stats_socket])
+    assert told.spares.free == spared.balancer.spares_of(spared.bench.haproxy.worker()).free != frozenset()
+    assert not spared.balancer.spares_of(1).names
 
 
 def test_who_uses_up_the_spares_gets_no_reload_at_once_without_a_share_and_it_is_put_to_his_account(

@@ -232,7 +232,7 @@ def added_section(
     why = _why_not_new(section, bases, named, abilities)
     spare = ""
     if why is None and not abilities.backends:
-        is_there = section.name in abilities.spares.emptied
+        is_there = section.name in abilities.spares.emptied or section.name in abilities.spares.serving
         spare = "" if is_there else take_spare(section.options[1])
         why = None if spare else _ONE_IS_THERE if is_there else _NO_SPARE_IS_FREE
     if why is not None:

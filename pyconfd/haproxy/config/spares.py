@@ -23,10 +23,11 @@ _TO_SERVERS = re.compile(
 """Commands that name a backend, and how it goes on."""
 _MAP = re.compile(rf"^\d+ \((?P<path>\S*/{re.escape(MAP_NAME)})\) ", re.MULTILINE)
 _ENTRY = re.compile(r"^0x[0-9a-f]+ (\S+) (\S+)$", re.MULTILINE)
-_SPARE = re.compile(r"\bspare-[A-Za-z0-9_.:-]+-\d+")
+_SPARE = re.compile(r"^(?P<id>(?:\d+ )?)(?P<spare>spare-[^ ,]+)(?=[ ,])", re.MULTILINE)
+"""Where a row of ``show servers state`` or ``show stat`` names a backend; a server may have any name."""
 
 LISTS = ("show backend", "show map")
-"""What to ask a worker for its spares, before :func:`entries_question`."""
+"""What to ask a worker for its spares, and then for the entries of their map."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Spares:
         if not self.serving or " map " in line:
             return answer
         backends = {spare: backend for backend, spare in self.serving.items()}
-        return _SPARE.sub(lambda found: backends.get(found[0], found[0]), answer)
+        return _SPARE.sub(lambda found: found["id"] + backends.get(found["spare"], found["spare"]), answer)
 
 
 NO_SPARES = Spares()

@@ -47,7 +47,7 @@ import structlog
 from pyconfd.errors import AdoptionNeeded, ApplyError, Problem, RejectedInput, TransientError
 from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.diff import Comparison, Slice
-from pyconfd.haproxy.config.spares import Spares
+from pyconfd.haproxy.config.spares import NO_SPARES, Spares
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.haproxy.process import adoption
@@ -383,10 +383,14 @@ class Balancer:
 
         In IN_SYNC and AHEAD the process is not looked at: each change of it asks first which worker answers.
         """
+        return self._unless_due(self._to_serve(rendering))
+
+    def _to_serve(self, rendering: Rendering) -> Plan:
+        """Return what makes ``rendering`` serve, by spares where they do."""
         last, known = self.last_good(), self._planned
         if known is None or known[0] is not rendering or known[1] is not last or not self._is_known:
             known = self._planned = rendering, last, self._compare(rendering, last)
-        return self._unless_due(self._unless_rejected(known[2]))
+        return self._unless_rejected(known[2])
 
     def _compare(self, rendering: Rendering, last: Stored | None) -> Plan:
         observed = None
@@ -412,10 +416,10 @@ class Balancer:
             return Reload((ReloadReason.NOT_LIVE,), (self._why,))
         return found
 
-    @property
-    def spares(self) -> Spares:
-        """The spares of the worker that runs; safe in any thread."""
-        return self._runtime.spares
+    def spares_of(self, pid: int) -> Spares:
+        """Return the spares of a worker, none where another one runs; safe in any thread."""
+        spares = self._runtime.spares
+        return spares if self._runtime.pid == pid else NO_SPARES
 
     def order_due_s(self) -> float | None:
         """Return in how many seconds spares in use are due for the reload that puts them in order; None for not at all.
@@ -680,7 +684,7 @@ class Balancer:
         self._old.replaced(former, causes, time.monotonic())
         self._enter(BalancerState.UNKNOWN, reloaded=True)
         self._refused.clear()
-        self._spare_causes = frozenset()
+        self._spare_causes, self._spares_since = frozenset(), None
         self._unfinished.forget()
         self._runtime.forget()
         self._worker_pid = worker.worker_pid if worker else 0
@@ -717,12 +721,12 @@ class Balancer:
         if (last := self.last_good()) is None:
             return None
         self._enter(BalancerState.UNKNOWN)
-        plan = self.plan(last.rendering)
+        plan = self._to_serve(last.rendering)
         if isinstance(plan, Reload) and plan.details == (CUT_SHORT,):
             return Unchanged(last.generation, verified=False)
         if not self._has_served and not isinstance(plan, Noop) and (proven := self.store.last_that_ran_well()):
             self._last_good = last = proven
-            plan = self.plan(last.rendering)
+            plan = self._to_serve(last.rendering)
         self._has_served = True
         if isinstance(plan, Noop):
             return Unchanged(last.generation, plan.verified)

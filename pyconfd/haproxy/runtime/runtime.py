@@ -183,12 +183,12 @@ class Runtime:
                 backends=takes_backends,
                 answered=True,
             )
-            return self._abilities
+            return self.abilities
         self.close()
         self._socket = None
         self.pid = 0
         self._abilities = Abilities(why=why, answered=answered)
-        return self._abilities
+        return self.abilities
 
     def _spares_of_worker(self) -> Spares:
         """Ask for the spares, and which of them are in use: another pyconfd may have filled some."""

@@ -27,7 +27,7 @@ _SERVERS = re.compile(r"\((\d+)/(\d+)\)")
 class TrafficWatch:
     """Hold the newest sample of traffic. ``paths`` returns the sockets to ask; it is called by the thread.
 
-    ``spares`` returns the spares of the worker, which have the names of the backends that they serve.
+    ``spares`` returns the spares of a worker by its process, which have the names of the backends that they serve.
 
     Between :meth:`start` and :meth:`stop`; :meth:`newest` may be called from any thread.
     """
@@ -35,7 +35,7 @@ class TrafficWatch:
     def __init__(
         self,
         paths: Callable[[], Sequence[str]],
-        spares: Callable[[], Spares] = lambda: NO_SPARES,
+        spares: Callable[[int], Spares] = lambda _pid: NO_SPARES,
         *,
         every_s: float = EVERY_S,
     ) -> None:
@@ -70,17 +70,17 @@ class TrafficWatch:
             for path in connections.keys() - set(paths):
                 connections.pop(path).close()
             found = [connections.setdefault(path, RuntimeSocket(path)) for path in paths]
-            self._newest = _first_sample(found, self._spares())
+            self._newest = _first_sample(found, self._spares)
             pause_s = max(self._every_s, (time.monotonic() - began) / SHARE)
         for connection in connections.values():
             connection.close()
 
 
-def _first_sample(connections: Sequence[RuntimeSocket], spares: Spares) -> Sample | None:
+def _first_sample(connections: Sequence[RuntimeSocket], spares: Callable[[int], Spares]) -> Sample | None:
     for connection in connections:
         with suppress(NoAnswer):
             worker, (answer,) = connection.ask([_ASK])
-            return sample_of(spares.understood(_ASK, answer), time.monotonic(), worker.pid)
+            return sample_of(spares(worker.pid).understood(_ASK, answer), time.monotonic(), worker.pid)
     return None
 
 
@@ -101,6 +101,6 @@ def sample_of(answer: str, at: float, worker: int) -> Sample:
         counts = Counts(requests if http else sessions, max(failed, refused) if http else refused, up, servers)
         if kind == "FRONTEND":
             clients += counts
-        elif kind == "BACKEND" and not spare_kind(proxy):
+        elif kind == "BACKEND" and (servers or not spare_kind(proxy)):
             backends[proxy] = counts
     return Sample(at, worker, clients, backends)

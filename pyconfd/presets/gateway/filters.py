@@ -33,6 +33,9 @@ _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(\*|(?:\*\.)?[a-z0-9]([a-z0-9.-]*[a
 _NULL_ORIGIN = "null"
 _REPEATED_BLANK = re.compile(r"^\s|\s\s|\s$|\t")
 _MOST_ORIGINS = 64
+MAX_VALUE_BYTES = 2_000
+"""Of a header. HAProxy 2.6 reads 16,383 bytes of a map's line, and takes the rest for another entry, of any rule; of
+more than 4,000 no entry of the map could change without a reload."""
 _VALUE = "="
 """Stands for a value that is in a map."""
 
@@ -210,6 +213,8 @@ def _header_format(header: HttpHeader, field: str) -> str:
     value = header.value
     if not value or not value.isprintable() or _REPEATED_BLANK.search(value):
         refuse(field, value, "expected printable characters without line breaks and without several blanks in a row")
+    if len(value.encode()) > MAX_VALUE_BYTES:
+        refuse(field, value, f"longer than {MAX_VALUE_BYTES:,} bytes")
     return as_format(value)
 
 

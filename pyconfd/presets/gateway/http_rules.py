@@ -98,7 +98,7 @@ class RuleProfile(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def _name_of_profile(profile: RuleProfile) -> str:
-    return f"gateway-profile-{hashlib.sha256(repr(profile).encode()).hexdigest()[:12]}"
+    return f"gateway-profile-{hashlib.sha256(repr(profile).encode()).hexdigest()[:32]}"
 
 
 class RuleBackend(RouteBackend, frozen=True, gc=False):
@@ -126,7 +126,8 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
         """What its lines say besides its servers, None for nothing, or where it is a matter of this backend alone."""
         if self.mode != "http" or self.mirrors:
             return None
-        found = RuleProfile(self.filters.lines, self.failing, self.of, self.handling, self.options, self.sans)
+        of = self.of if self.failing else 1
+        found = RuleProfile(self.filters.lines, self.failing, of, self.handling, self.options, self.sans)
         return None if found[:2] == _PLAIN and found[3:] == _PLAIN_TOO else found
 
 

@@ -182,6 +182,32 @@ def test_haproxy_takes_it_without_a_warning(tmp_path: Path, spares: int) -> None
     assert (done.returncode, "WARNING" in done.stderr) == (0, False), done.stderr
 
 
+@pytest.mark.parametrize("value", ["a" * 2_001, "\U0001f600" * 501])
+def test_no_value_is_longer_than_haproxy_reads_of_a_line(value: str) -> None:
+    context = context_of(filtered("one", value), filtered("two"))
+    (refused,) = context.refused
+    assert (refused.ref.name, refused.field) == (
+        "one",
+        "rules[0].filters[0].requestHeaderModifier.add[0].value",
+    )
+    assert "longer than 2,000 bytes" in refused.detail
+    assert set(values_of(context)) == {"gw_http_shop_two_0|request0"}
+    assert context_of(filtered("one", value[: 2_000 // len(value[0].encode())])).refused == ()
+
+
+def test_many_profiles_leave_two_spares_to_each() -> None:
+    text = rendered(context_of(*(filtered(f"r{number}", header=f"x-{number}") for number in range(9))), spares=8).text
+    assert text.count("backend spare-gateway-profile-") == 18
+    assert "backend spare-" not in rendered(context_of(filtered("one")), spares=0).text
+
+
+def test_weights_make_no_profile_of_their_own() -> None:
+    one, two = (msgspec.structs.replace(RuleBackend("b", "o", "", "", (), (), options="ssl"), of=of) for of in (1, 100))
+    assert one.lines == two.lines
+    failing = [msgspec.structs.replace(each, failing=1) for each in (one, two)]
+    assert failing[0].lines != failing[1].lines
+
+
 def test_a_backend_that_says_nothing_of_its_own_has_no_profile() -> None:
     assert RuleBackend("b", "o", "", "", (), ()).lines is None
     assert RuleBackend("b", "o", "", "", (), (), mode="tcp", failing=1).lines is None
