@@ -6,6 +6,7 @@ what is behind it. Which namespace has a host is decided before, for all presets
 (:mod:`pyconfd.presets.host_ownership`).
 """
 
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -68,6 +69,10 @@ class HostCertificate(NamedTuple):
     hsts: int | None
 
 
+MAX_NAMES_BYTES = 3_000
+"""Of a line of a list of certificates: HAProxy reads 2,047 words, and of more than 4,000 bytes a change is a reload."""
+
+
 class CertificateLine(NamedTuple):
     """For templates: the line of a Secret in a list of certificates, with ``path`` "" while there is no certificate.
 
@@ -78,6 +83,11 @@ class CertificateLine(NamedTuple):
     names: str
     redirects: tuple[str, ...]
     hsts: tuple[tuple[str, int], ...]
+
+    @property
+    def lists(self) -> list[str]:
+        """The names, for as many lines as they take."""
+        return textwrap.wrap(self.names, MAX_NAMES_BYTES, break_long_words=False, break_on_hyphens=False)
 
 
 class IngressTarget(NamedTuple):

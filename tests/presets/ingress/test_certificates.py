@@ -1,5 +1,6 @@
 """Certificates of ``spec.tls``: for which hosts, whose, and what is refused of them."""
 
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,11 +8,15 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from pyconfd.fragments import directory
 from pyconfd.model.context import Context, RefusalReason, left_out
 from pyconfd.model.snapshot import HostFacts, Key
 from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo, translate
+from pyconfd.render.engine import Renderer, RenderOptions
+from pyconfd.sources.fragments import read_fragments
+from tests.fragments.shipped import write_rendering
 from tests.presets.ingress.objects import (
     ADDRESSES,
     PRESETS,
@@ -25,6 +30,7 @@ from tests.presets.ingress.objects import (
     service,
     snapshot,
 )
+from tests.world.haproxy import BINARY
 from tests.world.pki import CertificateAuthority, KeyPair
 
 A, B, WILD = "a.example.com", "b.example.com", "*.example.com"
@@ -240,3 +246,25 @@ def test_a_redirect_follows_the_default_certificate(pair: KeyPair) -> None:
     for secrets, expected in [((), ()), ((secret("edge", pair),), (A,)), ((), ())]:
         [line] = read(*WEB, made, *secrets, options=options, memo=memo).names["ingress"]["certificates"].values()
         assert line.redirects == expected
+
+
+@pytest.mark.haproxy
+def test_names_of_one_secret_take_as_many_lines_as_haproxy_reads(pair: KeyPair, tmp_path: Path) -> None:
+    names = [f"h{number}.example.com" for number in range(2_100)]
+    made = [
+        ingress(f"i{start}", rules=hosts(*names[start : start + 300]), tls=[tls("one", *names[start : start + 300])])
+        for start in range(0, len(names), 300)
+    ]
+    options = replace(OPTIONS, tls=TlsOptions(str(tmp_path / "tls"), ("demo",)))
+    context = read(*WEB, *made, secret("one", pair), options=options)
+    variables = {"http_bind": "", "https_bind": "127.0.0.1:18443", "runtime_socket": str(tmp_path / "socket")}
+    renderer = Renderer(read_fragments(directory()), RenderOptions(str(tmp_path), variables=variables))
+    rendering = renderer.render(Context({"domains": {}, **context.names}, files=context.files), curdate="").rendering
+    (content,) = (file.content for file in rendering.files if file.path.endswith("/https-certificates.map"))
+    rows = [line.split(" ") for line in content.splitlines()]
+    assert sorted(name for _, *some in rows for name in some) == sorted(names)
+    assert max(map(len, content.splitlines())) < 4_000
+    write_rendering(rendering, tmp_path / "haproxy.cfg")
+    command = [BINARY, "-c", "-f", str(tmp_path / "haproxy.cfg")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "ALERT" in done.stderr) == (0, False), done.stderr
