@@ -57,6 +57,7 @@ TESTS = (
             "balancer_start",
             "drift",
             "reloads_under_load",
+            "spares_live",
         )
     ),
 )

@@ -32,6 +32,10 @@ defaults base
     retries 0
 defaults plain from base
     balance roundrobin
+    http-request set-header X-Filtered yes
+    http-response add-header X-Filtered yes
+    timeout server 20s
+    retries 1
 frontend fe from base
     bind 127.0.0.1:{port}
     http-request set-var(txn.route) req.hdr(host),map_str({hosts})
@@ -83,13 +87,19 @@ class Spared:
         owners = {Name(host, ""): Owner("Service", f"ns-{host}", "s", "2026-01-01T00:00:00Z") for host in hosts}
         return Rendering(pieces, files, owners={"domains": owners})
 
-    def begin(self, *hosts: str) -> None:
+    def begin(self, *hosts: str, adds_backends: bool = False) -> None:
+        """Serve these hosts; a HAProxy that takes new backends by itself needs no spares, and one that does not, does.
+
+        The test is skipped where HAProxy is not the one that it is about.
+        """
         first = self.rendering(*hosts)
         for file in first.files:
             self.bench.conf.parent.joinpath(file.path).parent.mkdir(parents=True, exist_ok=True)
             self.bench.conf.parent.joinpath(file.path).write_text(file.content)
         self.bench.conf.write_text(first.text)
         self.bench.haproxy.start()
+        if ("add backend" in self.ask("help")) is not adds_backends:
+            pytest.skip("this HAProxy takes new backends by itself" if not adds_backends else "it takes none")
         apply(self.balancer, first)
         assert isinstance(self.balancer.look(), Noop)
 
@@ -152,6 +162,17 @@ def test_a_new_backend_is_served_by_a_spare_and_the_file_has_its_name(spared: Sp
     assert spared.bench.haproxy.worker() == worker
     assert isinstance(spared.balancer.look(), Noop)
     assert spared.balancer.state is BalancerState.IN_SYNC
+
+
+def test_a_haproxy_that_takes_backends_takes_those_with_filters_in_their_defaults(spared: Spared) -> None:
+    spared.begin("a", adds_backends=True)
+    worker = spared.bench.haproxy.worker()
+    assert isinstance(spared.change("a", "b"), Applied)
+    assert (spared.get("b"), spared.servers_of("be-b")) == ("200 b", {"s"})
+    assert spared.balancer.order_due_s() is None
+    assert isinstance(spared.change("a"), Applied)
+    assert spared.get("b").startswith("503")
+    assert spared.bench.haproxy.worker() == worker
 
 
 def test_what_changes_in_it_later_goes_to_the_spare(spared: Spared) -> None:
