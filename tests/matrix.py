@@ -38,11 +38,11 @@ TESTS = (
     "tests/e2e/test_gateway_hosts.py",
     "tests/e2e/test_loadbalancer.py",
     "tests/e2e/test_tls.py",
+    "tests/presets/test_allowed_fuzz.py",
     *(f"tests/presets/gateway/test_{name}_live.py" for name in ("changes", "http", "mirror", "shares", "tls")),
     *(
         f"tests/haproxy/test_{name}.py"
         for name in (
-            "allowed_fuzz",
             "runtime",
             "runtime_files",
             "runtime_leaving",
