@@ -73,7 +73,6 @@ def test_whenever_it_is_killed_what_is_pinned_serves_after_the_next_start(bench:
     stage = Stage(bench)
     bench.conf.write_text(configuration(bench.port, "before pyconfd"))
     bench.haproxy.start()
-    died = 0
     points = KillPoints(shard, SHARDS)
     with forking_child("tests.daemon.crashing") as ask:
         stage.write("old")
@@ -100,11 +99,7 @@ def test_whenever_it_is_killed_what_is_pinned_serves_after_the_next_start(bench:
             assert fetch(bench.port) == ("old a" if is_pinned else now), f"killed at {point}"
             stage.is_whole()
             assert bench.temporary_files() == [], f"killed at {point}"
-            if outcome == "done":
-                assert is_pinned != pinned
-                points.survived()
-            else:
-                assert outcome == "died", outcome
-                died += 1
-    print(f"{died} kill points")
-    assert died > 20, "the kill points were not reached"
+            points.record(outcome)
+            assert outcome != "done" or is_pinned != pinned
+    print(f"{points.died} kill points")
+    assert points.died > 20, "the kill points were not reached"

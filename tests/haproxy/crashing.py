@@ -151,7 +151,7 @@ def shards(number: int) -> range:
 
 
 class KillPoints:
-    """The effects before which a child dies, one after the other, until :meth:`survived` says that it lived.
+    """The effects before which a child dies, one after the other, until :meth:`record` is told that it lived.
 
     ``make crash-test`` takes every one of them. The suite takes the first few, every eighth, and all of the last few:
     what is kept open, written or removed differs from one effect to the next most of all where work begins and ends.
@@ -160,10 +160,16 @@ class KillPoints:
     def __init__(self, shard: int, of: range) -> None:
         self._all = range(shard, _MOST, len(of))
         self._survived = False
+        self.died = 0
+        """How often the child died at a point."""
 
-    def survived(self) -> None:
-        """Record that the child did all its work: there are no further points."""
-        self._survived = True
+    def record(self, outcome: str, done: str = "done") -> None:
+        """Take what became of the child at the last point; after ``done`` there are no further points."""
+        if outcome == done:
+            self._survived = True
+        else:
+            assert outcome == "died", outcome
+            self.died += 1
 
     def __iter__(self) -> Iterator[int]:
         skipped: list[int] = []

@@ -3,7 +3,7 @@
 import http.client
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -361,3 +361,60 @@ def test_other_spares_in_the_text_need_no_reload_and_are_not_used_before_one(ben
         spared.spares = 3
         assert isinstance(spared.change("a"), Applied)
         assert isinstance(spared.plan("a", "b"), Reload)
+
+
+def test_a_server_that_haproxy_refuses_in_a_spare_is_a_reload_with_its_reason(
+    spared: Spared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spared.begin("a")
+    ask_ = RuntimeSocket.ask
+
+    def refusing(self: RuntimeSocket, lines: Sequence[str], pid: int = 0) -> tuple[Worker, list[str]]:
+        return ask_(self, [line.replace(" 127.0.0.1:", " nowhere.invalid:") for line in lines], pid=pid)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RuntimeSocket, "ask", refusing)
+        done = spared.change("a", "b")
+    assert isinstance(done, Reload)
+    assert spared.get("b").startswith("503")
+    spared.balancer.apply(spared.rendering("a", "b"), done, curdate="", now=5.0)
+    assert (spared.get("a"), spared.get("b")) == ("200 a", "200 b")
+    assert isinstance(spared.balancer.look(), Noop)
+
+
+def test_back_and_on_again_ends_at_what_is_wanted_last(spared: Spared) -> None:
+    """A pin goes back to an older generation, its end to the newest one: both while spares serve."""
+    spared.begin("a", "b")
+    spared.change("a", "b", "c")
+    back = spared.change("a", "b")
+    assert isinstance(back, Applied)
+    assert spared.get("c").startswith("503")
+    again = spared.plan("a", "b", "c")
+    assert isinstance(again, Reload)
+    spared.balancer.apply(spared.rendering("a", "b", "c"), again, curdate="", now=5.0)
+    assert [spared.get(host) for host in "abc"] == ["200 a", "200 b", "200 c"]
+    spared.balancer.look()
+    assert isinstance(spared.change("a", "b", "c", "d"), Applied)
+    assert spared.get("d") == "200 d"
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["file-level", "file-behind"])
+def test_another_program_reloads_while_spares_serve(spared: Spared, written: bool) -> None:
+    spared.begin("a")
+    worker = spared.bench.haproxy.worker()
+    with nullcontext() if written else spared.balancer._file.lock:  # no file is written while somebody has it
+        spared.change("a", "b")
+        if written:
+            spared.follow()
+        assert ("backend be-b" in spared.bench.conf.read_text()) is written
+        spared.bench.haproxy.reload()
+        wait_until(lambda: spared.bench.haproxy.worker() != worker, "the new worker")
+    spared.balancer.look()
+    plan = spared.plan("a", "b")
+    if isinstance(plan, Reload):
+        spared.balancer.apply(spared.rendering("a", "b"), plan, curdate="", now=5.0)
+    elif isinstance(plan, RuntimeUpdate):
+        spared.change("a", "b")
+    assert [spared.get(host) for host in "ab"] == ["200 a", "200 b"]
+    spared.follow()
+    assert "backend be-b" in spared.bench.conf.read_text()

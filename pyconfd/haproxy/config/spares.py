@@ -89,7 +89,7 @@ class Spares:
 
     def understood(self, line: str, answer: str) -> str:
         """Return the ``answer`` to ``line`` with the names of backends in the place of their spares."""
-        if not self.serving or " map " in line:
+        if not self.serving or "spare-" not in answer or " map " in line:
             return answer
         backends = {spare: backend for backend, spare in self.serving.items()}
         return _SPARE.sub(lambda found: found["id"] + backends.get(found["spare"], found["spare"]), answer)

@@ -58,7 +58,8 @@ class ObjectNotice:
     """What an Event says of one object; ``uid`` is "" where it is not known.
 
     ``reason`` is one CamelCase word, ``message`` is for people and holds no secrets. ``topic`` tells two notices of one
-    reason on one object apart. ``is_local``: only this balancer knows it, whoever has the turn to write.
+    reason on one object apart. ``is_local``: only this balancer knows it, so it is
+    written without the Lease too.
     """
 
     ref: ObjectRef
