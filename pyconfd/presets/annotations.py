@@ -36,6 +36,13 @@ _SAME_AS = MappingProxyType({"haproxy.com": ("haproxy.org",)})
 """Another prefix of the same controller. Source: kubernetes-ingress, pkg/annotations/validators/validations.go."""
 _SHARED_PREFIX = "ingress.kubernetes.io"
 """Read by all of them at some time, so that a name there may mean what it means to any of them."""
+_PARTLY_LISTED = frozenset(
+    {
+        "alb.ingress.kubernetes.io", "appprotect.f5.com", "appprotectdos.f5.com", "kubernetes.io", "nginx.com",
+        "nginx.org",
+    }
+)  # fmt: skip
+"""Prefixes of which the table has what restricts, and no more: another name counts for nothing."""
 _OTHER_CONTROLLERS = frozenset({"nginx.org", "nginx.com", "projectcontour.io", "getambassador.io"})
 _INGRESS_CLASS = "ingressclass.kubernetes.io"
 _MOST_NAMED = 5
@@ -169,7 +176,7 @@ def _plain(value: str) -> str:
 @lru_cache(maxsize=1)
 def _prefixes() -> frozenset[str]:
     """Return the prefixes of controllers all of whose annotations are in the table."""
-    return frozenset({*_table(), *_SAME_AS}) - {"kubernetes.io"}
+    return frozenset({*_table(), *_SAME_AS}) - _PARTLY_LISTED
 
 
 @lru_cache(maxsize=1)

@@ -72,6 +72,19 @@ NGINX = "nginx.ingress.kubernetes.io/"
         ("ingress.kubernetes.io/force-ssl-redirect", "true"),
         ("ingress.kubernetes.io/proxy-body-size", "1m"),
         ("kubernetes.io/ingress.allow-http", "false"),
+        ("nginx.org/basic-auth-secret", "users"),
+        ("nginx.org/policies", "allow-office"),
+        ("nginx.org/limit-req-rate", "5r/s"),
+        ("nginx.org/server-snippets", "deny all;"),
+        ("nginx.org/redirect-to-https", "true"),
+        ("nginx.com/jwt-key", "keys"),
+        ("appprotect.f5.com/app-protect-enable", "True"),
+        ("appprotectdos.f5.com/app-protect-dos-resource", "dos"),
+        ("alb.ingress.kubernetes.io/inbound-cidrs", "10.0.0.0/8"),
+        ("alb.ingress.kubernetes.io/auth-type", "oidc"),
+        ("alb.ingress.kubernetes.io/wafv2-acl-arn", "arn:aws:wafv2:x"),
+        ("alb.ingress.kubernetes.io/conditions.web", '[{"field":"source-ip"}]'),
+        ("alb.ingress.kubernetes.io/ssl-redirect", "443"),
     ],
 )
 def test_a_path_behind_a_restriction_of_another_controller_is_not_served(annotation: str, value: str) -> None:
@@ -97,6 +110,10 @@ def test_a_path_behind_a_restriction_of_another_controller_is_not_served(annotat
         ("konghq.com/protocols", "http,https"),
         ("ingress.kubernetes.io/backends", '{"k8s-be": "HEALTHY"}'),
         ("alb.ingress.kubernetes.io/scheme", "internal"),
+        ("alb.ingress.kubernetes.io/inbound-cidrs", "0.0.0.0/0, ::/0"),
+        ("alb.ingress.kubernetes.io/auth-type", "none"),
+        ("nginx.org/mergeable-ingress-type", "minion"),
+        ("nginx.com/health-checks", "true"),
     ],
 )
 def test_what_restricts_nobody_is_named_once_and_its_path_is_served(annotation: str, value: str) -> None:
