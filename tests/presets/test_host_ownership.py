@@ -255,10 +255,14 @@ def test_a_consent_that_cannot_be_read_is_said_and_given_to_nobody(how: str) -> 
         shared_with("a b")
 
 
-@pytest.mark.parametrize("bad", ["/a//b", "(x)"])
-def test_a_host_of_which_no_path_is_served_is_known(bad: str) -> None:
+AUTH = "nginx.ingress.kubernetes.io/auth-url"
+
+
+@pytest.mark.parametrize(("bad", "annotations"), [("/a//b", {}), ("(x)", {}), ("/", {AUTH: "http://auth"})])
+def test_a_host_of_which_no_path_is_served_is_known(bad: str, annotations: dict[str, str]) -> None:
     """Or its requests would fall to an Ingress without a host, with cookies and credentials."""
-    made = ingress("app", {HOST: [path(bad, kind="ImplementationSpecific")]}, namespace="owner")
+    rules = {HOST: [path(bad, kind="ImplementationSpecific")]}
+    made = ingress("app", rules, namespace="owner", annotations=annotations)
     everybody = ingress("all", {"": [path("/")]}, namespace="thief", day=0)
     context = World().read(service("web", "10.0.0.1", namespace="thief"), made, everybody)
     assert HOST in context.names["named_sites"]

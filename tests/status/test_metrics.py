@@ -183,6 +183,64 @@ def test_each_alert_says_what_it_means_and_what_to_do() -> None:
         assert labels["severity"] in {"critical", "warning"}
 
 
+class Vector:
+    """The samples of a metric; a comparison leaves those of which it is true, as in PromQL."""
+
+    def __init__(self, *values: float) -> None:
+        self.values = values
+
+    def __sub__(self, other: float) -> "Vector":
+        return Vector(*(each - other for each in self.values))
+
+    def __lt__(self, other: float) -> "Vector":
+        return Vector(*(each for each in self.values if each < other))
+
+    def __le__(self, other: float) -> "Vector":
+        return Vector(*(each for each in self.values if each <= other))
+
+    def __gt__(self, other: float) -> "Vector":
+        return Vector(*(each for each in self.values if each > other))
+
+    def __ge__(self, other: float) -> "Vector":
+        return Vector(*(each for each in self.values if each >= other))
+
+    def __eq__(self, other: object) -> "Vector":  # type: ignore[override]
+        return Vector(*(each for each in self.values if each == other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+SOON, NOW_, GONE = "PyconfdCertificateExpiresSoon", "PyconfdCertificateExpiresNow", "PyconfdCertificateExpired"
+EXPIRES_AT = "pyconfd_certificate_expiry_timestamp_seconds"
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "alerts"),
+    [
+        ("pyconfd_haproxy_up", 1, []),
+        ("pyconfd_haproxy_up", 0, [("HaproxyDown", "critical", "30s")]),
+        ("pyconfd_credential_problem", 1, [("PyconfdCredentialUnusable", "critical", "5m")]),
+        (EXPIRES_AT, 14.1 * 86400, []),
+        (EXPIRES_AT, 13.9 * 86400, [(SOON, "warning", "1h")]),
+        (EXPIRES_AT, 3.1 * 86400, [(SOON, "warning", "1h")]),
+        (EXPIRES_AT, 2.9 * 86400, [(NOW_, "critical", "10m")]),
+        (EXPIRES_AT, 0, [(GONE, "critical", "1m")]),
+        (EXPIRES_AT, -86400, [(GONE, "critical", "1m")]),
+    ],
+)
+def test_an_outage_and_an_expiry_raise_their_alerts(
+    metric: str, value: float, alerts: list[tuple[str, str, str]]
+) -> None:
+    """The time of the rules is 0."""
+    found = []
+    for rule in _rules():
+        if set(re.findall(r"\bpyconfd_[a-z_]+", rule["expr"])) == {metric}:
+            fires = eval(rule["expr"].replace("time()", "0"), {metric: Vector(value)})
+            labels: Any = rule["labels"]
+            found += [(rule["alert"], labels["severity"], rule["for"])] if fires.values else []
+    assert found == alerts
+
+
 def test_the_list_of_metrics_is_complete(sample: Samples) -> None:
     listed = set(re.findall(r"^\| `(pyconfd_[a-z_]+)", (DOCS / "metrics.md").read_text(), re.MULTILINE))
     # What stands beside the daemon writes its own: tests/vip/test_commands.py, tests/dns/test_reporting.py.

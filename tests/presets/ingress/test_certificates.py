@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 
 from pyconfd.fragments import directory
-from pyconfd.model.context import Context, RefusalReason, left_out
+from pyconfd.model.context import AUTOMATIC_PRESETS, Context, RefusalReason, left_out
 from pyconfd.model.snapshot import HostFacts, Key
 from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.preset import PresetOptions
@@ -226,6 +226,20 @@ def test_the_default_certificate_is_presented_and_judged_without_a_host(pair: Ke
     assert [(str(each.ref), each.reason.value) for each in context.refused] == [
         ("Secret demo/one", "certificate_expires_now")
     ]
+
+
+def test_a_secret_that_nothing_names_is_no_fault() -> None:
+    unusable = {
+        "kind": "Secret",
+        "metadata": {"name": "odd", "namespace": "demo"},
+        "type": "kubernetes.io/tls",
+        "data": {"tls.crt": "eA==", "tls.key": "eA=="},
+    }
+    made = ingress(rules=hosts(A))
+    context = translate(snapshot(*WEB, unusable, made), tuple(map(str, AUTOMATIC_PRESETS)), OPTIONS)
+    assert context.refused == ()
+    named = translate(snapshot(*WEB, unusable, ingress(rules=hosts(A), tls=[tls("odd", A)])), PRESETS, OPTIONS)
+    assert [(str(each.ref), each.field) for each in named.refused] == [("Ingress demo/web", SECRET)]
 
 
 def end_of(pair: KeyPair) -> int:
