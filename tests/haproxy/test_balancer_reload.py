@@ -115,10 +115,20 @@ def test_nor_is_it_behind_a_process_that_was_changed_live(live: Live) -> None:
     assert live.serving() == {"s1", "s2"}
 
 
-def _put_back_instead_of_what_was_never_loaded(bench: Bench) -> None:
+def test_nor_where_the_master_falls_silent_meanwhile(live: Live) -> None:
+    """The worker's own socket tells less than the master's, and of the same worker."""
+    live.begin(1)
+    live.change(1, 2)
+    live.follow()
+    master = live.bench.haproxy.master_socket
+    _put_back_instead_of_what_was_never_loaded(live.bench, ("/bin/sh", "-c", f"mv {master} {master}.away; false"))
+    assert live.serving() == {"s1", "s2"}
+
+
+def _put_back_instead_of_what_was_never_loaded(bench: Bench, reload_cmd: tuple[str, ...] = ("/bin/false",)) -> None:
     installed, candidate = bench.conf.read_bytes(), bench.rendering("never loaded")
     bench.conf.write_text(mark(candidate.text, candidate.digest))
-    balancer = bench.balancer(reload_method=ReloadMethod.COMMAND, reload_cmd=("/bin/false",))
+    balancer = bench.balancer(reload_method=ReloadMethod.COMMAND, reload_cmd=reload_cmd)
     outcome = balancer.restore_last_good(2000.0)
     assert isinstance(outcome, Failed)
     assert outcome.step is Step.RELOAD

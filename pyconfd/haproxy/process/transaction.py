@@ -281,7 +281,7 @@ class Transaction:
         where the rendering serves already, its own files stay in their place.
         """
         running = self._process.observe(_texts(rendering, before))
-        if running == before.running and _is_served_beside(rendering, before, known):
+        if _is_same_worker(running, before.running) and _is_served_beside(rendering, before, known):
             installation.finish()
             return ()
         if before.installed_text is None and isinstance(before.running, NotRunning) and isinstance(running, NotRunning):
@@ -313,6 +313,13 @@ def _possible_texts(installed: str | None, applied: Rendering | None) -> Iterato
 def _already_runs(before: Observation, rendering: Rendering) -> Running | None:
     running = before.running
     return running if isinstance(running, Running) and running.digest == rendering.digest else None
+
+
+def _is_same_worker(running: RunningState, before: RunningState) -> bool:
+    """Return whether one worker runs on with its text: what else is told of it depends on which socket answered."""
+    if not isinstance(running, Running) or not isinstance(before, Running):
+        return False
+    return (running.worker_pid, running.digest) == (before.worker_pid, before.digest)
 
 
 def _is_served_beside(rendering: Rendering, before: Observation, known: Known) -> bool:
