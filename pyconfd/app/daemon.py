@@ -132,7 +132,7 @@ def cluster_loop(
     daemon = loop_in(world, settings)
     around.page.explain = explainer(settings, daemon)
     if events is not None:
-        events.start(Notices(daemon, settings.presets.names, record.notices if record is not None else tuple).now)
+        events.start(Notices(daemon, record.notices if record is not None else tuple).now)
     if statuses is not None:
         statuses.start()
     if record is not None:
@@ -257,11 +257,8 @@ UNSERVED_S = 60.0
 class Notices:
     """What Events say: of refused objects, of those that no server answers for, and what ``others`` returns."""
 
-    def __init__(
-        self, daemon: Daemon, presets: Sequence[str], others: Callable[[], Sequence[ObjectNotice]] = tuple
-    ) -> None:
+    def __init__(self, daemon: Daemon, others: Callable[[], Sequence[ObjectNotice]] = tuple) -> None:
         self._daemon = daemon
-        self._presets = presets
         self._others = others
         self._kept: tuple[tuple[Seen, tuple[BackendDown, ...]], list[ObjectNotice]] | None = None
 
@@ -290,9 +287,9 @@ class Notices:
             yield ObjectNotice(ref, SHARE_SPENT, message, uid, action="Delayed", is_local=True)
 
     def _unserved(self, seen: Seen, down: tuple[BackendDown, ...]) -> list[ObjectNotice]:
-        # All claims are read to find these: once for each thing seen, since there may be thousands.
+        # All claims are made to find these: once for each thing seen, since there may be thousands.
         if self._kept is None or self._kept[0][0] is not seen or self._kept[0][1] != down:
-            found = unserved(seen.snapshot, seen.context, self._presets, seen.options, down)
+            found = unserved(seen.context, down)
             made = [
                 ObjectNotice(
                     each.ref, each.reason, each.message, _uid(each.ref, seen.snapshot), each.backend, "Watched"

@@ -5,6 +5,7 @@ configuration, then all. Once the rest is accepted, bisection puts back everythi
 Nothing is believed that was not rendered and checked.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -19,6 +20,7 @@ from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.origins import Filter, ObjectOrigin, ObjectOrigins, everything
+from pyconfd.presets.registry import claims_of
 from pyconfd.render.cluster_templates import Fallback
 from pyconfd.render.engine import Renderer
 
@@ -40,10 +42,11 @@ _SECTIONS = ("global", "defaults", "frontend", "backend", "listen", "peers", "re
 
 
 class Offence(NamedTuple):
-    """Why an object is left out, and the step that rejected it."""
+    """Why an object is left out, the step that rejected it, and what the object asks for."""
 
     problem: Problem
     step: Step
+    claims: tuple[Claim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +73,12 @@ class SearchTrial:
 class SearchTrials:
     """Renders one Snapshot without some of its objects, and has HAProxy check it; nothing is applied.
 
-    Templates of the cluster keep their last good texts. ``claims`` returns those of a Snapshot. ``monotonic`` returns
-    seconds, ``progress`` tells the service manager that work goes on.
+    Templates of the cluster keep their last good texts. ``monotonic`` returns seconds, ``progress`` tells the service
+    manager that work goes on.
     """
 
     snapshot: Snapshot
     translate: Callable[[Snapshot], Context]
-    claims: Callable[[Snapshot, Context], Collection[Claim]]
     renderer: Renderer
     fallback: Fallback
     curdate: str
@@ -133,7 +135,10 @@ class Search:
         if isinstance(found, str):
             return SearchResult(why=found)
         log.info("quarantine.searched", offending=len(found), checks=self._checks)
-        return SearchResult(found)
+        claims: defaultdict[ObjectOrigin, list[Claim]] = defaultdict(list)
+        for claim in claims_of(first.context):
+            claims[ObjectOrigin.at(claim.ref, claim.item)].append(claim)
+        return SearchResult({origin: each._replace(claims=tuple(claims[origin])) for origin, each in found.items()})
 
     def _try(self, left_out: frozenset[ObjectOrigin]) -> SearchTrial:
         if self._checks >= MOST_CHECKS or self._trials.monotonic() - self._began > LONGEST_S:
@@ -148,7 +153,7 @@ class Search:
         for number in range(_ROUNDS):
             new = dict[ObjectOrigin, Offence]()
             # Once for all problems: it looks at every claim.
-            origins = ObjectOrigins(trial.snapshot, self._trials.claims(trial.snapshot, trial.context))
+            origins = ObjectOrigins(trial.snapshot, tuple(claims_of(trial.context)))
             for problem in trial.problems:
                 candidates = self._candidates(problem, trial, origins) - found.keys()
                 ambiguous = ambiguous or len(candidates) > 1
@@ -180,7 +185,7 @@ class Search:
         return frozenset()
 
     def _by_bisection(self, trial: SearchTrial, suspects: frozenset[ObjectOrigin]) -> dict[ObjectOrigin, Offence] | str:
-        all_objects = everything(trial.snapshot, self._trials.claims(trial.snapshot, trial.context))
+        all_objects = everything(trial.snapshot, claims_of(trial.context))
         for group in filter(None, (all_objects & suspects, all_objects)):
             rest = self._try(group)
             if not rest.problems:

@@ -11,7 +11,7 @@ doubles. Nothing of this outlives the process: after a restart the offending obj
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -19,6 +19,7 @@ import structlog
 
 from pyconfd.daemon.offending import Offence, SearchResult
 from pyconfd.errors import NO_CLUES, Problem
+from pyconfd.model.claim import Claim
 from pyconfd.model.context import Context, Refusal, RefusalReason
 from pyconfd.model.outcome import Applied, Outcome, Unchanged
 from pyconfd.model.snapshot import Resource, Snapshot
@@ -39,7 +40,7 @@ CHANGED_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What one attempt leaves out of its Snapshot, with the problem of each object.
+    """What one attempt leaves out of its Snapshot, with the problem of each object, and what they ask for.
 
     ``may_search``: where the rest is rejected too, the objects behind that may be searched; ``good`` is the last
     Snapshot that was accepted as a whole, None where none is known: what changed since is suspected first.
@@ -51,6 +52,7 @@ class LeftOut:
     retried: frozenset[ObjectOrigin] = frozenset()
     good: Snapshot | None = None
     filter: Filter = field(default_factory=Filter)
+    claims: tuple[Claim, ...] = ()
 
     def rest(self) -> Snapshot:
         """Return what is not left out; the very same Snapshot where nothing is."""
@@ -59,7 +61,8 @@ class LeftOut:
     def with_more(self, found: Mapping[ObjectOrigin, Offence]) -> "LeftOut":
         """Return the same with more that is left out."""
         more = {origin: offence.problem for origin, offence in found.items()}
-        return replace(self, problems={**self.problems, **more})
+        claims = (*self.claims, *_claims(found.values()))
+        return replace(self, problems={**self.problems, **more}, claims=claims)
 
     def suspects(self) -> Collection[ObjectOrigin]:
         """Return the objects that are tried again, or changed since all was accepted."""
@@ -67,11 +70,15 @@ class LeftOut:
         return {*self.retried, *changed}
 
     def explained(self, context: Context) -> Context:
-        """Return ``context`` with a refusal for each object that is left out."""
+        """Return ``context`` with a refusal for each object that is left out, and with its claims."""
         if not self.problems:
             return context
         refused = (_refusal(self.snapshot, origin, problem) for origin, problem in self.problems.items())
-        return replace(context, refused=tuple(sorted({*context.refused, *refused})))
+        claims = {**context.claims, "quarantine": self._claimed}
+        return replace(context, refused=tuple(sorted({*context.refused, *refused})), claims=claims)
+
+    def _claimed(self) -> tuple[Claim, ...]:
+        return self.claims
 
 
 @dataclass(slots=True)
@@ -132,9 +139,11 @@ class Quarantine:
             for origin, case in self._cases.items()
             if may_release and case.is_due(now, version_of(snapshot, origin))
         )
-        problems = {origin: case.offence.problem for origin, case in self._cases.items() if origin not in retried}
+        offences = {origin: case.offence for origin, case in self._cases.items() if origin not in retried}
+        problems = {origin: each.problem for origin, each in offences.items()}
         may_search = were_applied and (bool(retried) or now >= self._no_search_until)
-        return LeftOut(snapshot, problems, may_search, retried, self._good, self._filter)
+        claims = tuple(_claims(offences.values()))
+        return LeftOut(snapshot, problems, may_search, retried, self._good, self._filter, claims)
 
     def retry_all(self, now: float) -> None:
         """Make every object due: there are new fragments."""
@@ -184,7 +193,7 @@ class Quarantine:
 
     def _take(self, origin: ObjectOrigin, offence: Offence, snapshot: Snapshot, *, now: float, wall: float) -> None:
         # The clues would keep alive what templates had at hand.
-        offence = Offence(replace(offence.problem, clues=NO_CLUES), offence.step)
+        offence = offence._replace(problem=replace(offence.problem, clues=NO_CLUES))
         case = self._cases.get(origin)
         if case is None:
             case = self._cases[origin] = _Case(offence, wall, self._new_backoff())
@@ -221,6 +230,13 @@ class Quarantine:
             for origin, case in self._cases.items()
         )
         return QuarantineStatus(tuple(sorted(shown, key=lambda one: (one.ref, one.entry))), dict(self._total))
+
+
+def _claims(offences: Iterable[Offence]) -> Iterator[Claim]:
+    """Return what objects that are left out ask for: they have no servers, and a Pod only has endpoints of its own."""
+    for claim in (each for offence in offences for each in offence.claims):
+        endpoints = claim.endpoints if claim.ref.kind == "Pod" else ()
+        yield replace(claim, backends=(), frontends=(), endpoints=endpoints, refused=())
 
 
 def in_one_line(problem: Problem) -> str:

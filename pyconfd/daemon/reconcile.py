@@ -243,7 +243,6 @@ def _search(
     trials = SearchTrials(
         snapshot=left_out.rest(),
         translate=lambda snapshot: _translate(inputs, snapshot),
-        claims=inputs.translator.claims,
         renderer=inputs.renderer,
         fallback=replace(_fallback(inputs, done.context, running), frozen=True),
         curdate=running.generation.curdate if running else SOME_DATE,

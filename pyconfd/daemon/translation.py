@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from types import MappingProxyType
 
-from pyconfd.model.claim import Claim
 from pyconfd.model.context import Context, RefusalReason, left_out
 from pyconfd.model.gateway_api import Gateway
 from pyconfd.model.ingress import Ingress
@@ -92,10 +91,6 @@ class Translator:
         now, keep_s = self.names.now, self.names.keep_s
         after = conflicts.register_after(before, context.reserved, is_released=is_released, now=now, keep_s=keep_s)
         return context, after
-
-    def claims(self, snapshot: Snapshot, context: Context) -> tuple[Claim, ...]:
-        """Return all claims; ``context`` is what :meth:`translate` returned."""
-        return tuple(registry.claims_of(snapshot, context, self.presets, self.options))
 
 
 def render_without_conflicts(

@@ -18,7 +18,7 @@ from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Named, Resource, Snapshot
 from pyconfd.model.status import Phase
 from pyconfd.presets import registry, values
-from pyconfd.presets.certificates import described_secret, from_base64, key_body, read_secret
+from pyconfd.presets.certificates import ReadSecret, from_base64, key_body, read_secret
 from pyconfd.presets.endpoints import unservable
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import EndpointView
@@ -98,7 +98,7 @@ class Evidence:
     @cached_property
     def claims(self) -> tuple[Claim, ...]:
         """All claims, with what is refused of each."""
-        return tuple(registry.claims_of(self.snapshot, self.context, self.presets, self.options, self.refused))
+        return tuple(registry.claims_of(self.context, self.refused))
 
     @cached_property
     def configuration(self) -> RenderedConfig:
@@ -350,8 +350,8 @@ def secret_report(key: Key, evidence: Evidence) -> ClaimReport:
             continue  # another value of the Secret
     mine = [each for each in evidence.refused if each.ref.kind == "Secret" and each.ref[1:3] == key]
     # A Secret that nothing names is not refused of anything: its fault is said here only.
-    fault = read_secret(secret, evidence.snapshot.host.hour).fault if secret.type == TLS and not mine else ""
-    mine += [Refusal(ref, "data", "", RefusalReason.INVALID_VALUE, fault)] if fault else []
+    read = read_secret(secret, evidence.snapshot.host.hour) if secret.type == TLS else ReadSecret(None)
+    mine += [Refusal(ref, "data", "", RefusalReason.INVALID_VALUE, read.fault)] if read.fault and not mine else []
     refused = [refusal_condition(each, evidence) for each in mine]
     is_read_by_name = Named(Resource.SECRETS, *key) in registry.named_of(evidence.presets, evidence.options)
     files = _files_with(bodies, evidence.running)
@@ -372,7 +372,7 @@ def secret_report(key: Key, evidence: Evidence) -> ClaimReport:
     return ClaimReport(
         object=str(ref),
         conditions=conditions,
-        because=f"type {secret.type or '(none)'}, {described_secret(evidence.snapshot, key)}",
+        because=f"type {secret.type or '(none)'}, {read.about}",
         files=files,
         remedy=remedy_of(ref, conditions, evidence),
         created=secret.metadata.creation_timestamp or "",

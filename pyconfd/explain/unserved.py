@@ -6,10 +6,8 @@ from typing import NamedTuple
 from pyconfd.model.claim import Claim
 from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import BackendDown
 from pyconfd.presets import registry
-from pyconfd.presets.preset import PresetOptions
 
 NOT_READY = "NoReadyEndpoints"
 UNREACHABLE = "EndpointsUnreachable"
@@ -24,17 +22,11 @@ class Unserved(NamedTuple):
     message: str
 
 
-def unserved(
-    snapshot: Snapshot,
-    context: Context,
-    presets: Sequence[str],
-    options: PresetOptions,
-    down: Sequence[BackendDown],
-) -> Iterator[Unserved]:
+def unserved(context: Context, down: Sequence[BackendDown]) -> Iterator[Unserved]:
     """Return the objects behind the backends that are down, each with why."""
     # The shipped fragments name the backend of a domain be-KEY, and all others as their preset does.
     sections = {each.backend.removeprefix("be-"): each for each in down}
-    for claim in registry.claims_of(snapshot, context, presets, options):
+    for claim in registry.claims_of(context):
         for backend in claim.backends:
             if found := sections.get(backend.section):
                 yield _unserved(claim, backend.name, found.servers)

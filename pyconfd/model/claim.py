@@ -7,6 +7,7 @@ from typing import Any
 
 from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.snapshot import Key
 
 ANY_PORT = 0
 """The port of an endpoint where a preset gives addresses only, and the templates choose the port."""
@@ -42,9 +43,10 @@ class Claim:
     """What one object asks one preset for.
 
     ``item`` tells several claims of one object apart (the key of a ConfigMap); ``because`` is what asks, ``names`` what
-    for. ``endpoints`` are all that stand behind it, in any state. ``refused`` is what was refused of it: each one sets
-    the condition of :func:`pyconfd.model.condition.condition_of_refusal`. ``listens`` is True for an object that has
-    ports and no servers of its own; ``frontends`` are the sections of those that can be had.
+    for. ``endpoints`` are all that stand behind it, in any state: those of ``services``, or its own. ``refused`` is
+    what was refused of it: each one sets the condition of :func:`pyconfd.model.condition.condition_of_refusal`.
+    ``listens`` is True for an object that has ports and no servers of its own; ``frontends`` are the sections of those
+    that can be had.
     """
 
     ref: ObjectRef
@@ -57,6 +59,7 @@ class Claim:
     refused: tuple[Refusal, ...] = ()
     listens: bool = False
     frontends: tuple[str, ...] = ()
+    services: tuple[Key, ...] = ()
 
     @property
     def has_ready(self) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.kubernetes import ObjectRef
@@ -12,6 +12,9 @@ from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import Statuses
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import NameRegister, Owners
+
+if TYPE_CHECKING:
+    from pyconfd.model.claim import Claim
 
 
 class PresetName(StrEnum):
@@ -162,6 +165,7 @@ class Context:
     preset, who was given which name. ``reserved`` has the names that stay with a namespace, by scope: what several
     presets ask for is a scope of its own. ``register`` is what to remember of that for the next translation.
     ``statuses`` has one mapping for each preset; ``certificates`` too, of what is presented for hosts, by any key.
+    ``claims`` return what the objects of each preset ask for, made when somebody asks; those of ``quarantine`` too.
     """
 
     names: Mapping[str, Any]
@@ -178,3 +182,6 @@ class Context:
     register: NameRegister = field(default_factory=NameRegister)
     statuses: tuple[Statuses, ...] = ()
     certificates: tuple[Mapping[str, PresentedCertificate], ...] = ()
+    claims: Mapping[str, Callable[[], Iterable["Claim"]]] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False, compare=False
+    )

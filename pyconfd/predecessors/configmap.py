@@ -7,10 +7,10 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,19 +21,16 @@ from pyconfd.model.kubernetes import ConfigMap, ObjectRef, Pod, Secret
 from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.model.versioned import GivenDict, GivenList
-from pyconfd.predecessors import pods as pods_of_services
-from pyconfd.predecessors.pods import address_of, address_of_text, given, is_ready
+from pyconfd.predecessors.pods import address_of, endpoint, given, is_ready, whole, wrong_address
 from pyconfd.presets import values
 from pyconfd.presets.address_ownership import AddressOwners
 from pyconfd.presets.certificates import from_base64, pair
 from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import Objects
 from pyconfd.presets.policy import ClaimOptions
-from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult, Translation
+from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult
 from pyconfd.presets.refusals import JoinedRefusals
-
-if TYPE_CHECKING:
-    from pyconfd.presets.views import EndpointView
+from pyconfd.presets.views import EndpointView
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,17 +277,21 @@ class AskedEntry(NamedTuple):
 
 
 class AskedEntries(NamedTuple):
-    """The services of the ConfigMap by name."""
+    """The services of the ConfigMap ``ref`` that can be served, by name; ``names`` are all of its keys, sorted."""
 
+    ref: ObjectRef
+    names: tuple[str, ...]
     entries: Mapping[str, AskedEntry]
     refused: tuple[Refusal, ...]
 
 
 class SelectedPod(NamedTuple):
-    """A pod that entries select: the names of those that it serves; none where it is where no pod may be."""
+    """A pod that entries select, and their names; it is served where it is ready, and where a pod may be."""
 
     pod: Pod
-    serves: tuple[str, ...]
+    names: tuple[str, ...]
+    endpoint: EndpointView
+    is_served: bool
     refused: tuple[Refusal, ...]
 
 
@@ -378,11 +379,12 @@ class ConfigmapCollections(PresetCollections):
         )
         self._by_label = Grouped(selectors, lambda _, selector: (_label_of(selector),), "selectors by label")
         self.selected = Derived(objects.pods, self._select, "pods of configmap")
-        self._by_entry = Grouped(self.selected, lambda _, pod: pod.serves, "pods by entry")
+        self._by_entry = Grouped(self.selected, lambda _, pod: pod.names if pod.is_served else (), "pods by entry")
         self.served = Derived(self.entries, self._serve, "served entries of configmap")
         self.ready = Tally(self.served, lambda _, each: (((), len(each.pods)),), "endpoints of configmap")
         self.certificates = Derived(self._records, self._pairs, "certificates of configmap")
         self.template = Derived(self._records, self._template, "template of configmap")
+        self._selected = Published[Key, SelectedPod](self.selected)
         self._published = Published[str, ServedEntry](self.served, key=itemgetter(1))
         self._refused = JoinedRefusals(self.asked, self.selected, self.certificates, self.template)
         self._names = SameParts[Mapping[str, Any]]()
@@ -425,6 +427,7 @@ class ConfigmapCollections(PresetCollections):
             names,
             self._refused.all(),
             self.ready.items.get((), 0),
+            partial(_explained, self.asked.items[()], served, self._selected.mapping()),
             templates=templates,
             files=certificates.files,
             serves=served,
@@ -433,7 +436,10 @@ class ConfigmapCollections(PresetCollections):
 
     def _ask(self, _: Read, __: object, records: _Records) -> AskedEntries:
         reader = _ConfigmapReader(records, self._objects.cluster)
-        return AskedEntries(_services(reader, records.services), tuple(reader.refused))
+        own = records.options
+        ref = ObjectRef("ConfigMap", own.namespace, own.services, self._objects.cluster)
+        names = tuple(sorted(_data_of(records.services)))
+        return AskedEntries(ref, names, _services(reader, records.services), tuple(reader.refused))
 
     def _select(self, read: Read, key: Key, pod: Pod) -> SelectedPod | None:
         """Find the entries of a pod by its labels: each is found by one label of its selector."""
@@ -446,15 +452,17 @@ class ConfigmapCollections(PresetCollections):
         )
         if not names:
             return None
-        if wrong := read.value(self._objects.places).wrong(pods_of_services.address_of(pod)):
-            return SelectedPod(pod, (), (pods_of_services.wrong_address(pod, wrong, self._objects.cluster),))
-        return SelectedPod(pod, names, ()) if values.is_object_name(key.name) and is_ready(pod) else None
+        seen = endpoint(address_of(pod), key.name, ready=is_ready(pod))
+        wrong = read.value(self._objects.places).wrong(seen.address)
+        refused = (wrong_address(pod, wrong, self._objects.cluster),) if wrong else ()
+        is_served = seen.ready and not wrong and values.is_object_name(key.name)
+        return SelectedPod(pod, names, seen, is_served, refused)
 
     def _serve(self, read: Read, key: tuple[tuple[()], str], asked: AskedEntry) -> ServedEntry:
         service, hostnames = asked
         pods = tuple(each.pod for _, each in read(self._by_entry, key[1]) or ())
-        whole = GivenDict({pod.metadata.name: pods_of_services.whole(pod) for pod in pods})
-        entry = {**service.fields, "name": service.name, "pods": whole}
+        objects = GivenDict({pod.metadata.name: whole(pod) for pod in pods})
+        entry = {**service.fields, "name": service.name, "pods": objects}
         if "hostnames" in entry:
             entry["hostnames"] = GivenList(hostnames)
         return ServedEntry(service, hostnames, pods, GivenDict(entry))
@@ -605,31 +613,26 @@ class ConfigmapPreset(Preset):
             Named(Resource.SECRETS, own.namespace, own.keys),
         )
 
-    def claims(self, translation: Translation) -> Iterator[Claim]:
-        """Return a claim for each key of the ConfigMap of services."""
-        own, snapshot = translation.options.of(ConfigmapOptions), translation.snapshot
-        entries = {entry["name"]: entry for entry in translation.given.get("services", ())}
-        pods_of: defaultdict[str, list[tuple[Mapping[str, str], EndpointView]]] = defaultdict(list)
-        for pod_key, pod in sorted(snapshot.pods.items()):
-            view = pods_of_services.endpoint(address_of(pod), pod_key.name, ready=is_ready(pod))
-            pods_of[pod_key.namespace].append((pod.metadata.labels or {}, view))
-        key = Key(own.namespace, own.services)
-        record, ref = snapshot.config_maps.get(key), translation.ref("ConfigMap", key)
-        for name in sorted((record.data or {}) if record is not None else {}):
-            because = f"key {values.shown(name) or '(missing)'}"
-            entry = entries.get(name)
-            if entry is None:
-                yield Claim(ref, self.name, because, (), (), item=name)
-                continue
-            names = tuple(entry.get("hostnames", ()))
-            addresses = (address_of_text(pod["status"]["podIP"]) for pod in entry["pods"].values())
-            endpoints = tuple(pods_of_services.endpoint(address) for address in addresses if address)
-            backend = ClaimedBackend(name, name, name, endpoints, frozenset(names))
-            selector = entry["selector"].items()
-            pods = tuple(view for labels, view in pods_of[entry["namespace"]] if selector <= labels.items())
-            yield Claim(ref, self.name, because, names, (backend,), pods, name)
-
     def how_to_claim(self, options: PresetOptions) -> str:
         """Return the ConfigMap."""
         own = options.of(ConfigmapOptions)
         return f"enter it into the ConfigMap {own.namespace}/{own.services}"
+
+
+def _explained(
+    asked: AskedEntries, served: Mapping[str, ServedEntry], selected: Mapping[Key, SelectedPod]
+) -> Iterator[Claim]:
+    """Return a claim for each key of the ConfigMap of services."""
+    pods: defaultdict[str, list[SelectedPod]] = defaultdict(list)
+    for pod in selected.values():
+        for name in pod.names:
+            pods[name].append(pod)
+    for name in asked.names:
+        because, entry = f"key {values.shown(name) or '(missing)'}", served.get(name)
+        if entry is None:
+            yield Claim(asked.ref, PresetName.CONFIGMAP, because, (), (), item=name)
+            continue
+        endpoints = tuple(each.endpoint for each in pods[name] if each.is_served)
+        backend = ClaimedBackend(name, name, name, endpoints, frozenset(entry.hostnames))
+        behind = tuple(each.endpoint for each in pods[name])
+        yield Claim(asked.ref, PresetName.CONFIGMAP, because, entry.hostnames, (backend,), behind, name)

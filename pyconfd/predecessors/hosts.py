@@ -6,6 +6,7 @@ Source: the README of UnityTech/ads-infra-haproxy, and what it and its Kontrol b
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -25,8 +26,9 @@ from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import Objects
 from pyconfd.presets.origins import APP
 from pyconfd.presets.policy import ClaimOptions
-from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult, Translation
+from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult
 from pyconfd.presets.refusals import JoinedRefusals
+from pyconfd.presets.views import EndpointView
 
 MASTER = "kontrol.unity3d.com/master"
 CONFIG = "haproxy.unity3d.com/config"
@@ -103,16 +105,22 @@ class _Carrier(NamedTuple):
 
 
 class HostsTarget(NamedTuple):
-    """A pod that asks to be a target. ``app`` is "" where it has none; ``address`` is "" while it is not ready.
+    """A pod that asks to be a target. ``app`` is its ``label``, "" where that is no name.
 
     ``unlabelled`` and ``misplaced`` are why it cannot be one.
     """
 
     app: str
+    label: str
     since: str
-    address: str
+    endpoint: EndpointView
     unlabelled: Refusal | None
     misplaced: Refusal | None
+
+    @property
+    def address(self) -> str:
+        """Where it gets traffic, "" while it is not ready."""
+        return self.endpoint.address if self.endpoint.ready else ""
 
     @property
     def refused(self) -> tuple[Refusal, ...]:
@@ -149,6 +157,7 @@ class HostsCollections(PresetCollections):
         self.apps = Derived(by_app, self._decide, "apps")
         self.ready = Tally(self.apps, lambda _, app: (((), len(app.addresses)),), "endpoints of apps")
         self.configuration = Derived(self._carrier, self._configuration, "configuration of hosts")
+        self._asked = Published[Key, HostsTarget](self.targets)
         self._hosts = Published[str, list[str]](self.apps, value=lambda app: app.addresses)
         self._owners = Published[Name, Owner](
             self.apps, key=lambda app: Name("", app), rank=None, value=lambda app: app.owner
@@ -181,6 +190,7 @@ class HostsCollections(PresetCollections):
             names,
             self._refused.all(),
             self.ready.items.get((), 0),
+            partial(_explained, self._asked.mapping(), hosts, self._objects.cluster),
             templates=templates,
             dns_names=configuration.dns_names,
             serves=hosts,
@@ -193,13 +203,13 @@ class HostsCollections(PresetCollections):
         if not terms.in_use or not is_target(pod, terms.options):
             return None
         cluster, app = self._objects.cluster, (pod.metadata.labels or {}).get(APP, "")
-        since, address = pod.metadata.creation_timestamp or NEVER, address_of(pod) if is_ready(pod) else ""
-        if not app or not values.is_word(app):
-            return HostsTarget("", since, address, _without_app(key, app, cluster), None)
-        if app == terms.own_app:
+        if app and app == terms.own_app:
             return None
-        wrong = read.value(self._objects.places).wrong(address) if address else ""
-        return HostsTarget(app, since, address, None, wrong_address(pod, wrong, cluster) if wrong else None)
+        since, seen = pod.metadata.creation_timestamp or NEVER, endpoint(address_of(pod), key.name, ready=is_ready(pod))
+        if not app or not values.is_word(app):
+            return HostsTarget("", app, since, seen, _without_app(key, app, cluster), None)
+        wrong = read.value(self._objects.places).wrong(seen.address) if seen.ready else ""
+        return HostsTarget(app, app, since, seen, None, wrong_address(pod, wrong, cluster) if wrong else None)
 
     def _decide(self, read: Read, app: str, targets: Sequence[tuple[Key, HostsTarget]]) -> App:
         """Assign an app to one namespace: the balancer's, else that which has it, else that of the oldest pod.
@@ -313,24 +323,19 @@ class HostsPreset(Preset):
             return ()
         return (Named(_RESOURCE_OF[ref.kind], ref.namespace, ref.name),)
 
-    def claims(self, translation: Translation) -> Iterator[Claim]:
-        """Return a claim for each pod that is a target."""
-        snapshot, own = translation.snapshot, translation.options.of(HostsOptions)
-        own_app = _own_app(_balancer(snapshot, own), own)
-        given = translation.given.get("hosts", {})
-        for key, pod in sorted(snapshot.pods.items()):
-            app = (pod.metadata.labels or {}).get(APP, "")
-            if not is_target(pod, own) or (app and app == own_app):
-                continue
-            view = endpoint(address_of(pod), key.name, ready=is_ready(pod))
-            backends: tuple[ClaimedBackend, ...] = ()
-            if view.ready and view.address in given.get(app, ()):
-                backends = (ClaimedBackend(app, app, app, (view,), frozenset({app})),)
-            because, names = f"label app {values.shown(app) or '(missing)'}", (app,) if app else ()
-            yield Claim(translation.ref("Pod", key), self.name, because, names, backends, (view,))
-
     def how_to_claim(self, options: PresetOptions) -> str:
         """Return the annotation or the labels."""
         master = options.of(HostsOptions).master
         mark = f"the annotation {MASTER} with {master}" if master else "the labels of hosts.selector"
         return f"give its pods {mark}, and the label {APP}"
+
+
+def _explained(targets: Mapping[Key, HostsTarget], hosts: Mapping[str, Sequence[str]], cluster: str) -> Iterator[Claim]:
+    """Return a claim for each pod that is a target."""
+    for key, target in targets.items():
+        app, view = target.label, target.endpoint
+        backends: tuple[ClaimedBackend, ...] = ()
+        if view.ready and view.address in hosts.get(app, ()):
+            backends = (ClaimedBackend(app, app, app, (view,), frozenset({app})),)
+        because, names = f"label app {values.shown(app) or '(missing)'}", (app,) if app else ()
+        yield Claim(ObjectRef("Pod", *key, cluster), PresetName.HOSTS, because, names, backends, (view,))

@@ -27,7 +27,7 @@ from pyconfd.model.certificate import Expiry, PresentedCertificate
 from pyconfd.model.context import ALL_NAMESPACES, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, Secret, why_left_out
 from pyconfd.model.rendering import FileKind, OutputFile
-from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
 from pyconfd.presets.views import CertificateView
 
@@ -62,17 +62,21 @@ class KeyPair(NamedTuple):
     issuer: str
 
 
+NO_CERTIFICATE = "no certificate"
+
+
 class ReadSecret(msgspec.Struct, frozen=True, gc=False):
     """What was read of one TLS Secret.
 
     ``view`` is the certificate to use, that of an earlier state of the Secret where the present one has a ``fault``;
-    None where there is none to use. ``fault`` says what is wrong with the Secret, and holds nothing of it. ``expiry``
+    None where there is none to use. ``fault`` says what is wrong with the Secret, and holds nothing of it. ``about`` is
+    for people: what certificate is in the Secret as it is now, its names, when it expires and who issued it. ``expiry``
     is that of the certificate to use.
     """
 
     view: CertificateView | None
     fault: str = ""
-    issuer: str = ""
+    about: str = NO_CERTIFICATE
     expiry: Expiry = Expiry.NOT_DUE
 
 
@@ -227,21 +231,16 @@ def read_secret(secret: Secret, hour: int) -> ReadSecret:
         pair = read_pair(key, chain, key_name="tls.key", chain_name="tls.crt")
     except ValueError as error:
         return ReadSecret(None, str(error))
+    about, meta = _about(pair), secret.metadata
     if hour and pair.not_after <= hour * _HOUR_S:
-        return ReadSecret(None, "tls.crt has expired: renew it")
-    meta = secret.metadata
-    return ReadSecret(CertificateView(meta.namespace, meta.name, pair.pem, pair.names, pair.not_after), "", pair.issuer)
+        return ReadSecret(None, "tls.crt has expired: renew it", about)
+    return ReadSecret(CertificateView(meta.namespace, meta.name, pair.pem, pair.names, pair.not_after), "", about)
 
 
-def described_secret(snapshot: Snapshot, key: Key) -> str:
-    """Return what certificate is in a Secret, for people: its names, when it expires and who issued it."""
-    secret = snapshot.secrets.get(key)
-    read = read_secret(secret, 0) if secret is not None and secret.type == TLS else ReadSecret(None)
-    if read.view is None:
-        return "no certificate"
-    names = ", ".join(read.view.names) or "no name"
-    until = dt.datetime.fromtimestamp(read.view.not_after, dt.UTC).date()
-    return f"certificate for {values.shown(names)}, until {until}, issued by {values.shown(read.issuer)}"
+def _about(pair: KeyPair) -> str:
+    names = ", ".join(pair.names) or "no name"
+    until = dt.datetime.fromtimestamp(pair.not_after, dt.UTC).date()
+    return f"certificate for {values.shown(names)}, until {until}, issued by {values.shown(pair.issuer)}"
 
 
 def covers(names: Sequence[str], host: str) -> bool:

@@ -126,9 +126,13 @@ class ReadCluster:
         found = {key: _SecretObjects(snapshot.secrets.get(key), snapshot.former_secrets.get(key)) for key in secrets}
         self._secret_objects.replace({key: each if any(each) else None for key, each in found.items()})
 
+    def published_secrets(self) -> Mapping[Key, ReadSecret]:
+        """Return the TLS Secrets as of the last round."""
+        return self._secrets_published.mapping()
+
     def cluster(self) -> Cluster:
         """Return what was read as of the last round; what did not change is the same object."""
-        services, secrets = self._services_published.mapping(), self._secrets_published.mapping()
+        services, secrets = self._services_published.mapping(), self.published_secrets()
         certificates = self._certificates.made(
             (secrets,), lambda: tuple(each.view for each in secrets.values() if each.view is not None)
         )
@@ -245,8 +249,8 @@ def _read_secret(key: Key, found: _SecretObjects, hour: int, *, is_denied: bool)
     # An earlier certificate is used even when it has expired: it is what clients were given all along.
     before = read_secret(former, 0) if former is not None else None
     if secret is None and before is not None and not is_denied:
-        return ReadSecret(before.view, "it vanished at once with most Secrets", before.issuer)
+        return ReadSecret(before.view, "it vanished at once with most Secrets")
     if secret is None:
         return before
     read = read_secret(secret, hour)
-    return ReadSecret(before.view, read.fault, before.issuer) if read.fault and before is not None else read
+    return ReadSecret(before.view, read.fault, read.about) if read.fault and before is not None else read

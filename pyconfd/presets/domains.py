@@ -10,8 +10,8 @@ oldest claim of that namespace, finds certificates, and makes what templates see
 """
 
 import difflib
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -29,7 +29,7 @@ from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.versioned import GivenDict, GivenList, VersionedDict, differing
 from pyconfd.presets import host_ownership, values
 from pyconfd.presets.annotations import read_foreign
-from pyconfd.presets.certificates import described_secret
+from pyconfd.presets.certificates import NO_CERTIFICATE, ReadSecret
 from pyconfd.presets.cluster import NO_SERVICE
 from pyconfd.presets.conflicts import reserved_for
 from pyconfd.presets.domain_tls import (
@@ -52,7 +52,6 @@ from pyconfd.presets.preset import (
     PresetCollections,
     PresetOptions,
     PresetResult,
-    Translation,
 )
 from pyconfd.presets.refusals import JoinedRefusals
 from pyconfd.presets.routing.table import ALL_OF_HOST, DecidedPath, SitePath
@@ -121,12 +120,24 @@ class Asking(NamedTuple):
     ports: tuple[PortView, ...]
 
 
+class AskedDomain(NamedTuple):
+    """What the annotations of an object ask for, as they are written; "" where one is missing."""
+
+    domain: str
+    proto: str
+    secret: str
+
+
 class ParsedObject(NamedTuple):
-    """What one object asks for, which host of the shared frontends it names, and what is refused of it."""
+    """What one object asks for, which host of the shared frontends it names, and what is refused of it.
+
+    ``asked`` is None for an object with neither annotation, of which something is to be known.
+    """
 
     claim: DomainClaim | None = None
     host: HostClaim | None = None
     refused: tuple[Refusal, ...] = ()
+    asked: AskedDomain | None = None
 
 
 class DomainClaims:
@@ -191,7 +202,8 @@ def _parse(ref: ObjectRef, asking: Asking, rules: ClaimOptions) -> ParsedObject 
         refused.append(error.refusal)
     if host is not None and claim is not None:
         host = host._replace(domain_proto=claim.proto)
-    return ParsedObject(claim, host, tuple(refused))
+    asked = AskedDomain(annotations["domain"], annotations["proto"], annotations.get("tls-secret", ""))
+    return ParsedObject(claim, host, tuple(refused), asked)
 
 
 def _host_claim(
@@ -374,7 +386,7 @@ class ServedDomains(PresetCollections):
         self.certificates = Derived(self.decided, self._certificate, "certificates of domains")
         self.entries = Derived(self.decided, self._entry, "entries of domains")
         self.ready = Tally(self.entries, _ready, "ready endpoints of domains")
-        self._result = DomainsResult(self)
+        self._result = DomainsResult(self, self._objects)
 
     def result(self) -> PresetResult:
         """Return ``domains``: a dict from domain to its entry, sorted by domain."""
@@ -566,8 +578,9 @@ def _taken(claim: DomainClaim, owner: DomainClaim) -> Refusal:
 class DomainsResult:
     """The result of the preset, whose parts are the former objects where nothing changed."""
 
-    def __init__(self, served: ServedDomains) -> None:
-        self._served = served
+    def __init__(self, served: ServedDomains, objects: Objects) -> None:
+        self._served, self._objects = served, objects
+        self._asked = Published[Claimant, ParsedObject](served.claims, rank=_services_first)
         self._entries = Published[str, dict[str, Any]](served.entries)
         self._owners = Published[Name, Owner](served.owners, key=_name_of, rank=None, value=_owner_of)
         self._ports = Published[Name, Owner](served.ports, key=port_name, rank=None, value=_owner_of)
@@ -584,6 +597,7 @@ class DomainsResult:
     def result(self) -> PresetResult:
         """Return it as of the last round."""
         certificates, entries = self._by_domain.mapping(), self._entries.mapping()
+        secrets = self._objects.read.published_secrets()
 
         def files() -> tuple[OutputFile, ...]:
             found = {each.served.path: each.served.file for each in certificates.values()}
@@ -593,6 +607,7 @@ class DomainsResult:
             {"domains": entries},
             self._refused.all(),
             self._served.ready.items.get((), 0),
+            partial(_explained, self._asked.mapping(), entries, self._objects.cluster, secrets),
             self._listeners.mapping(),
             files=self._files.made((certificates,), files),
             serves=entries,
@@ -602,6 +617,10 @@ class DomainsResult:
             ends_tls=bool(certificates),
             certificates=self._presented.mapping(),
         )
+
+
+def _services_first(at: Claimant) -> tuple[bool, Key]:
+    return at[1] != "Service", at[0]
 
 
 def _name_of(what: str | int) -> Name:
@@ -618,32 +637,6 @@ class DomainsPreset(Preset):
     name = PresetName.DOMAINS
     gives = frozenset({"domains"})
     resources = CLUSTER_VIEW
-
-    def claims(self, translation: Translation) -> Iterator[Claim]:
-        """Return a claim for each object with one of the annotations."""
-        entries: defaultdict[Key, list[Mapping[str, Any]]] = defaultdict(list)
-        for entry in translation.given.get("domains", {}).values():
-            entries[Key(entry["namespace"], entry["name"])].append(entry)
-        snapshot = translation.snapshot
-        for kind, objects in (("Service", snapshot.services), ("Endpoints", snapshot.endpoints)):
-            for key in sorted(objects):
-                given = annotations_of(objects[key].metadata, kind)
-                if not (given["domain"] or given["proto"]):
-                    continue
-                wanted = values.comparable_name(given["domain"])
-                domain, proto = (values.shown(given[name]) or "(missing)" for name in ("domain", "proto"))
-                because = f"annotations domain {domain} and proto {proto}"
-                if secret := given.get("tls-secret", ""):
-                    because += f", tls-secret {values.shown(secret)}"
-                    because += f" ({described_secret(snapshot, Key(key.namespace, secret))})"
-                yield Claim(
-                    translation.ref(kind, key),
-                    self.name,
-                    because,
-                    (wanted,) if wanted else (),
-                    tuple(map(_backend, (entry for entry in entries[key] if entry["domain"] == wanted))),
-                    translation.endpoints_of(key),
-                )
 
     def how_to_claim(self, options: PresetOptions) -> str:
         """Return the annotations."""
@@ -662,6 +655,35 @@ class DomainsPreset(Preset):
                 yield f"its annotation {values.shown(name)} has no effect: did you mean {close[0]}?"
         if any(name in (record.metadata.labels or {}) for name in ("domain", "proto")):
             yield "domain and proto are labels of it: they have to be annotations"
+
+
+def _explained(
+    asked: Mapping[Claimant, ParsedObject],
+    entries: Mapping[str, Mapping[str, Any]],
+    cluster: str,
+    secrets: Mapping[Key, ReadSecret],
+) -> Iterator[Claim]:
+    """Return a claim for each object with one of the annotations."""
+    for (key, kind), parsed in asked.items():
+        if parsed.asked is None:
+            continue
+        domain, proto = (values.shown(each) or "(missing)" for each in parsed.asked[:2])
+        because = f"annotations domain {domain} and proto {proto}"
+        if secret := parsed.asked.secret:
+            because += f", tls-secret {values.shown(secret)}"
+            found = secrets.get(Key(key.namespace, secret))
+            because += f" ({found.about if found is not None else NO_CERTIFICATE})"
+        wanted = values.comparable_name(parsed.asked.domain)
+        entry = entries.get(wanted)
+        is_mine = entry is not None and (entry["namespace"], entry["name"]) == key
+        yield Claim(
+            ObjectRef(kind, *key, cluster),
+            PresetName.DOMAINS,
+            because,
+            (wanted,) if wanted else (),
+            (_backend(entry),) if entry is not None and is_mine else (),
+            services=(key,),
+        )
 
 
 def _backend(entry: Mapping[str, Any]) -> ClaimedBackend:

@@ -1,9 +1,10 @@
 """The presets' collections in one graph."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from pyconfd.derived import Joined, Published, SameParts
+from pyconfd.derived import Joined, Published, SameParts, Spread
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.context import PresetName, Refusal
 from pyconfd.model.listener import Listener
@@ -22,14 +23,16 @@ from pyconfd.presets.gateway.http_rules import RuleBackend
 from pyconfd.presets.gateway.mirror import script_file
 from pyconfd.presets.gateway.policies import PolicyDecision
 from pyconfd.presets.gateway.ports import Port, files_of, listeners_of
-from pyconfd.presets.gateway.routes import frontend_name
-from pyconfd.presets.gateway.serving import RuleSection, ServedGateways, listeners_asked_for
+from pyconfd.presets.gateway.preset import claims as gateway_claims
+from pyconfd.presets.gateway.routes import AskedRoute, frontend_name
+from pyconfd.presets.gateway.serving import AskedGateway, RuleSection, ServedGateways, gateways_asked
 from pyconfd.presets.gateway.serving import addresses_of as addresses_of_rule
 from pyconfd.presets.host_ownership import Hosts
-from pyconfd.presets.ingress.claims import name_of
+from pyconfd.presets.ingress.claims import IngressClaim, name_of
+from pyconfd.presets.ingress.preset import claims as ingress_claims
 from pyconfd.presets.ingress.serving import CertificateLine, IngressClaims, ServedIngresses, addresses_of
 from pyconfd.presets.listener_ownership import ListenerOwners
-from pyconfd.presets.objects import Objects
+from pyconfd.presets.objects import ROUTES, Objects
 from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult
 from pyconfd.presets.refusals import JoinedRefusals, faults
 from pyconfd.presets.routing.types import RouteBackend, Site
@@ -55,7 +58,7 @@ class PresetGraph:
         domains = ServedDomains(objects, self._domain_claims, self.hosts, self.ingresses.paths)
         self._presets: dict[str, PresetCollections] = {
             PresetName.DOMAINS: domains,
-            PresetName.INGRESS: _Ingresses(self.ingresses),
+            PresetName.INGRESS: _Ingresses(claimed, self.ingresses),
             PresetName.GATEWAY: _Gateways(objects, self.addresses),
         }
         made = ((preset.name, preset.collections(objects, self.addresses)) for preset in presets)
@@ -110,8 +113,9 @@ class PresetGraph:
 class _Ingresses(PresetCollections):
     """Ingresses, which listen nowhere by themselves: the shared frontends do."""
 
-    def __init__(self, ingresses: ServedIngresses) -> None:
+    def __init__(self, claimed: IngressClaims, ingresses: ServedIngresses) -> None:
         self._ingresses = ingresses
+        self._asked = Published[Key, IngressClaim](claimed.claims)
         self._sites = Published[str, Site](ingresses.sites)
         self._backends = Published[str, RouteBackend](ingresses.backends)
         self._lines = Published[str, CertificateLine](ingresses.lines, key=lambda key: f"{key.namespace}/{key.name}")
@@ -137,15 +141,17 @@ class _Ingresses(PresetCollections):
         ingresses = self._ingresses
         served = self._by_secret.mapping()
         backends, lines, sites = self._backends.mapping(), self._lines.mapping(), self._sites.mapping()
+        owners = self._owners.mapping()
         return PresetResult(
             {"ingress": GivenDict(sites=sites, backends=backends, certificates=lines)},
             self._refused.all(),
             ingresses.ready.items.get((), 0),
+            partial(ingress_claims, self._asked.mapping(), owners, backends),
             files=self._files.made((served,), lambda: tuple(each.file for each in served.values() if each.file)),
             serves=backends,
             addresses_of=addresses_of,
             ends_tls=bool(ingresses.asking.items),
-            owners=self._owners.mapping(),
+            owners=owners,
             reserves=NO_OWNERS,
             statuses=self._statuses.mapping(),
             certificates=self._presented.mapping(),
@@ -158,7 +164,9 @@ class _Gateways(PresetCollections):
     def __init__(self, objects: Objects, addresses: AddressOwners) -> None:
         self._objects, self._addresses = objects, addresses
         self._directory = ""
-        self.listeners = listeners_asked_for(objects, addresses)
+        asked = gateways_asked(objects, addresses)
+        self.listeners = Spread(asked, lambda _, each: enumerate(each.listeners), "listeners that Gateways ask for")
+        self._asked = Published[StatusOf, AskedGateway](asked)
 
     def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
         """Record where files with certificates are."""
@@ -168,6 +176,7 @@ class _Gateways(PresetCollections):
     def serve(self, owners: ListenerOwners) -> None:
         """Make all that is served."""
         self._gateways = gateways = ServedGateways(self._objects, self._addresses, owners)
+        self._routes = Published[StatusOf, AskedRoute](gateways.asked, rank=_rank_of_route)
         self._ports = Published[str, Port](gateways.ports, key=_port_name)
         self._frontends = Published[str, GatewayFrontend](gateways.frontends, key=_port_name)
         sections = Joined[Any, RuleBackend](gateways.profiles, gateways.backends, name="sections of Gateways")
@@ -189,10 +198,11 @@ class _Gateways(PresetCollections):
         """Return ``gateway``: the frontends of Gateways' ports, and the backends of routes' rules, each by its name."""
         counts = self._gateways.counts.items
         ports, policies, backends = self._ports.mapping(), self._policies.mapping(), self._backends.mapping()
+        frontends, owners = self._frontends.mapping(), self._owners.mapping()
         files = self._files.made((ports, policies), lambda: files_of(ports.values(), policies.values()))
         script = script_file(self._directory) if counts.get("mirrored") else None
         given = GivenDict(
-            frontends=self._frontends.mapping(),
+            frontends=frontends,
             backends=backends,
             profiles=len(self._gateways.profiles.items),
             mirror_script=script.path if script else "",
@@ -201,15 +211,20 @@ class _Gateways(PresetCollections):
             {"gateway": given},
             self._refused.all(),
             counts.get("ready", 0),
+            partial(gateway_claims, self._asked.mapping(), self._routes.mapping(), owners, frontends, backends),
             self._listeners.made((ports,), lambda: listeners_of(ports.values())),
             files=(*files, script) if script else files,
             serves=backends,
             addresses_of=addresses_of_rule,
-            owners=self._owners.mapping(),
+            owners=owners,
             reserves=NO_OWNERS,
             statuses=self._statuses.mapping(),
             certificates=self._presented.mapping(),
         )
+
+
+def _rank_of_route(id_: StatusOf) -> tuple[int, Key]:
+    return ROUTES.index(id_.resource), id_.key
 
 
 def _port_name(at: tuple[StatusOf, int]) -> str:

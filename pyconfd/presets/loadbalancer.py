@@ -50,7 +50,6 @@ from pyconfd.presets.preset import (
     PresetCollections,
     PresetOptions,
     PresetResult,
-    Translation,
 )
 from pyconfd.presets.refusals import JoinedRefusals
 from pyconfd.presets.views import EndpointView, PortView, ServiceView
@@ -107,6 +106,7 @@ class AskedService(NamedTuple):
     owner: Owner
     uid: str
     generation: int
+    class_name: str
     addresses: tuple[str, ...] = ()
     absent: frozenset[str] = frozenset()
     ports: tuple[tuple[int, int], ...] = ()
@@ -149,7 +149,7 @@ class _Reader:
         """Return it; where anything is wrong that concerns all of the Service, it asks for no port."""
         meta = self._service.metadata
         owner = Owner("Service", *self._key, meta.creation_timestamp or NEVER)
-        asked = AskedService(owner, meta.uid, meta.generation)
+        asked = AskedService(owner, meta.uid, meta.generation, self._service.spec.load_balancer_class or "")
         try:
             asked = self._ask(asked)
         except _RefusedServiceError as error:
@@ -326,6 +326,7 @@ class BalancedServices(PresetCollections):
         self._terms = Value[_LoadbalancerTerms](objects.graph, "loadbalancer")
         self.asked = Derived(objects.services, self._ask, "claims of LoadBalancer Services")
         self.listeners = Spread(self.asked, _listeners_of, "listeners that LoadBalancer Services ask for")
+        self._asked = Published[Key, AskedService](self.asked)
 
     def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
         """Record whether the preset is in use, and which class is its own."""
@@ -355,6 +356,7 @@ class BalancedServices(PresetCollections):
             {"loadbalancer": ports},
             self._refused.all(),
             self.ready.items.get((), 0),
+            partial(_explained, self._asked.mapping(), ports, self._objects.cluster),
             self._listeners.mapping(),
             serves=ports,
             addresses_of=_addresses_of,
@@ -443,23 +445,6 @@ class LoadbalancerPreset(Preset):
         """Return what is made of Services."""
         return BalancedServices(objects, addresses)
 
-    def claims(self, translation: Translation) -> Iterator[Claim]:
-        """Return a claim for each Service of pyconfd's class."""
-        served: defaultdict[Key, list[BalancedPort]] = defaultdict(list)
-        for port in translation.given.get("loadbalancer", {}).values():
-            served[Key(port.namespace, port.name)].append(port)
-        for key, service in sorted(translation.snapshot.services.items()):
-            if is_served(service, translation.options.addresses):
-                ports = served[key]
-                yield Claim(
-                    translation.ref("Service", key),
-                    self.name,
-                    f"type LoadBalancer and loadBalancerClass {service.spec.load_balancer_class or '(none)'}",
-                    tuple(dict.fromkeys(address for port in ports for address in port.addresses)),
-                    tuple(map(_backend, ports)),
-                    translation.endpoints_of(key),
-                )
-
     def how_to_claim(self, options: PresetOptions) -> str:
         """Return the type and the class."""
         del options
@@ -479,6 +464,23 @@ class LoadbalancerPreset(Preset):
             close = difflib.get_close_matches(name.lower(), _ANNOTATIONS, n=1, cutoff=0.85)
             if close and name not in _ANNOTATIONS:
                 yield f"its annotation {values.shown(name)} has no effect: did you mean {close[0]}?"
+
+
+def _explained(asked: Mapping[Key, AskedService], ports: Mapping[str, BalancedPort], cluster: str) -> Iterator[Claim]:
+    """Return a claim for each Service of pyconfd's class."""
+    served: defaultdict[Key, list[BalancedPort]] = defaultdict(list)
+    for port in ports.values():
+        served[Key(port.namespace, port.name)].append(port)
+    for key, service in asked.items():
+        mine = served[key]
+        yield Claim(
+            ObjectRef("Service", *key, cluster),
+            PresetName.LOADBALANCER,
+            f"type LoadBalancer and loadBalancerClass {service.class_name or '(none)'}",
+            tuple(dict.fromkeys(address for port in mine for address in port.addresses)),
+            tuple(map(_backend, mine)),
+            services=(key,),
+        )
 
 
 def _backend(port: BalancedPort) -> ClaimedBackend:

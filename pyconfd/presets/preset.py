@@ -1,4 +1,4 @@
-"""A preset: what it reads, what it gives to templates, and which claims it sees."""
+"""A preset: what it reads, and what it makes of that."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim
 from pyconfd.model.context import ClusterTemplate, PresetName, Refusal
-from pyconfd.model.kubernetes import AnyObject, ObjectRef
+from pyconfd.model.kubernetes import AnyObject
 from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.object_status import Statuses
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners, Reservations
-from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
+from pyconfd.model.snapshot import Named, Resource, Snapshot
 from pyconfd.presets.addresses import NO_POOL, AddressOptions
 from pyconfd.presets.certificates import NO_SECRETS, TlsOptions
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, PortRanges
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyconfd.presets.address_ownership import AddressOwners
     from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
     from pyconfd.presets.objects import Objects
-    from pyconfd.presets.views import ServiceView
 
 _T = TypeVar("_T")
 
@@ -97,12 +96,14 @@ class PresetResult:
     ``reserves`` are those that stay with the namespace, where that is not decided for several presets together (None:
     all of them). ``ends_tls``: some object asks for the frontend that ends TLS on the shared port. ``statuses`` are
     for objects of the cluster, as they shall be once all of this is served. ``certificates`` are what is presented for
-    hosts, by any key.
+    hosts, by any key. ``claims`` returns what each object asks for, refused ones too: it reads what the
+    collections have published, which is replaced and never changed, so that any thread may call it at any time.
     """
 
     names: Mapping[str, Any]
     refused: tuple[Refusal, ...]
     claimed: int
+    claims: Callable[[], Iterator[Claim]]
     listeners: Mapping[Listener, Owner] = field(default_factory=lambda: MappingProxyType({}))
     templates: tuple[ClusterTemplate, ...] = ()
     files: tuple[OutputFile, ...] = ()
@@ -114,29 +115,6 @@ class PresetResult:
     ends_tls: bool = False
     statuses: Statuses = field(default_factory=lambda: MappingProxyType({}))
     certificates: Mapping[str, PresentedCertificate] = field(default_factory=lambda: MappingProxyType({}))
-
-
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """What a preset read and returned: ``services`` are those of the cluster view, ``given`` the template variables.
-
-    ``owners`` says who was given which name of the preset.
-    """
-
-    snapshot: Snapshot
-    options: PresetOptions
-    services: Mapping[Key, "ServiceView"]
-    given: Mapping[str, Any]
-    owners: Owners
-
-    def ref(self, kind: str, key: Key) -> ObjectRef:
-        """Return the reference of an object of the Snapshot."""
-        return ObjectRef(kind, key.namespace, key.name, self.snapshot.cluster)
-
-    def endpoints_of(self, key: Key) -> tuple[Any, ...]:
-        """Return all endpoints of a Service, in any state."""
-        view = self.services.get(key)
-        return tuple(dict.fromkeys(each for port in view.ports for each in port.endpoints)) if view is not None else ()
 
 
 class PresetCollections(ABC):
@@ -179,10 +157,6 @@ class Preset(ABC):
         """Return new collections over the objects of a graph; None where the graph makes them, as others share them."""
         del objects, addresses
         return None
-
-    @abstractmethod
-    def claims(self, translation: Translation) -> Iterator[Claim]:
-        """Return all claims, refused ones too; called for explanations, never on the way to a configuration."""
 
     @abstractmethod
     def how_to_claim(self, options: PresetOptions) -> str:

@@ -30,14 +30,15 @@ from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.model.versioned import GivenDict
 from pyconfd.presets import addresses, cluster, host_ownership, listener_ownership, values
 from pyconfd.presets.certificates import certificate_for, notes_on, presented
-from pyconfd.presets.cluster import Cluster
+from pyconfd.presets.cluster import Cluster, ReadService
 from pyconfd.presets.domains import DomainsPreset
 from pyconfd.presets.gateway.preset import GatewayPreset
 from pyconfd.presets.graph import PresetGraph
 from pyconfd.presets.ingress.preset import IngressPreset
 from pyconfd.presets.listener_ownership import name_of
 from pyconfd.presets.loadbalancer import LoadbalancerPreset
-from pyconfd.presets.preset import Preset, PresetOptions, PresetResult, Translation
+from pyconfd.presets.preset import Preset, PresetOptions, PresetResult
+from pyconfd.presets.views import EndpointView
 
 log = structlog.get_logger(__name__)
 
@@ -243,6 +244,7 @@ def _translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions,
         reserved=reserved,
         statuses=tuple(result.statuses for result in results),
         certificates=(*(result.certificates for result in results), default.presented),
+        claims={name: result.claims for name, result in zip(names, results, strict=True)},
     )
 
 
@@ -313,41 +315,38 @@ def _dns_names(results: Sequence[PresetResult]) -> tuple[str, ...] | None:
     return tuple(sorted({name for names in found for name in names})) if found else None
 
 
-def claims_of(
-    snapshot: Snapshot,
-    context: Context,
-    names: Sequence[str],
-    options: PresetOptions,
-    refused: Iterable[Refusal] | None = None,
-) -> Iterator[Claim]:
-    """Return all claims with what was refused of each, in the order of the presets and of their objects.
+def claims_of(context: Context, refused: Iterable[Refusal] | None = None) -> Iterator[Claim]:
+    """Return all claims with their endpoints and refusals, in the order of the presets and of their objects.
 
-    ``context`` is what :func:`translate` returned. ``refused`` are all refusals, those of ``context`` by default.
+    ``refused`` are all refusals, those of ``context`` by default.
     """
-    view = context.names.get("cluster")
-    services = {Key(each.namespace, each.name): each for each in view.services} if view is not None else {}
+    services = context.everything.by_name if context.everything is not None else {}
     by_object: defaultdict[tuple[str, str], list[Refusal]] = defaultdict(list)
     for refusal in context.refused if refused is None else refused:
         by_object[refusal.ref.namespace, refusal.ref.name].append(refusal)
-    for name in names:
-        preset, given = PRESETS[name], context.names.get(name, {})
-        given = {name: given} if preset.gives == {name} else given
-        owners = context.owners.get(name, NO_OWNERS)
-        for claim in _readable(preset, Translation(snapshot, options, services, given, owners)):
+    for name, claims in context.claims.items():
+        for claim in _readable(name, claims):
             own = claim.ref
             # Names are shortened in refusals.
             shown = values.shown(own.namespace), values.shown(own.name)
             found = {(own.namespace, own.name): None, shown: None}
             mine = tuple(each for key in found for each in by_object.get(key, ()) if _is_about(each, claim))
-            yield replace(claim, refused=mine) if mine else claim
+            endpoints = claim.endpoints or tuple(_endpoints_of(claim.services, services))
+            yield replace(claim, refused=mine, endpoints=endpoints)
 
 
-def _readable(preset: Preset, translation: Translation) -> Iterator[Claim]:
+def _endpoints_of(keys: Iterable[Key], services: Mapping[Key, ReadService]) -> dict[EndpointView, None]:
+    """Return all endpoints of these Services, in any state, each once."""
+    views = (services[key].view for key in keys if key in services)
+    return {each: None for view in views if view is not None for port in view.ports for each in port.endpoints}
+
+
+def _readable(preset: str, claims: Callable[[], Iterable[Claim]]) -> Iterator[Claim]:
     """Return the claims of a preset, up to the object of which its code raises an exception: they explain only."""
     try:
-        yield from preset.claims(translation)
+        yield from claims()
     except Exception:
-        log.exception("explanation.failed", preset=preset.name)
+        log.exception("explanation.failed", preset=preset)
 
 
 def _is_about(refusal: Refusal, claim: Claim) -> bool:

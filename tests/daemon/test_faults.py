@@ -1,5 +1,6 @@
 """A bug of ours that one object triggers costs that object; one that concerns all leaves what runs as it is."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from pyconfd.model.status import Phase
 from pyconfd.presets.cluster import ReadCluster
 from pyconfd.presets.domains import DomainClaims
 from pyconfd.presets.host_ownership import Hosts
-from pyconfd.presets.ingress.preset import IngressPreset
+from pyconfd.presets.registry import claims_of
 from tests.daemon.fakes import Bed
 from tests.presets import objects
 
@@ -114,17 +115,15 @@ def test_a_bug_that_concerns_all_leaves_what_runs(monkeypatch: pytest.MonkeyPatc
     assert "more" in made.serves
 
 
-def test_claims_of_other_presets_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    translator = Translator(("ingress", "domains"))
-    snapshot = world("good")
-    context = translator.translate(snapshot)
+def test_claims_of_other_presets_are_made() -> None:
+    context = Translator(("domains",)).translate(world("good"))
 
-    def claims(self: IngressPreset, _: object) -> Any:
+    def claims() -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(IngressPreset, "claims", claims)
     with capture_logs() as logged:
-        assert {each.ref.name for each in translator.claims(snapshot, context)} == {"good"}
+        found = claims_of(replace(context, claims={"bad": claims, **context.claims}))
+        assert {each.ref.name for each in found} == {"good"}
     assert [each["event"] for each in logged] == ["explanation.failed"]
 
 

@@ -40,7 +40,7 @@ def said(notices: Notices) -> list[tuple[str, str, str]]:
 def test_what_is_refused_is_said_at_once_and_what_nothing_answers_for_after_a_minute() -> None:
     rules = {"a.example.com": [path("/"), path("/x", "none:80")]}
     daemon = FakeDaemon(ingress_class(), *service("web"), ingress(rules=rules))
-    notices = Notices(cast("Daemon", daemon), PRESETS)
+    notices = Notices(cast("Daemon", daemon))
     refused = ("Ingress demo/web", "NoSuchService", "demo/web")
     daemon.down = (BackendDown("ing_demo_web_80", 0, since=1_000.0),)
     assert said(notices) == [refused]
@@ -55,7 +55,7 @@ def test_what_is_refused_is_said_at_once_and_what_nothing_answers_for_after_a_mi
 def test_pods_that_do_not_answer_are_said_unless_an_operator_took_them_out() -> None:
     made = ingress(rules={"a.example.com": [path("/")]})
     daemon = FakeDaemon(ingress_class(), *service("web", "10.0.0.1"), made)
-    notices = Notices(cast("Daemon", daemon), PRESETS)
+    notices = Notices(cast("Daemon", daemon))
     daemon.down, daemon.now = (BackendDown("ing_demo_web_80", 1, since=1.0),), 100.0
     assert said(notices) == [("Ingress demo/web", "EndpointsUnreachable", "demo/web")]
     daemon.overrides = (OverrideStatus("ing_demo_web_80/web-1", "maint", 5.0),)
@@ -67,7 +67,7 @@ def test_what_waits_for_its_share_of_reloads_is_said_of_its_new_objects() -> Non
     new = [ingress("new", {"b.example.com": [path("/")]}), ingress("other", namespace="shop")]
     daemon = FakeDaemon(*former, *new)
     daemon.memory.complete = snapshot(*former)
-    notices = Notices(cast("Daemon", daemon), PRESETS)
+    notices = Notices(cast("Daemon", daemon))
     daemon.spent = SpentShare(("demo",), 1_000.0)
     [found] = notices.now()
     assert (str(found.ref), found.reason, found.uid) == ("Ingress demo/new", "ReloadShareSpent", "demo/new")
@@ -79,4 +79,4 @@ def test_what_waits_for_its_share_of_reloads_is_said_of_its_new_objects() -> Non
 def test_nothing_is_said_before_anything_was_read() -> None:
     daemon = FakeDaemon()
     daemon.memory.seen = None
-    assert Notices(cast("Daemon", daemon), PRESETS).now() == []
+    assert Notices(cast("Daemon", daemon)).now() == []

@@ -133,7 +133,6 @@ def trials(found: Snapshot, renderer: Renderer, check: Callable[[Rendering], Non
     return SearchTrials(
         snapshot=found,
         translate=TRANSLATOR.translate,
-        claims=TRANSLATOR.claims,
         renderer=renderer,
         fallback=Fallback(),
         curdate="",

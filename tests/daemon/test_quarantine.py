@@ -8,6 +8,7 @@ from pyconfd.model.outcome import Held, Rejected, Step
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.model.status import Phase
 from pyconfd.presets.origins import ObjectOrigin
+from pyconfd.presets.registry import claims_of
 from tests.daemon.fakes import EPOCH, TEMPLATE, Bed
 from tests.presets import objects
 
@@ -60,6 +61,24 @@ def test_a_service_without_endpoints_comes_back_with_them() -> None:
     made.run_for(12.0)
     assert held(made) == []
     assert "backend bad" in made.serves
+
+
+def test_who_is_left_out_still_says_what_it_asks_for() -> None:
+    made = bed(JUDGED, world(good="x", bad="blance"))
+    for addresses in (GOOD, ("192.0.2.8",)):  # found in the first round, and known in the next
+        seen = made.daemon.memory.seen
+        assert seen is not None
+        claims = {each.ref.name: each for each in claims_of(seen.context)}
+        assert (claims["bad"].names, claims["bad"].backends) == (("bad.example.com",), ())
+        assert [each.reason for each in claims["bad"].refused] == [RefusalReason.QUARANTINED]
+        assert [each.name for each in claims["good"].backends] == ["good.example.com"]
+        made.source.show(world(good=addresses, bad="blance"))
+        made.run_for(0.4)
+    made.source.show(world(good=GOOD, bad="x"))
+    made.run_for(12.0)
+    seen = made.daemon.memory.seen
+    assert seen is not None
+    assert [len(each.backends) for each in claims_of(seen.context)] == [1, 1]
 
 
 def test_the_others_go_on_and_cost_no_search() -> None:

@@ -17,6 +17,7 @@ from pyconfd.explain.conditions import Evidence, report_of
 from pyconfd.explain.queries import explain
 from pyconfd.explain.text import render
 from pyconfd.haproxy.runtime.servers_now import ServerNow
+from pyconfd.model.claim import Claim
 from pyconfd.model.condition import Age, Condition, ConditionStatus, ConditionType, condition_of_refusal, type_of
 from pyconfd.model.context import AUTOMATIC_PRESETS, Context, PresetName, Refusal, RefusalReason
 from pyconfd.model.explanation import ClaimReport, InstanceState
@@ -277,7 +278,8 @@ def test_each_refusal_ends_at_its_stage(reason: RefusalReason) -> None:
     later[RR] = {"no_such_port", "no_node_port", "no_such_service", "no_such_address", "no_certificate", "forbidden"}
     assert type_of(reason) is next((stage for stage, reasons in later.items() if reason in reasons), A)
     ages = {rejected(reason): Age(400.0)}
-    made = replace(evidence(ages=ages), context=Context({}), desired=None, running=None, refused=tuple(ages))
+    unserved = Context({}, claims={"domains": lambda: [Claim(rejected(reason).ref, "domains", "", ("a",), ())]})
+    made = replace(evidence(ages=ages), context=unserved, desired=None, running=None, refused=tuple(ages))
     (report,) = reports_of(made).values()
     (condition,) = [each for each in report.conditions if each.type is type_of(reason)]
     assert condition == condition_of_refusal(rejected(reason), 400.0)

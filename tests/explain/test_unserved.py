@@ -26,7 +26,7 @@ OBJECTS = (
 def told(*down: BackendDown) -> list[tuple[str, str, str]]:
     seen = snapshot(*OBJECTS)
     context = registry.translate(seen, PRESETS, OPTIONS)
-    found = unserved(seen, context, PRESETS, OPTIONS, down)
+    found = unserved(context, down)
     return [(str(each.ref), each.reason, each.message) for each in found]
 
 
@@ -59,4 +59,4 @@ def test_each_way_to_ask_is_found_and_a_backend_of_the_operator_is_nobodys() -> 
 
 def claims() -> Iterator[Claim]:
     seen = snapshot(*OBJECTS)
-    return registry.claims_of(seen, registry.translate(seen, PRESETS, OPTIONS), PRESETS, OPTIONS)
+    return registry.claims_of(registry.translate(seen, PRESETS, OPTIONS))

@@ -201,7 +201,7 @@ def test_each_pod_that_is_a_target_claims_its_app() -> None:
     context = registry.translate(found, ("hosts",), OPTIONS)
     claims = {
         each.ref.name: (each.ref.kind, each.names, [backend.name for backend in each.backends], each.because)
-        for each in registry.claims_of(found, context, ("hosts",), OPTIONS)
+        for each in registry.claims_of(context)
     }
     assert claims == {
         "a": ("Pod", ("web",), ["web"], "label app web"),

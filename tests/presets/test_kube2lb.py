@@ -74,7 +74,7 @@ class TestContract:
         )
         context = registry.translate(found, ("kube2lb",), PresetOptions())
         assert len(context.names["services"]) == served
-        assert len([*registry.claims_of(found, context, ("kube2lb",), PresetOptions())]) == served
+        assert len([*registry.claims_of(context)]) == served
 
     def test_the_address_of_a_node_port_service_is_the_default(self) -> None:
         options = PresetOptions(own=own_options(Kube2lbOptions(default_lb_ip="192.0.2.10", default_port_mode="tcp")))

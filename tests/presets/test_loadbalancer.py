@@ -341,7 +341,7 @@ def test_kube2lb_leaves_its_services_alone() -> None:
 def test_claims_say_what_asks_and_where_it_is_served() -> None:
     found = snapshot(balanced(ports=(WEB, _UDP)), behind())
     context = registry.translate(found, ("loadbalancer",), OPTIONS)
-    (claim,) = registry.claims_of(found, context, ("loadbalancer",), OPTIONS)
+    (claim,) = registry.claims_of(context)
 
     assert claim.names == ("192.0.2.1",)
     assert [(each.section, each.key) for each in claim.backends] == [("lb-shop:web:80", "shop:web:80")]

@@ -52,7 +52,6 @@ from pyconfd.presets.preset import (
     PresetCollections,
     PresetOptions,
     PresetResult,
-    Translation,
 )
 from pyconfd.presets.refusals import JoinedRefusals
 from pyconfd.presets.views import EndpointView, NodeView, PortView, ServiceView
@@ -77,8 +76,10 @@ class _Kube2lbTerms(NamedTuple):
 
 
 class ParsedKube2lbService(NamedTuple):
-    """What a Service asks for, and what is refused of it."""
+    """What a Service asks for, and what is refused of it; ``external`` are its domains as they are written."""
 
+    kind: str
+    external: str
     claims: tuple[Kube2lbClaim, ...]
     refused: tuple[Refusal, ...]
 
@@ -139,7 +140,8 @@ def _parse(seen: ReadService, rules: _Rules) -> ParsedKube2lbService | None:
         return None
     refused: list[Refusal] = []
     claims = tuple(_claims(service, view, rules, refused))
-    return ParsedKube2lbService(claims, tuple(refused))
+    external = (service.metadata.annotations or {}).get(EXTERNAL_DOMAINS, "")
+    return ParsedKube2lbService(service.spec.type, external, claims, tuple(refused))
 
 
 def _claims(service: Service, view: ServiceView, rules: _Rules, refused: list[Refusal]) -> Iterator[Kube2lbClaim]:
@@ -351,6 +353,7 @@ class Kube2lbCollections(PresetCollections):
         self.bound = Spread(self.decided, lambda _, found: found.bound.items(), "listeners of kube2lb")
         self.names = Spread(self.decided, lambda _, found: found.owners.items(), "names of kube2lb")
         self.ready = Tally(self.entries, lambda _, entry: (((), len(entry.endpoints)),), "endpoints of kube2lb")
+        self._asked = Published[Key, ParsedKube2lbService](self.parsed)
         self._decided = Published[int, DecidedPorts](self.decided)
         self._reservations = Published[Name, Reservation](self._reserved, rank=None)
         self._services = Published[Kube2lbPlace, Kube2lbService](self.entries, key=_own_key)
@@ -386,6 +389,7 @@ class Kube2lbCollections(PresetCollections):
             given,
             self._refused.all(),
             self.ready.items.get((), 0),
+            partial(_explained, self._asked.mapping(), services, names, options.domain, self._objects.cluster),
             self._bound.mapping(),
             serves=self._serves.mapping(),
             addresses_of=_addresses_of,
@@ -457,29 +461,30 @@ class Kube2lbPreset(Preset):
         del addresses
         return Kube2lbCollections(objects)
 
-    def claims(self, translation: Translation) -> Iterator[Claim]:
-        """Return a claim for each Service of these types."""
-        given, domain = translation.given, translation.options.of(Kube2lbOptions).domain
-        names_of = given.get("ServerNames")
-        backends: defaultdict[Key, list[ClaimedBackend]] = defaultdict(list)
-        names_given: defaultdict[Key, list[str]] = defaultdict(list)
-        for each in given.get("services", ()):
-            key = Key(each.namespace, each.name)
-            names = [str(name) for name in names_of(each, domain)] if names_of else []
-            names_given[key] += names
-            udp = "" if each.port.protocol == "tcp" else f"HAProxy balances TCP, not {each.port.protocol.upper()}"
-            title, endpoints = f"port {each.port.bind}", (*each.endpoints, *each.draining)
-            backends[key].append(ClaimedBackend(title, str(each), title_of(each), endpoints, frozenset(names), udp))
-        for key, service in sorted(translation.snapshot.services.items()):
-            if not is_claimed(service):
-                continue
-            wanted = (service.metadata.annotations or {}).get(EXTERNAL_DOMAINS, "").split(",")
-            external = [values.comparable_name(text.strip()) for text in wanted if text.strip()]
-            claimed = tuple(dict.fromkeys([*names_given[key], *external]))
-            because, ref = f"spec.type {service.spec.type}", translation.ref("Service", key)
-            yield Claim(ref, self.name, because, claimed, tuple(backends[key]), translation.endpoints_of(key))
-
     def how_to_claim(self, options: PresetOptions) -> str:
         """Return the types."""
         del options
         return "give the Service the type NodePort or LoadBalancer"
+
+
+def _explained(
+    asked: Mapping[Key, ParsedKube2lbService],
+    services: Mapping[Kube2lbPlace, Kube2lbService],
+    names_of: Kube2lbServerNames,
+    domain: str,
+    cluster: str,
+) -> Iterator[Claim]:
+    """Return a claim for each Service of these types."""
+    backends: defaultdict[Key, list[ClaimedBackend]] = defaultdict(list)
+    names_given: defaultdict[Key, list[str]] = defaultdict(list)
+    for each in services.values():
+        key, names = Key(each.namespace, each.name), [str(name) for name in names_of.of(each, domain)]
+        names_given[key] += names
+        udp = "" if each.port.protocol == "tcp" else f"HAProxy balances TCP, not {each.port.protocol.upper()}"
+        title, endpoints = f"port {each.port.bind}", (*each.endpoints, *each.draining)
+        backends[key].append(ClaimedBackend(title, str(each), title_of(each), endpoints, frozenset(names), udp))
+    for key, parsed in asked.items():
+        external = [values.comparable_name(text.strip()) for text in parsed.external.split(",") if text.strip()]
+        claimed = tuple(dict.fromkeys([*names_given[key], *external]))
+        because, ref = f"spec.type {parsed.kind}", ObjectRef("Service", *key, cluster)
+        yield Claim(ref, PresetName.KUBE2LB, because, claimed, tuple(backends[key]), services=(key,))

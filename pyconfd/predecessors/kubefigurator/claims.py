@@ -50,6 +50,7 @@ OPTIONS = (
 )
 """Source: haproxy-kubefigurator's readme, and its source for ``ssl-certificate``."""
 
+_HOST = ".hostname"
 ANY = "*"
 _HTTPS_PORT = 443
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
@@ -135,8 +136,9 @@ def field_of(port_name: str, option: str) -> str:
 
 
 class ParsedService(NamedTuple):
-    """What the node ports of a Service ask for, and what cannot be read."""
+    """What the node ports of a Service ask for, and what cannot be read; ``hostnames`` are all that are written."""
 
+    hostnames: tuple[str, ...]
     claims: tuple[KubefiguratorClaim, ...]
     refused: tuple[Refusal, ...]
 
@@ -164,7 +166,13 @@ def parse(
             claims.append(_AnnotationReader(ref, service, position, port, port_view, host, options, rules).claim())
         except _RefusedListener as error:
             refused.append(error.refusal)
-    return ParsedService(tuple(claims), tuple(refused))
+    written = (text for name, text in sorted(annotations.items()) if name.startswith(PREFIX) and name.endswith(_HOST))
+    hostnames = tuple(filter(None, (_spelled(text, options) for text in written)))
+    return ParsedService(hostnames, tuple(claims), tuple(refused))
+
+
+def _spelled(hostname: str, options: KubefiguratorOptions) -> str:
+    return hostname.strip().replace("CLUSTER", options.cluster, 1)
 
 
 def _strays(ref: ObjectRef, annotations: Mapping[str, str], ports: set[str]) -> Iterator[Refusal]:
@@ -257,7 +265,7 @@ class _AnnotationReader:
         """Return the host name as routes compare it, and as it is spelled: certificates are called by that."""
         own = self.options.cluster
         given = self._text("hostname")
-        spelled = given.replace("CLUSTER", own, 1)
+        spelled = _spelled(given, self.options)
         if not spelled:
             if mode == "http":
                 detail = "is missing: a port in mode http is reached by its host name (or set haproxy-mode to tcp)"

@@ -16,14 +16,13 @@ import msgspec
 from pyconfd.derived import Derived, Grouped, Published, Read, SameParts, Source, Spread, Tally, Value
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
-from pyconfd.model.kubernetes import AnyObject, Service
+from pyconfd.model.kubernetes import AnyObject, ObjectRef, Service
 from pyconfd.model.listener import ANY_IPV6, Listener
 from pyconfd.model.reservation import Name, Owner, Owners, Reservation, Reservations, port_of
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.predecessors.kubefigurator.claims import (
     ANY,
     LABEL,
-    PREFIX,
     KubefiguratorClaim,
     KubefiguratorOptions,
     ParsedService,
@@ -38,7 +37,7 @@ from pyconfd.presets.conflicts import ReservedNames, Sockets
 from pyconfd.presets.endpoints import families_of, node_targets, pod_targets, targets_on_nodes
 from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import Objects
-from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetCollections, PresetOptions, PresetResult, Translation
+from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetCollections, PresetOptions, PresetResult
 from pyconfd.presets.refusals import JoinedRefusals
 from pyconfd.presets.views import EndpointView, NodeView
 
@@ -334,6 +333,7 @@ class KubefiguratorCollections(PresetCollections):
         self.ready = Tally(
             self.backends, lambda _, backend: (((), len(_addresses_of(backend))),), "endpoints of kubefigurator"
         )
+        self._asked = Published[Key, ParsedService](self.parsed)
         self._decided = Published[int, DecidedListeners](self.decided, rank=None)
         self._all_listeners = Published[str, KubefiguratorListener](given, key=_own_key, rank=None)
         self._in_order = SameParts[tuple[KubefiguratorListener, ...]]()
@@ -345,15 +345,16 @@ class KubefiguratorCollections(PresetCollections):
 
     def result(self) -> PresetResult:
         """Return ``listeners``, sorted by address and port, and ``backends``, sorted by name."""
-        listeners = self._all_listeners.mapping()
+        listeners, backends = self._all_listeners.mapping(), self._backends.mapping()
         in_order = self._in_order.made(
             (listeners,), lambda: tuple(sorted(listeners.values(), key=lambda each: Slot(each.address, each.port)))
         )
         return PresetResult(
             # Copies: what a template does to a list must not reach the next translation.
-            {"listeners": list(in_order), "backends": list(self._backends.mapping().values())},
+            {"listeners": list(in_order), "backends": list(backends.values())},
             self._refused.all(),
             self.ready.items.get((), 0),
+            partial(_explained, self._asked.mapping(), in_order, backends.values(), self._objects.cluster),
             self._bound.mapping(),
             serves=self._serves.mapping(),
             addresses_of=_addresses_of,
@@ -463,30 +464,6 @@ class KubefiguratorPreset(Preset):
         del addresses
         return KubefiguratorCollections(objects)
 
-    def claims(self, translation: Translation) -> Iterator[Claim]:
-        """Return a claim for each labelled Service."""
-        given, options = translation.given, translation.options
-        hosts_of: defaultdict[str, set[str]] = defaultdict(set)
-        for listener in given.get("listeners", ()):
-            for route in listener.routes:
-                hosts_of[route.backend].add(f"*{route.hostname}" if route.wildcard else route.hostname.strip("[]"))
-        backends: defaultdict[Key, list[ClaimedBackend]] = defaultdict(list)
-        for each in given.get("backends", ()):
-            title, hosts = f"port {each.port or '(unnamed)'}", frozenset(hosts_of[each.name])
-            backend = ClaimedBackend(title, each.name, each.name, each.endpoints, hosts)
-            backends[Key(each.namespace, each.service)].append(backend)
-        for key, service in sorted(translation.snapshot.services.items()):
-            if (service.metadata.labels or {}).get(LABEL) != "yes":
-                continue
-            wanted = (
-                text.strip().replace("CLUSTER", options.of(KubefiguratorOptions).cluster, 1)
-                for name, text in sorted((service.metadata.annotations or {}).items())
-                if name.startswith(PREFIX) and name.endswith(".hostname")
-            )
-            names = tuple(dict.fromkeys(values.comparable_name(text) for text in wanted if text))
-            ref, endpoints = translation.ref("Service", key), translation.endpoints_of(key)
-            yield Claim(ref, self.name, f"label {LABEL} yes", names, tuple(backends[key]), endpoints)
-
     def how_to_claim(self, options: PresetOptions) -> str:
         """Return the label."""
         del options
@@ -500,3 +477,25 @@ class KubefiguratorPreset(Preset):
         value = (record.metadata.labels or {}).get(LABEL)
         if value is not None:
             yield f"its label {LABEL} is {values.shown(value)!r}: only 'yes' counts"
+
+
+def _explained(
+    asked: Mapping[Key, ParsedService],
+    listeners: Iterable[KubefiguratorListener],
+    backends: Iterable[Backend],
+    cluster: str,
+) -> Iterator[Claim]:
+    """Return a claim for each labelled Service."""
+    hosts_of: defaultdict[str, set[str]] = defaultdict(set)
+    for listener in listeners:
+        for route in listener.routes:
+            hosts_of[route.backend].add(f"*{route.hostname}" if route.wildcard else route.hostname.strip("[]"))
+    served: defaultdict[Key, list[ClaimedBackend]] = defaultdict(list)
+    for each in backends:
+        title, hosts = f"port {each.port or '(unnamed)'}", frozenset(hosts_of[each.name])
+        backend = ClaimedBackend(title, each.name, each.name, each.endpoints, hosts)
+        served[Key(each.namespace, each.service)].append(backend)
+    for key, parsed in asked.items():
+        names = tuple(dict.fromkeys(map(values.comparable_name, parsed.hostnames)))
+        ref, because = ObjectRef("Service", *key, cluster), f"label {LABEL} yes"
+        yield Claim(ref, PresetName.KUBEFIGURATOR, because, names, tuple(served[key]), services=(key,))

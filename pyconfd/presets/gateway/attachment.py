@@ -41,13 +41,20 @@ class ParentDecision(NamedTuple):
     fault: Fault | None = None
 
 
+class RouteHosts(NamedTuple):
+    """The hosts of a route as they are compared, and what is wrong with the others."""
+
+    names: tuple[str, ...]
+    faults: tuple[Fault, ...] = ()
+
+
 class RouteHead(NamedTuple):
-    """What of a route decides about its parents; ``hostnames`` None is a kind of route without."""
+    """What of a route decides about its parents; ``hosts`` None is a kind of route without."""
 
     kind: str
     namespace: str
     parents: tuple[ParentReference, ...]
-    hostnames: tuple[str, ...] | None
+    hosts: RouteHosts | None
 
 
 def selects(selector: LabelSelector | None, labels: Labels) -> bool:
@@ -73,8 +80,8 @@ def _meets(requirement: LabelRequirement, labels: Labels) -> bool:
     return False
 
 
-def valid_hosts(hostnames: Iterable[str]) -> tuple[tuple[str, ...], tuple[Fault, ...]]:
-    """Return the hosts of a route as they are compared, and what is wrong with the others."""
+def valid_hosts(hostnames: Iterable[str]) -> RouteHosts:
+    """Parse the hosts of a route."""
     hosts: dict[str, None] = {}
     faults = []
     for hostname in hostnames:
@@ -82,7 +89,7 @@ def valid_hosts(hostnames: Iterable[str]) -> tuple[tuple[str, ...], tuple[Fault,
             hosts[values.host_name(hostname)] = None
         except ValueError as error:
             faults.append(Fault("UnsupportedValue", "hostnames", hostname, str(error)))
-    return tuple(hosts), tuple(faults)
+    return RouteHosts(tuple(hosts), tuple(faults))
 
 
 def in_common(listener: str, route: str) -> str | None:
@@ -153,9 +160,9 @@ def _attach_to(
             parent, key, (), Fault("NotAllowedByListeners", "parentRefs", parent.section_name or key.name, detail)
         )
     attachments = []
-    hosts, faults = valid_hosts(route.hostnames or ())
+    hosts, faults = route.hosts or RouteHosts(())
     for each in allowing:
-        if route.hostnames is None or each.protocol == Protocol.TCP:
+        if route.hosts is None or each.protocol == Protocol.TCP:
             attachments.append(Attachment(key, each.name, each.port))
         elif found := () if faults and not hosts else hosts_at(each.hostname, hosts):
             attachments.append(Attachment(key, each.name, each.port, found))

@@ -23,9 +23,11 @@ from pyconfd.presets.gateway.attachment import (
     Labels,
     ParentDecision,
     RouteHead,
+    RouteHosts,
     attach,
     isolated,
     specificity,
+    valid_hosts,
 )
 from pyconfd.presets.gateway.faults import RuleFault
 from pyconfd.presets.gateway.frontends import Choice
@@ -100,7 +102,7 @@ class SiteAt(NamedTuple):
 
 
 class AskedRoute(NamedTuple):
-    """A route by itself; ``work`` is what conditions of a rule may take, ``hostnames`` None for a kind without them."""
+    """A route by itself; ``work`` is what conditions of a rule may take, ``hosts`` None for a kind without them."""
 
     id: StatusOf
     ref: ObjectRef
@@ -108,7 +110,7 @@ class AskedRoute(NamedTuple):
     uid: str
     generation: int
     parent_refs: tuple[ParentReference, ...]
-    hostnames: tuple[str, ...] | None
+    hosts: RouteHosts | None
     rules: tuple[Any, ...]
     parsed: tuple[ParsedRule | RuleFault, ...]
     work: tuple[int, ...]
@@ -207,7 +209,7 @@ def asked(id_: StatusOf, route: Route, cluster: str) -> AskedRoute:
         meta.uid,
         meta.generation,
         tuple(route.spec.parent_refs or ()),
-        None if isinstance(route, TCPRoute) else tuple(route.spec.hostnames or ()),
+        None if isinstance(route, TCPRoute) else valid_hosts(route.spec.hostnames or ()),
         rules,
         parsed,
         tuple(work_of(each.matches) if isinstance(each, ParsedRule) else 0 for each in parsed),
@@ -229,7 +231,7 @@ def place(
     claims: ClaimOptions,
 ) -> PlacedRoute:
     """Return what a route attaches to, and where it is served."""
-    head = RouteHead(route.ref.kind, route.ref.namespace, route.parent_refs, route.hostnames)
+    head = RouteHead(route.ref.kind, route.ref.namespace, route.parent_refs, route.hosts)
 
     def listeners_of(key: Key) -> Sequence[ListenerDecision] | None:
         gateway = gateway_of(key)

@@ -123,20 +123,29 @@ class References(NamedTuple):
     gateways: frozenset[Key]
 
 
-def listeners_asked_for(objects: Objects, addresses: AddressOwners) -> Collection[Any, ListenerClaim]:
-    """Return where Gateways of this controller ask to listen: their ports at the addresses that they have."""
+class AskedGateway(NamedTuple):
+    """A Gateway of a class of this controller, and where it asks to listen: its ports at the addresses that it has."""
 
-    def ask(read: Read, id_: StatusOf, gateway: Gateway) -> tuple[ListenerClaim, ...]:
+    ref: ObjectRef
+    class_name: str
+    listeners: tuple[ListenerClaim, ...]
+
+
+def gateways_asked(objects: Objects, addresses: AddressOwners) -> Collection[StatusOf, AskedGateway]:
+    """Return the Gateways of this controller."""
+
+    def ask(read: Read, id_: StatusOf, gateway: Gateway) -> AskedGateway | None:
         found = read(objects.gateway_classes, class_of_gateway(gateway))
         if found is None or not is_mine(found):
-            return ()
+            return None
         owner, policy = owner_of(gateway), read.value(objects.policy)
         assigned = addresses.assigned(read, id_).addresses
         ports = sorted({each.port for each in gateway.spec.listeners if not policy.port(id_.key.namespace, each.port)})
-        return tuple(ListenerClaim(Listener.at(address, port), owner) for port in ports for address in assigned)
+        places = (Listener.at(address, port) for port in ports for address in assigned)
+        listeners = tuple(ListenerClaim(each, owner) for each in places)
+        return AskedGateway(ObjectRef("Gateway", *id_.key, objects.cluster), found.metadata.name, listeners)
 
-    asked = Derived(objects.gateways, ask, "claims of Gateways")
-    return Spread(asked, lambda _, claims: enumerate(claims), "listeners that Gateways ask for")
+    return Derived(objects.gateways, ask, "claims of Gateways")
 
 
 class ServedGateways:
@@ -153,12 +162,12 @@ class ServedGateways:
         self._holders = Derived(claimants, self._holder, "policies that have their targets")
         self.policies = Derived(policies, self._policy, "decisions on policies")
 
-        self._asked = Derived(objects.routes, self._ask, "claims of routes")
-        self._placed = Derived(self._asked, self._place, "routes at listeners")
-        works = Derived(self._asked, self._work, "work of routes")
+        self.asked = Derived(objects.routes, self._ask, "claims of routes")
+        self._placed = Derived(self.asked, self._place, "routes at listeners")
+        works = Derived(self.asked, self._work, "work of routes")
         by_namespace = Grouped(works, lambda _, work: (work.namespace,), "work by namespace")
         self._over = Derived(by_namespace, _over_budget, "rules over the budget")
-        self.routes = Derived(self._asked, self._serve, "served routes")
+        self.routes = Derived(self.asked, self._serve, "served routes")
 
         self._hosts = Tally(self.routes, _hosts_at_listeners, "hosts of routes at listeners")
         wide = Spread(self.routes, _wide_sites, "routes at wildcards")

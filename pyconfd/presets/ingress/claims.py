@@ -58,6 +58,7 @@ class IngressClaim:
     """What one Ingress asks for. ``references`` are by the name of the backend that is made of each.
 
     ``hosts`` are those of its rules that its namespace may have, also where no path of one can be served.
+    ``class_name`` is "" for the default class.
     ``https_only``: its author relies on plain HTTP not being served, whatever becomes of the certificate.
     """
 
@@ -73,6 +74,7 @@ class IngressClaim:
     refused: tuple[Refusal, ...]
     https_only: bool = False
     hosts: tuple[HostClaim, ...] = ()
+    class_name: str = ""
 
 
 def name_of(path: SitePath) -> Name:
@@ -160,7 +162,7 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted:
     hosts = tuple(HostClaim(site, owner, shared) for site in dict.fromkeys(sites.values()))
     return IngressClaim(
         ref, owner, meta.uid, meta.generation, rules, references, tls, redirect is not False, hsts, refused,
-        bool(foreign.https or foreign.https_with_tls), hosts,
+        bool(foreign.https or foreign.https_with_tls), hosts, ingress.spec.ingress_class_name or "",
     )  # fmt: skip
 
 

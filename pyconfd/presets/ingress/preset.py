@@ -1,30 +1,20 @@
-"""The preset: from Ingresses to sites, backends, certificates and statuses.
-
-Read in this order: :mod:`pyconfd.presets.ingress.claims` parses one Ingress; the table of
-:mod:`pyconfd.presets.routing.table` gives each path to the oldest; :mod:`pyconfd.presets.ingress.backends` and
-:mod:`pyconfd.presets.ingress.certificates` join what is behind it; :func:`_after` does all that after a change. Each
-step looks at what the steps before it changed, and all that is equal stays the same object.
-"""
+"""Preset ``ingress``: Ingresses. What is served is in :mod:`pyconfd.presets.ingress.serving`."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName
 from pyconfd.model.ingress import Ingress
-from pyconfd.model.kubernetes import AnyObject
+from pyconfd.model.kubernetes import AnyObject, ObjectRef
+from pyconfd.model.reservation import Owners
 from pyconfd.model.snapshot import Key, Resource, Snapshot
-from pyconfd.presets.ingress.claims import name_of, read_ingress
-from pyconfd.presets.ingress.classes import mistaken_class, own_classes
-from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, Translation
+from pyconfd.presets.ingress.claims import IngressClaim, name_of
+from pyconfd.presets.ingress.classes import mistaken_class
+from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions
 from pyconfd.presets.routing.references import ServiceReference
 from pyconfd.presets.routing.table import path_of
 from pyconfd.presets.routing.types import RouteBackend
-
-_PATH_FIELD = "spec.rules.http.paths.path"
-_BACKEND_FIELD = "spec.rules.http.paths.backend"
-_TLS_HOSTS, _TLS_SECRET = "spec.tls.hosts", "spec.tls.secretName"
 
 
 class IngressPreset(Preset):
@@ -34,34 +24,6 @@ class IngressPreset(Preset):
     gives = frozenset({"ingress"})
     resources = CLUSTER_VIEW | {Resource.INGRESSES, Resource.INGRESSCLASSES}
     writes_status = frozenset({Resource.INGRESSES})
-
-    def claims(self, translation: Translation) -> Iterator[Claim]:
-        """Return a claim for each Ingress of pyconfd's classes."""
-        snapshot, options = translation.snapshot, translation.options
-        classes = own_classes(snapshot.ingressclasses)
-        backends: Mapping[str, Any] = translation.given.get("ingress", {}).get("backends", {})
-        for key in sorted(snapshot.ingresses):
-            ingress = snapshot.ingresses[key]
-            if not classes.serve(ingress):
-                continue
-            claim = read_ingress(ingress, snapshot.cluster, options.claims, options.ignored_annotations)
-            # A backend may be there for another Ingress of the namespace only: the one that has the path.
-            won: defaultdict[str, set[str]] = defaultdict(set)
-            for rule in claim.rules:
-                if translation.owners.get(name_of(path_of(rule))) == rule.owner:
-                    won[rule.backend].add(rule.site)
-            served = ((name, at) for name, at in won.items() if name in backends)
-            endpoints: dict[Any, None] = {}
-            for reference in claim.references.values():
-                endpoints |= dict.fromkeys(translation.endpoints_of(Key(reference.namespace, reference.name)))
-            yield Claim(
-                translation.ref("Ingress", key),
-                self.name,
-                f"ingressClassName {ingress.spec.ingress_class_name or '(default)'}",
-                tuple(dict.fromkeys(name_of(path_of(rule)).name for rule in claim.rules)),
-                tuple(_claimed(claim.references[name], backends[name], at) for name, at in served),
-                tuple(endpoints),
-            )
 
     def how_to_claim(self, options: PresetOptions) -> str:
         """Return the class."""
@@ -75,6 +37,27 @@ class IngressPreset(Preset):
         """Return what is wrong with the class of an Ingress."""
         if isinstance(record, Ingress) and (wrong := mistaken_class(record, snapshot.ingressclasses)):
             yield wrong
+
+
+def claims(asked: Mapping[Key, IngressClaim], owners: Owners, backends: Mapping[str, RouteBackend]) -> Iterator[Claim]:
+    """Return a claim for each Ingress of pyconfd's classes; ``owners`` are those of paths."""
+    for key, claim in asked.items():
+        # A backend may be there for another Ingress of the namespace only: the one that has the path.
+        won: defaultdict[str, set[str]] = defaultdict(set)
+        names: dict[str, None] = {}
+        for rule in claim.rules:
+            name = name_of(path_of(rule))
+            names[name.name] = None
+            if rule.backend in backends and owners.get(name) == rule.owner:
+                won[rule.backend].add(rule.site)
+        yield Claim(
+            ObjectRef("Ingress", *key, claim.ref.cluster),
+            PresetName.INGRESS,
+            f"ingressClassName {claim.class_name or '(default)'}",
+            tuple(names),
+            tuple(_claimed(claim.references[each], backends[each], at) for each, at in won.items()),
+            services=tuple(Key(each.namespace, each.name) for each in claim.references.values()),
+        )
 
 
 def _claimed(reference: ServiceReference, backend: RouteBackend, hosts: Iterable[str]) -> ClaimedBackend:

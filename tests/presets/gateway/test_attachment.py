@@ -9,7 +9,7 @@ import yaml
 from pyconfd.model.gateway_api import ParentReference
 from pyconfd.model.records import LabelSelector
 from pyconfd.model.snapshot import Key
-from pyconfd.presets.gateway.attachment import RouteHead, attach, hosts_at, isolated, selects
+from pyconfd.presets.gateway.attachment import RouteHead, attach, hosts_at, isolated, selects, valid_hosts
 from pyconfd.presets.gateway.grants import Grants
 from pyconfd.presets.gateway.listeners import Found, Resolver, decide_listeners
 from tests.presets.gateway.objects import gateway
@@ -106,7 +106,7 @@ def test_routes_attach(row: Row) -> None:
     listeners = decide_listeners(gateway(f"listeners: {row.listeners.strip()}"), LOOKUP)
     parents = msgspec.convert(yaml.safe_load(row.parents), tuple[ParentReference, ...])
     (found,) = attach(
-        RouteHead(row.kind, row.namespace, parents, row.hosts),
+        RouteHead(row.kind, row.namespace, parents, valid_hosts(row.hosts) if row.hosts is not None else None),
         {GATEWAY: listeners}.get,
         lambda name: LABELS.get(name, {}),
     )
@@ -133,7 +133,9 @@ def test_a_route_that_attaches_nowhere_says_where_it_is_wrong(
 ) -> None:
     listeners = decide_listeners(gateway(f"listeners: {EXACT}"), LOOKUP)
     parents = (ParentReference(name="web", namespace="shop"),)
-    [found] = attach(RouteHead("HTTPRoute", namespace, parents, hosts), {GATEWAY: listeners}.get, lambda _: {})
+    [found] = attach(
+        RouteHead("HTTPRoute", namespace, parents, valid_hosts(hosts)), {GATEWAY: listeners}.get, lambda _: {}
+    )
     assert found.fault is not None
     assert tuple(found.fault)[:3] == fault
     assert "shop/web" in found.fault.detail or fault[0] == "UnsupportedValue"
@@ -151,7 +153,7 @@ def test_a_route_that_attaches_nowhere_says_where_it_is_wrong(
 def test_parents_of_others_are_left_alone(parent: str) -> None:
     parents = (msgspec.convert(yaml.safe_load(parent), ParentReference),)
 
-    assert attach(RouteHead("HTTPRoute", "shop", parents, ()), {GATEWAY: ()}.get, lambda _: {}) == ()
+    assert attach(RouteHead("HTTPRoute", "shop", parents, valid_hosts(())), {GATEWAY: ()}.get, lambda _: {}) == ()
 
 
 @pytest.mark.parametrize(

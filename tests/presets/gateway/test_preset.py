@@ -505,7 +505,7 @@ def test_a_wildcard_keeps_out_of_hosts_of_another_listener() -> None:
 def test_a_section_that_fails_leads_to_its_route_and_a_frontend_to_its_gateway() -> None:
     objects = snapshot(CLASS, GATEWAY, APP, route("app", "[{backendRefs: [{name: app, port: 80}]}]"))
     context = read(objects)
-    claims = list(registry.claims_of(objects, context, (PresetName.GATEWAY,), OPTIONS))
+    claims = list(registry.claims_of(context))
 
     origins = ObjectOrigins(objects, claims)
     names = given(context)

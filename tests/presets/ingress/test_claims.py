@@ -319,7 +319,7 @@ def test_explanations_name_paths_backends_and_what_was_refused() -> None:
     objects = snapshot(CLASS, *WEB, ingress(rules=rule(path("/a"), path("/b", "none:80"))))
     options = PresetOptions(addresses=ADDRESSES)
     context = registry.translate(objects, ("domains", "ingress"), options)
-    [claim] = registry.claims_of(objects, context, ("domains", "ingress"), options)
+    [claim] = registry.claims_of(context)
     assert (claim.ref.kind, claim.names) == ("Ingress", (f"{HOST}/a", f"{HOST}/b"))
     assert [(each.name, each.section, *each.hosts) for each in claim.backends] == [
         ("web:80", "ing_demo_web_80", HOST),
