@@ -119,5 +119,10 @@ class Writer:
             self._problems = MappingProxyType({key: each for key, each in self._problems.items() if key != what})
 
     def problems(self) -> tuple[Problem, ...]:
-        """Return why something cannot be written; empty where all can. Safe in any thread."""
-        return tuple(dict.fromkeys(self._problems.values()))
+        """Return why something cannot be written; empty where all can. Safe in any thread.
+
+        Where the credentials are why, these are named, in the words of who reads with them: watches that were opened
+        before go on, so reading may find it half a minute later.
+        """
+        known = tuple(dict.fromkeys(self._problems.values()))
+        return (known and self._servers.credential_problems()) or known

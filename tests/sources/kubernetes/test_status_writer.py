@@ -423,6 +423,19 @@ def test_a_first_403_where_writing_was_allowed_waits_for_a_second_one(here: Plac
     assert "pyconfd rbac" in problem.remedy
 
 
+def test_credentials_that_are_not_accepted_are_what_is_wrong(here: Place) -> None:
+    """Not that a status cannot be written: it would come before what there is to do."""
+    of = here.ingress("web")
+    here.apply()
+    here.run(20.0, lambda: here.published(of))
+    for server in here.servers:
+        server.faults.add(Fault(FaultKind.STATUS, code=401))
+    here.run(20.0)
+    problems = [each for node in here.nodes for each in node.writer.problems()]
+    assert problems
+    assert all(each.message.startswith("not accepted by http://") for each in problems), problems
+
+
 def test_without_any_right_nothing_but_the_lease_is_asked_for(here: Place) -> None:
     for server in here.servers:
         server.rules = Rules("")
