@@ -22,6 +22,8 @@ from tests.world.pki import CertificateAuthority
 pytestmark = pytest.mark.haproxy
 
 TOLD = {"api_server.failed", "api_server.recovered"}
+WRITES_NOTHING = {"cluster_status": {"enabled": False}, "events": {"enabled": False}}
+"""Settings with which nothing is written to API servers: who writes asks them by himself, and says what fails."""
 
 
 def _away(server: ApiServer) -> Callable[[], None]:
@@ -45,6 +47,7 @@ def _hanging(server: ApiServer) -> Callable[[], None]:
 def test_an_api_server_that_fails_changes_nothing_and_is_used_again_when_it_is_well(
     appliance: Appliance, strike: Callable[[ApiServer], Callable[[], None]], word: str
 ) -> None:
+    appliance.values |= WRITES_NOTHING
     appliance.values["kubernetes"] |= {"read_timeout_s": 1, "connect_timeout_s": 1}
     serving(appliance)
     (server,) = appliance.servers
@@ -82,6 +85,7 @@ def _trouble(appliance: Appliance) -> str:
 
 
 def test_an_account_without_rights_is_told_for_each_resource_and_what_serves_stays(appliance: Appliance) -> None:
+    appliance.values |= WRITES_NOTHING
     appliance.values["kubernetes"] |= {"interval_s": 0.5}
     serving(appliance)
     (server,) = appliance.servers
@@ -132,6 +136,7 @@ def test_a_certificate_of_another_authority_is_never_believed(appliance: Applian
     (server,) = appliance.servers
     good, bad = tls_context(right.server()), tls_context(wrong.server())
     server.tls = good
+    appliance.values |= WRITES_NOTHING
     appliance.values["kubernetes"] |= {"api_servers": [server.url], "ssl_ca": str(right.cert)}
     serving(appliance)
     server.wait_for_watches(*WATCHED)  # one that began later would break in a way of its own
