@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -60,12 +60,18 @@ ELSEWHERE = 8
 """From folders of others at most so many test files, the shortest: records of the model are imported by dozens."""
 TESTS_OF = {"predecessors": "presets", "derived.py": "derived"}
 """Packages whose tests are in a folder of another name."""
+TOP = 2
+"""Parts of the path of a folder of tests that is not one of a package in a package, such as ``tests/presets``."""
 CAUGHT, TIMED_OUT, SURVIVED = "caught", "timed_out", "survived"
 _OUT_OF_TIME = frozenset({-signal.SIGXCPU, -signal.SIGKILL})
 _FAILING = frozenset({1, 2, 4})
 """A test failed, or a file of tests or a conftest could not be imported. Source: pytest's exit codes."""
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/[\w/.]+(?:::\w+)*)", re.MULTILINE)
 """The file and function of a test in what pytest prints last, without its parameters."""
+
+_LOG_LINE = matchers.Call(func=matchers.Attribute(value=matchers.Name("log")))
+_COLLECTION = matchers.OneOf(*map(matchers.Name, ("Source", "Derived", "Spread", "Grouped", "Tally", "Joined")))
+"""Calls whose texts are words for people."""
 
 
 @dataclass(frozen=True)
@@ -105,20 +111,31 @@ class Imports:
     def nearest_tests(self, path: str) -> list[str]:
         """Return the test files that belong to a module.
 
-        They are those of the folder of tests with its path that import it; where none does, all of that folder, and a
-        few elsewhere that import it.
+        They are those of the folder of tests with its path that import it, and those elsewhere that import it and bear
+        its name. A package without a folder of tests has those that bear its name in the folder above. The modules of
+        a preset are tested through the preset: where no file bears a module's name, all of their folder count. Where
+        nothing is found in this way, they are all of the folder, and a few elsewhere that import the module.
         """
-        folder = Path("tests", TESTS_OF.get(Path(path).parts[1], Path(path).parts[1]), *Path(path).parts[2:-1])
+        at = Path(path)
+        exact = folder = Path("tests", TESTS_OF.get(at.parts[1], at.parts[1]), *at.parts[2:-1])
         while not any((self._root / folder).rglob("test_*.py")):
             folder = folder.parent
-        files = [self._files[name] for name in self._importers.get(_module(Path(path)), ())]
-        importing = [file for file in files if file.name.startswith("test_")]
-        own = [test for test in importing if test.is_relative_to(folder)]
-        if not own:
+        tests = [file for file in self._files.values() if file.name.startswith("test_")]
+        importers = self._importers.get(_module(at), set())
+        importing = {test for test in tests if _module(test) in importers}
+        own = {test for test in importing if test.is_relative_to(folder)}
+        named = {test for test in importing if _bears(test, at.stem)}
+        if folder != exact:
+            named |= {test for test in tests if test.parent == folder and _bears(test, at.parent.name)}
+        of_a_preset = folder == exact and len(folder.parts) > TOP
+        if not named and (of_a_preset or not own):
             shortest = sorted(importing, key=lambda test: ((self._root / test).stat().st_size, test))
-            all_of_it = [test for test in self._files.values() if test.is_relative_to(folder)]
-            own = [test for test in all_of_it if test.name.startswith("test_")] + shortest[:ELSEWHERE]
-        return sorted(map(str, own))
+            named = {test for test in tests if test.is_relative_to(folder)} | set(() if own else shortest[:ELSEWHERE])
+        return sorted(map(str, own | named))
+
+
+def _bears(test: Path, name: str) -> bool:
+    return f"{test.stem}_".startswith(f"test_{name}_")
 
 
 def _sources(root: Path) -> Iterator[Path]:
@@ -133,20 +150,46 @@ def _module(path: Path) -> str:
 def _mutations(text: str) -> tuple[libcst.Module, list[Mutation]]:
     """Return what mutmut does to the functions of a module.
 
-    It leaves annotations, docstrings and decorated functions alone. Sentences that are raised are left out here: tests
-    assert on values, not on their wording.
+    It leaves annotations, docstrings and decorated functions alone. Words for people are left out here, since tests
+    assert on values: sentences that are raised, what a log line says, and the names of derived collections.
     """
     visitor = MutationVisitor(mutation_operators, IgnoredCode(set(), set(), set()))
     module = MetadataWrapper(libcst.parse_module(text)).visit(visitor)
     raised = matchers.findall(module, matchers.Raise())
     texts = (each for at in raised for each in matchers.findall(at, matchers.SimpleString()))
-    sentences = {id(each) for each in texts if isinstance(each, libcst.SimpleString) and " " in each.value}
+    words = {id(each) for each in texts if isinstance(each, libcst.SimpleString) and " " in each.value}
+    words |= {id(each) for at in matchers.findall(module, _LOG_LINE) for each in _nodes(at)}
+    words |= {id(each) for name in _names_of_collections(module) for each in _nodes(name)}
     return module, [
         each
         for each in visitor.mutations
         if isinstance(each.contained_by_top_level_function, libcst.FunctionDef)
-        and id(each.original_node) not in sentences
+        and id(each.original_node) not in words
+        and not _is_about_an_argument_of(each, words)
     ]
+
+
+def _names_of_collections(module: libcst.Module) -> Iterator[libcst.Arg]:
+    for call in matchers.findall(module, matchers.Call(func=_COLLECTION)):
+        assert isinstance(call, libcst.Call)
+        texts = libcst.SimpleString | libcst.FormattedString
+        yield from (arg for arg in call.args if isinstance(arg.value, texts))
+
+
+def _is_about_an_argument_of(mutation: Mutation, words: Container[int]) -> bool:
+    """Return whether a call lacks nothing but words, or has None in their place."""
+    was, now = mutation.original_node, mutation.mutated_node
+    if not isinstance(was, libcst.Call) or not isinstance(now, libcst.Call):
+        return False
+    kept = {id(arg) for arg in now.args}
+    gone = [arg for arg in was.args if id(arg) not in kept]
+    return bool(gone) and all(id(arg) in words for arg in gone)
+
+
+def _nodes(at: libcst.CSTNode) -> Iterator[libcst.CSTNode]:
+    yield at
+    for each in at.children:
+        yield from _nodes(each)
 
 
 def _mutant(path: str, text: str, module: libcst.Module, mutation: Mutation) -> Mutant:

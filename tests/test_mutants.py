@@ -72,7 +72,7 @@ def test_a_loop_that_never_ends_is_caught_by_its_processor_time(
     (repository / "pyconfd/model/small.py").write_text("def down(n):\n    while n:\n        n -= 1\n    return n\n")
     tests = "from pyconfd.model.small import down\n\n\ndef test_down():\n    assert down(2) == 0\n"
     (repository / "tests/model/test_small.py").write_text(tests)
-    monkeypatch.setattr("tests.mutants.SECONDS", 2)
+    monkeypatch.setattr("tests.mutants.SECONDS", 6)
     *_, whole = run(repository, ["pyconfd/model"], size=100, seed=1, jobs=2)
     # n += 1, and n = 1; n -= 2 comes to the same.
     assert (whole["mutants"], whole["timed_out"], whole["survived"]) == (3, 2, 1)
@@ -87,12 +87,28 @@ def test_sentences_that_are_raised_are_left_alone(repository: Path) -> None:
     assert not {line for line in changed if "many" in line.lower() and '"too many"' not in line}
 
 
+def test_names_of_collections_and_log_lines_are_left_alone(repository: Path) -> None:
+    code = 'def won(of):\n    log.info("a.b", n=1)\n    return Grouped(of, key, f"{of}: by key", rank=age)\n'
+    (repository / "pyconfd/model/small.py").write_text(code)
+    mutants, _ = sample(repository, ["pyconfd/model"], size=100, seed=1)
+    assert {line.strip("+ ") for mutant in mutants for line in mutant.diff if line.startswith("+")} == {
+        'return Grouped(None, key, f"{of}: by key", rank=age)',
+        'return Grouped(key, f"{of}: by key", rank=age)',
+        'return Grouped(of, None, f"{of}: by key", rank=age)',
+        'return Grouped(of, f"{of}: by key", rank=age)',
+        'return Grouped(of, key, f"{of}: by key", rank=None)',
+        'return Grouped(of, key, f"{of}: by key", )',
+    }
+
+
 def test_tests_that_fail_anyway_are_no_judge(repository: Path) -> None:
     (repository / "tests/model/test_small.py").write_text(TESTS.replace("[2, 4]", "[2, 3]"))
     with pytest.raises(SystemExit, match="tests that caught something fail without any mutant"):
         list(run(repository, ["pyconfd/model"], size=1, seed=1))
 
 
+OF_GATEWAY = (ROOT / "tests/presets/gateway").glob("test_*.py")
+OF_KUBE2LB = (ROOT / "tests/presets").glob("test_kube2lb*.py")
 OF_INGRESS = (ROOT / "tests/presets/ingress").glob("test_*.py")
 
 
@@ -107,6 +123,12 @@ def imports() -> Imports:
         ("pyconfd/presets/routing/table.py", ["tests/presets/routing/test_table.py"]),
         # No test imports it: all of its folder.
         ("pyconfd/presets/ingress/classes.py", sorted(str(path.relative_to(ROOT)) for path in OF_INGRESS)),
+        # None bears its name: what the preset's tests go through counts, not only what imports it by chance.
+        ("pyconfd/presets/gateway/serving.py", sorted(str(path.relative_to(ROOT)) for path in OF_GATEWAY)),
+        # Its package has no folder of tests, but files that bear its name.
+        ("pyconfd/predecessors/kube2lb/preset.py", sorted(str(path.relative_to(ROOT)) for path in OF_KUBE2LB)),
+        # In another folder, but it bears the name.
+        ("pyconfd/model/spares.py", ["tests/haproxy/test_spares.py", "tests/haproxy/test_spares_live.py"]),
         ("pyconfd/predecessors/configmap.py", ["tests/presets/test_configmap.py"]),
         ("pyconfd/derived.py", ["tests/derived/test_derived.py"]),
         ("pyconfd/model/outcome.py", ["tests/model/test_changes.py", "tests/model/test_rendering.py"]),
@@ -117,7 +139,7 @@ def test_nearest_tests(imports: Imports, module: str, tests: list[str]) -> None:
 
 
 def test_where_no_test_of_the_folder_imports_a_module_others_count_too(imports: Imports) -> None:
-    found = imports.nearest_tests("pyconfd/model/status.py")
+    found = imports.nearest_tests("pyconfd/model/hold.py")
     assert "tests/model/test_changes.py" in found
     assert len([each for each in found if not each.startswith("tests/model/")]) == ELSEWHERE
 
