@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from pyconfd.model.context import Context
+from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import ConfigMap, Pod
 from pyconfd.model.rendering import FileKind
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.predecessors.allowed import Boundaries, judge
 from pyconfd.predecessors.configmap import KNOWN_PASSWORD, ConfigmapOptions
 from pyconfd.presets import registry
-from pyconfd.presets.policy import ClaimOptions
+from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.presets.registry import Memo
 from pyconfd.render import cluster_templates
+from tests.presets.asking import claims, counted
 from tests.presets.pods import Record, certificate, config_map, pod, read, refusals, secret, snapshot
 from tests.world.haproxy import BINARY
 
@@ -202,6 +203,131 @@ class TestServices:
         found = entries(services(shop=SHOP | {"description": "My shop!", "nested": {"description": "a b", "x": 1}}))
         assert "description" not in found["shop"]
         assert found["shop"]["nested"] == {"x": 1}
+
+    @pytest.mark.parametrize(
+        ("given", "kept"),
+        [
+            ({"hostnames": "shop.example.com"}, {"hostnames": ["shop.example.com"]}),
+            ({"hostnames": ["a.example.com", "A.example.com"]}, {"hostnames": ["a.example.com"]}),
+            ({"hostnames": []}, {"hostnames": []}),
+            ({"path": "/shop"}, {"path": "/shop"}),
+            ({"path": ["/shop", "^/x[0-9]"]}, {"path": ["/shop", "^/x[0-9]"]}),
+            ({"path": ""}, {}),
+            ({"path": None}, {}),
+            ({"ports": 80}, {"ports": [80]}),
+            ({"ports": [1, "65535"]}, {"ports": [1, 65535]}),
+            ({"ssl": None}, {}),
+            ({"ssl": False}, {"ssl": False}),
+            ({"ssl": "True"}, {"ssl": True}),
+            ({"ssl": "FALSE"}, {"ssl": False}),
+            ({"ssl": "passthrough"}, {"ssl": "passthrough"}),
+            ({"mode": "HTTP"}, {"mode": "http"}),
+            ({"mode": "tcp"}, {"mode": "tcp"}),
+            # They are those of the entry itself.
+            ({"name": "other", "pods": "none"}, {}),
+            ({"more": {"b": 1, "a": [None, 1.5, "x"]}}, {"more": {"a": [None, 1.5, "x"], "b": 1}}),
+        ],
+    )
+    def test_fields_as_templates_get_them(self, given: dict[str, Any], kept: dict[str, Any]) -> None:
+        bare = {"namespace": "demo", "selector": {"tier": "web", "app": "shop"}}
+        (entry,) = translated(services(shop=bare | given)).names["services"]
+        always = {"namespace": "demo", "selector": {"app": "shop", "tier": "web"}, "name": "shop", "pods": {}}
+        assert {key: each for key, each in entry.items() if key not in always} == kept
+        assert {key: entry[key] for key in always} == always
+        assert list(entry["selector"]) == ["app", "tier"]
+
+    def test_how_deep_a_field_may_be(self) -> None:
+        def nested(levels: int) -> Any:
+            return {"a": nested(levels - 1)} if levels else 1
+
+        fits, too_deep = SHOP | {"extra": nested(24)}, SHOP | {"hostnames": [], "extra": nested(25)}
+        of_lists = SHOP | {"hostnames": [], "extra": [[nested(23)]]}
+        context = translated(services(fits=fits, deep=too_deep, lists=of_lists))
+        assert [entry["name"] for entry in context.names["services"]] == ["fits"]
+        assert [(each.field, each.value) for each in context.refused] == [
+            ("deep extra" + 25 * ".a", ""),
+            ("lists extra" + 23 * ".a", ""),
+        ]
+
+    @pytest.mark.parametrize(
+        ("name", "entry", "field", "value"),
+        [
+            ("-x", SHOP, "", "-x"),
+            ("unless", SHOP, "", "unless"),
+            ("shop", "[1]", "", "[1]"),
+            ("shop", "{", "", "{"),
+            ("shop", {"selector": WEB}, "namespace", ""),
+            ("shop", SHOP | {"namespace": "Demo"}, "namespace", "Demo"),
+            ("shop", SHOP | {"namespace": "or"}, "namespace", "or"),
+            ("shop", SHOP | {"namespace": 5}, "namespace", ""),
+            ("shop", {"namespace": "demo"}, "selector", ""),
+            ("shop", SHOP | {"selector": ["app"]}, "selector", ""),
+            ("shop", SHOP | {"selector": {"app": 5}}, "selector", ""),
+            ("shop", SHOP | {"selector": {"-app": "x"}}, "selector", ""),
+            ("shop", SHOP | {"selector": {"app": "x y"}}, "selector", ""),
+            ("shop", SHOP | {"selector": {"if": "x"}}, "selector", ""),
+            ("shop", SHOP | {"selector": {"app": "if"}}, "selector", ""),
+            ("shop", SHOP | {"a b": 1}, "a b", "a b"),
+            ("shop", SHOP | {"hostnames": {"a": "b"}}, "hostnames", ""),
+            ("shop", SHOP | {"path": "x"}, "path", "x"),
+            ("shop", SHOP | {"path": 5}, "path", ""),
+            ("shop", SHOP | {"path": ["/a", "/("]}, "path", "/("),
+            ("shop", SHOP | {"ports": [80, 0]}, "ports", "0"),
+            ("shop", SHOP | {"ports": [True]}, "ports", "True"),
+            ("shop", SHOP | {"ports": [1.5]}, "ports", "1.5"),
+            ("shop", SHOP | {"ssl": "yes please"}, "ssl", "yes please"),
+            ("shop", SHOP | {"ssl": 1}, "ssl", ""),
+            ("shop", SHOP | {"mode": "cli"}, "mode", "cli"),
+            ("shop", SHOP | {"mode": 1}, "mode", ""),
+            ("shop", SHOP | {"extra": {"a": ["x", "b c"]}}, "extra.a", "b c"),
+            ("shop", SHOP | {"extra": {"a b": 1}}, "extra.a b", "a b"),
+        ],
+    )
+    def test_where_an_entry_is_wrong(self, name: str, entry: Any, field: str, value: str) -> None:
+        (refusal,) = translated(services(**{name: entry})).refused
+        assert (refusal.ref.kind, refusal.ref.namespace, refusal.ref.name) == ("ConfigMap", "lb", "services")
+        assert refusal.reason is RefusalReason.INVALID_VALUE
+        assert (refusal.field, refusal.value) == (f"{name} {field}".strip(), value)
+
+    def test_why_a_name_is_left_out(self) -> None:
+        rules = ClaimOptions((Rule(("demo",), ("example.com",)),))
+        hosts = {"hostnames": ["shop.example.com", "b.example.com", "shop.other.org"]}
+        context = translated(services(a=SHOP, b=SHOP | hosts), options=replace(OPTIONS, claims=rules))
+        assert {(each.field, each.value, each.reason) for each in context.refused} == {
+            ("b hostnames", "shop.example.com", RefusalReason.NAME_TAKEN),
+            ("b hostnames", "shop.other.org", RefusalReason.NOT_ALLOWED),
+        }
+
+    def test_each_part_that_changes_is_read_again(self) -> None:
+        memo, (key, chain) = Memo(), certificate("shop")
+        chains, keys = config_map("certificates", {"shop": chain}), secret("keys", {"shop": key})
+        elsewhere = PresetOptions(own=own_options(ConfigmapOptions(ssldir="/elsewhere")))
+        first = registry.translate(snapshot(services(shop=SHOP)), ("configmap",), OPTIONS, memo)
+        assert (len(first.names["services"]), first.names["certificates"]) == (1, [])
+        second = registry.translate(snapshot(services(shop=SHOP), chains, keys), ("configmap",), OPTIONS, memo)
+        assert (len(second.names["services"]), second.names["certificates"]) == (1, ["shop"])
+        third = registry.translate(snapshot(chains, keys), ("configmap",), OPTIONS, memo)
+        assert (third.names["services"], third.names["certificates"]) == ([], ["shop"])
+        fourth = registry.translate(snapshot(chains, keys), ("configmap",), elsewhere, memo)
+        assert (third.names["ssldir"], fourth.names["ssldir"]) == ("/f/certs", "/elsewhere")
+
+    def test_claims_are_keys_with_what_templates_were_given(self) -> None:
+        seen = snapshot(
+            services(shop=SHOP, wrong="{", **{"": "{"}),
+            pod("a", "10.0.0.1", WEB),
+            pod("b", None, WEB),
+            pod("c", "10.0.0.3"),
+            pod("d", "10.0.0.4", WEB, namespace="other"),
+        )
+        shop = ("shop", "shop", ["10.0.0.1"], ["shop.example.com"], False)
+        assert claims(seen, "configmap", OPTIONS) == {
+            "ConfigMap lb/services": ("key (missing)", (), {}, []),
+            "ConfigMap lb/services shop": (
+                "key shop", ("shop.example.com",), {"shop": shop}, ["10.0.0.1:0 ready", ":0 down"]
+            ),
+            "ConfigMap lb/services wrong": ("key wrong", (), {}, []),
+        }  # fmt: skip
+        assert counted(seen, "configmap", OPTIONS) == {"shop": ["10.0.0.1"]}
 
     def test_two_services_of_one_name_and_path_have_a_winner(self) -> None:
         hosts = {"hostnames": ["shop.example.com", "b.example.com"]}

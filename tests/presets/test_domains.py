@@ -12,6 +12,7 @@ from pyconfd.presets.domains import port_name
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import EndpointView
 from pyconfd.render.engine import Renderer, RenderOptions
+from tests.presets.asking import claims, counted
 from tests.presets.objects import (
     Named,
     domains,
@@ -548,3 +549,60 @@ def test_templates_cannot_change_what_they_are_given(change: str) -> None:
     with pytest.raises(RejectedInput, match="a given value cannot be changed") as caught:
         renderer.render(context, curdate="")
     assert caught.value.problems[0].place == "01.tmpl line 1"
+
+
+def test_what_is_claimed_and_served() -> None:
+    seen = snapshot(
+        service("shop", WEB | {"pyconfd.io/tls-secret": "none"}),
+        service("taken", {"domain": "Shop.example.com.", "proto": "http"}, created="2026-09-01T00:00:00Z"),
+        service("half", {"proto": "smtp"}),
+        service("plain"),
+        service("redis", {"domain": "r.example.com", "proto": "redis"}),
+        asks_for_port("listening", namespace="demo", day=1),
+        endpoints("hand", {"domain": "h.example.com", "proto": "http"}, subset("10.0.0.9", not_ready=("10.0.0.8",))),
+        slice_("shop", endpoint("10.0.0.1"), endpoint("10.0.0.2", ready=False)),
+        slice_("redis", endpoint("10.0.0.3")),
+        slice_("listening", endpoint("10.0.0.4")),
+    )
+    assert claims(seen, "domains") == {
+        "Service demo/half": ("annotations domain (missing) and proto smtp", (), {}, []),
+        "Service demo/listening": (
+            "annotations domain listening.example.com and proto redis",
+            ("listening.example.com",),
+            {
+                "listening.example.com": (
+                    "listening.example.com",
+                    "listening.example.com",
+                    ["10.0.0.4"],
+                    ["listening.example.com"],
+                    False,
+                )
+            },
+            ["10.0.0.4:8080 ready"],
+        ),
+        "Service demo/redis": (
+            "annotations domain r.example.com and proto redis",
+            ("r.example.com",),
+            {"r.example.com": ("r.example.com", "r.example.com", ["10.0.0.3"], ["r.example.com"], True)},
+            ["10.0.0.3:8080 ready"],
+        ),
+        "Service demo/shop": (
+            "annotations domain shop.example.com and proto http, tls-secret none (no certificate)",
+            ("shop.example.com",),
+            {"shop.example.com": ("shop.example.com", "shop.example.com", ["10.0.0.1"], ["shop.example.com"], False)},
+            ["10.0.0.1:8080 ready", "10.0.0.2:8080 down"],
+        ),
+        "Service demo/taken": ("annotations domain Shop.example.com. and proto http", ("shop.example.com",), {}, []),
+        "Endpoints demo/hand": (
+            "annotations domain h.example.com and proto http",
+            ("h.example.com",),
+            {"h.example.com": ("h.example.com", "h.example.com", ["10.0.0.9"], ["h.example.com"], False)},
+            ["10.0.0.8:8080 down", "10.0.0.9:8080 ready"],
+        ),
+    }
+    assert counted(seen, "domains") == {
+        "h.example.com": ["10.0.0.9"],
+        "listening.example.com": ["10.0.0.4"],
+        "r.example.com": ["10.0.0.3"],
+        "shop.example.com": ["10.0.0.1"],
+    }

@@ -19,6 +19,7 @@ from pyconfd.presets.conflicts import reserved_until
 from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.presets.registry import Memo
 from pyconfd.render import cluster_templates
+from tests.presets.asking import claims, counted
 from tests.presets.pods import Record, pod, read, refusals, snapshot
 from tests.world.haproxy import BINARY
 
@@ -254,3 +255,25 @@ def test_the_readmes_examples_unmodified(case: str, hosts: int, tmp_path: Path) 
         [BINARY, "-c", "-f", str(tmp_path / "haproxy.cfg")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_what_is_claimed_and_served() -> None:
+    seen = snapshot(
+        deployment(),
+        target("a", "10.0.0.1", "web"),
+        target("down", None, "web"),
+        target("bare", "10.0.0.2", ""),
+        target("proxy", "10.0.0.3", "haproxy"),
+        pod("stranger", "10.0.0.4", {"app": "web"}, namespace="default"),
+    )
+    assert claims(seen, "hosts", OPTIONS) == {
+        "Pod default/a": (
+            "label app web",
+            ("web",),
+            {"web": ("web", "web", ["10.0.0.1"], ["web"], False)},
+            ["10.0.0.1:0 ready"],
+        ),
+        "Pod default/bare": ("label app (missing)", (), {}, ["10.0.0.2:0 ready"]),
+        "Pod default/down": ("label app web", ("web",), {}, [":0 down"]),
+    }
+    assert counted(seen, "hosts", OPTIONS) == {"web": ["10.0.0.1"]}

@@ -6,10 +6,13 @@ import pytest
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import EndpointPort, Service, ServicePort
 from pyconfd.model.snapshot import Key, Resource
+from pyconfd.predecessors.kube2lb.claims import EXTERNAL_DOMAINS
 from pyconfd.predecessors.kube2lb.names import Kube2lbOptions
 from pyconfd.presets import registry
 from pyconfd.presets.origins import ObjectOrigin, ObjectOrigins
 from pyconfd.presets.preset import PresetOptions, own_options
+from tests.presets import objects
+from tests.presets.asking import claims, counted
 from tests.presets.kube2lb import HTTP, SLICE_HTTP, read, refusals, render, service, services, with_pod
 from tests.presets.objects import endpoint, node, slice_, snapshot
 from tests.presets.objects import service as any_service
@@ -201,3 +204,55 @@ def test_refusals_are_on_one_line() -> None:
     found: tuple[Refusal, ...] = read(bad, with_pod()).refused
     assert found
     assert all("\n" not in str(refusal) for refusal in found)
+
+
+def test_what_is_claimed_and_served() -> None:
+    seen = snapshot(
+        service("shop", {EXTERNAL_DOMAINS: " A.example.com,,b.example.com,a.example.com"}),
+        service("db", ports=(ServicePort("dns", 53, protocol="UDP"), ServicePort("http", 80, "http"))),
+        objects.service("inner", {EXTERNAL_DOMAINS: "c.example.com"}),
+        with_pod(),
+        with_pod("db", "10.0.0.2"),
+    )
+    assert claims(seen, "kube2lb", PresetOptions(own=own_options(Kube2lbOptions(domain="cluster.example.com")))) == {
+        "Service demo/db": (
+            "spec.type NodePort",
+            ("db.demo.svc.cluster.example.com",),
+            {
+                "db_demo_53_udp_http": (
+                    "port 0.0.0.0:53",
+                    "demo/db:53/udp",
+                    [],
+                    ["db.demo.svc.cluster.example.com"],
+                    True,
+                ),
+                "db_demo_80_tcp_http": (
+                    "port 0.0.0.0:80",
+                    "demo/db:80/tcp",
+                    ["10.0.0.2"],
+                    ["db.demo.svc.cluster.example.com"],
+                    False,
+                ),
+            },
+            ["10.0.0.2:8080 ready"],
+        ),
+        "Service demo/shop": (
+            "spec.type NodePort",
+            ("shop.demo.svc.cluster.example.com", "a.example.com", "b.example.com"),
+            {
+                "shop_demo_80_tcp_http": (
+                    "port 0.0.0.0:80",
+                    "demo/shop:80/tcp",
+                    ["10.0.0.1"],
+                    ["a.example.com", "b.example.com", "shop.demo.svc.cluster.example.com"],
+                    False,
+                )
+            },
+            ["10.0.0.1:8080 ready"],
+        ),
+    }
+    assert counted(seen, "kube2lb", PresetOptions(own=own_options(Kube2lbOptions(domain="cluster.example.com")))) == {
+        "demo/db:53/udp": [],
+        "demo/db:80/tcp": ["10.0.0.2"],
+        "demo/shop:80/tcp": ["10.0.0.1"],
+    }

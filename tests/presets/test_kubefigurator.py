@@ -11,10 +11,12 @@ from pyconfd.model.kubernetes import (
     ServicePort,
 )
 from pyconfd.model.snapshot import HostFacts
+from pyconfd.predecessors.kubefigurator.claims import KubefiguratorOptions
 from pyconfd.predecessors.kubefigurator.preset import Certificate, KubefiguratorListener
 from pyconfd.presets import registry
-from pyconfd.presets.preset import PresetOptions
-from tests.presets.kubefigurator import backends, holding, labelled, listeners, only, read, refused, tcp, web
+from pyconfd.presets.preset import PresetOptions, own_options
+from tests.presets.asking import claims, counted
+from tests.presets.kubefigurator import NODES, backends, holding, labelled, listeners, only, read, refused, tcp, web
 from tests.presets.objects import Named, endpoint, endpoints, node, slice_, snapshot
 
 
@@ -219,3 +221,63 @@ def test_names_stand_under_the_presets_own_name_too() -> None:
 
     assert names["kubefigurator"]["listeners"] is names["listeners"]
     assert names["domains"] == {}
+
+
+def test_what_is_claimed_and_served() -> None:
+    seen = snapshot(
+        labelled(
+            "shop",
+            web("web", " Shop-CLUSTER.example.com ")
+            | web("alt", "*.b.example.com", listen_port="8443")
+            | {"wide.hostname": ""},
+            ports=(ServicePort("web", 80, node_port=30080), ServicePort("alt", 81, node_port=30081)),
+        ),
+        labelled("six", web("web", "[2001:db8::1]")),
+        labelled("off", web("web", "off.example.com"), label="no"),
+        labelled("bare", {}),
+        slice_("shop", endpoint("10.1.0.1", pod="p"), endpoint("10.1.0.2", ready=False)),
+        *NODES,
+    )
+    assert claims(seen, "kubefigurator", PresetOptions(own=own_options(KubefiguratorOptions(cluster="c1")))) == {
+        "Service demo/bare": ("label haproxy-kubefigurator.enabled yes", (), {}, []),
+        "Service demo/shop": (
+            "label haproxy-kubefigurator.enabled yes",
+            ("*.b.example.com", "shop-c1.example.com"),
+            {
+                "k8s-service_demo_shop_alt_backend": (
+                    "port alt",
+                    "k8s-service_demo_shop_alt_backend",
+                    ["10.0.0.1", "10.0.0.2"],
+                    ["*.b.example.com"],
+                    False,
+                ),
+                "k8s-service_demo_shop_web_backend": (
+                    "port web",
+                    "k8s-service_demo_shop_web_backend",
+                    ["10.0.0.1", "10.0.0.2"],
+                    ["shop-c1.example.com"],
+                    False,
+                ),
+            },
+            ["10.1.0.1:8080 ready", "10.1.0.2:8080 down"],
+        ),
+        "Service demo/six": (
+            "label haproxy-kubefigurator.enabled yes",
+            ("2001:db8::1",),
+            {
+                "k8s-service_demo_six_web_backend": (
+                    "port web",
+                    "k8s-service_demo_six_web_backend",
+                    ["10.0.0.1", "10.0.0.2"],
+                    ["2001:db8::1"],
+                    False,
+                )
+            },
+            [],
+        ),
+    }
+    assert counted(seen, "kubefigurator", PresetOptions(own=own_options(KubefiguratorOptions(cluster="c1")))) == {
+        "k8s-service_demo_shop_alt_backend": ["10.0.0.1", "10.0.0.2"],
+        "k8s-service_demo_shop_web_backend": ["10.0.0.1", "10.0.0.2"],
+        "k8s-service_demo_six_web_backend": ["10.0.0.1", "10.0.0.2"],
+    }

@@ -30,6 +30,7 @@ from pyconfd.presets.loadbalancer import PROXY_PROTOCOL, BalancedPort, Loadbalan
 from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
+from tests.presets.asking import claims, counted
 from tests.presets.objects import Named, endpoint, node, slice_, snapshot
 
 POOL = AddressOptions(("192.0.2.1", "192.0.2.2"))
@@ -467,3 +468,16 @@ def test_refusals_in_words(service: Service, options: PresetOptions, detail: str
     assert refusal.detail == detail.format("set spec.allocateLoadBalancerNodePorts")
     where = f"{refusal.field} {refusal.value}" if refusal.value else refusal.field
     assert status(context)["conditions"][0]["message"] == f"{where}: {refusal.detail}"
+
+
+def test_what_is_claimed_and_served() -> None:
+    seen = snapshot(balanced(ports=(WEB, _UDP)), behind(), balanced("other", class_="example.com/lb"))
+    assert claims(seen, "loadbalancer", OPTIONS) == {
+        "Service shop/web": (
+            "type LoadBalancer and loadBalancerClass pyconfd.io/lb",
+            ("192.0.2.1",),
+            {"lb-shop:web:80": ("web:80", "shop:web:80", ["10.0.0.1", "10.0.0.2"], ["192.0.2.1"], False)},
+            ["10.0.0.1:8080 ready", "10.0.0.2:8080 ready"],
+        )
+    }
+    assert counted(seen, "loadbalancer", OPTIONS) == {"shop:web:80": ["10.0.0.1", "10.0.0.2"]}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyconfd.errors import RejectedInput
 from pyconfd.model.context import AUTOMATIC_PRESETS, Context, PresetName
 from pyconfd.model.kubernetes import EndpointPort, Endpoints, ObjectRef, Secret, Service, ServicePort, ServiceSpec
 from pyconfd.model.listener import Listener
@@ -318,6 +319,20 @@ def test_the_same_snapshot_is_not_read_again() -> None:
 
     assert all(again.names[name] is first.names[name] for name in ("cluster", "domains", "hosts"))
     assert again == first
+
+
+def test_after_a_bug_all_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    memo, seen = Memo(), world(2)
+    first = registry.translate(seen, ("domains",), OPTIONS_OF_PODS, memo)
+    with monkeypatch.context() as patched:
+        patched.setattr(PresetGraph, "result", lambda *_: 1 // 0)
+        with pytest.raises(RejectedInput):
+            registry.translate(seen, ("domains",), OPTIONS_OF_PODS, memo)
+    with pytest.raises(RuntimeError):
+        _ = memo.graph
+    again = registry.translate(seen, ("domains",), OPTIONS_OF_PODS, memo)
+    assert again == first
+    assert again.names["domains"] is not first.names["domains"]
 
 
 def test_endpoints_beside_slices_leave_the_names_the_same_object() -> None:

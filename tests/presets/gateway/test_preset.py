@@ -19,6 +19,7 @@ from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.origins import Filter, ObjectOrigin, ObjectOrigins
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
+from tests.presets.asking import claims, counted
 from tests.presets.gateway.objects import CLASS, snapshot
 from tests.world.pki import CertificateAuthority
 
@@ -593,3 +594,30 @@ def test_a_gateway_of_a_class_that_is_not_there_and_resembles_ours_is_said() -> 
             assert not expected or "did you mean gatewayClassName: pyconfd?" in context.refused[0].detail
     other = CLASS.replace("name: pyconfd", "name: pyconf").replace("pyconfd.io/gateway", "example.com/other")
     assert read(snapshot(CLASS, f"---{other}", misspelled), memo).refused == ()
+
+
+def test_what_is_claimed_and_served() -> None:
+    seen = snapshot(
+        CLASS,
+        GATEWAY,
+        APP,
+        route("app", "[{backendRefs: [{name: app, port: 80}]}, {backendRefs: [{name: none, port: 80}]}]"),
+        route("stray", "[{backendRefs: [{name: app, port: 80}]}]").replace("{name: web}", "{name: other}"),
+    )
+    assert claims(seen, "gateway", OPTIONS) == {
+        "Gateway shop/web": ("GatewayClass pyconfd", (), {}, []),
+        "HTTPRoute shop/app": (
+            "parentRefs shop/web",
+            (),
+            {
+                "gw_http_shop_app_0": ("gw_http_shop_app_0", "gw_http_shop_app_0", ["10.0.0.1"], [], False),
+                "gw_http_shop_app_1": ("gw_http_shop_app_1", "gw_http_shop_app_1", [], [], False),
+            },
+            ["10.0.0.1:8080 ready"],
+        ),
+    }
+    sections = {name: each for name, each in counted(seen, "gateway", OPTIONS).items() if name.startswith("gw_")}
+    assert sections == {
+        "gw_http_shop_app_0": ["10.0.0.1"],
+        "gw_http_shop_app_1": [],
+    }

@@ -12,6 +12,7 @@ from pyconfd.presets import registry
 from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
+from tests.presets.asking import claims, counted
 from tests.presets.ingress.objects import (
     ADDRESSES,
     Obj,
@@ -355,3 +356,33 @@ def test_a_name_is_kept_for_the_namespace_whose_object_has_just_gone(preset: str
         assert (f"{HOST}/" in paths_of(context)) is given
         assert (f"{HOST}/own/" in paths_of(context)) is given
         assert (("team/thief", PATH, "name_reserved") in refusals(context)) is not given
+
+
+def test_what_is_claimed_and_served() -> None:
+    seen = snapshot(
+        CLASS,
+        *WEB,
+        ingress(rules=rule(path("/a"), path("/b", "none:80"))),
+        ingress("late", {HOST: [path("/a")], "b.example.com": [path("/")]}, day=9),
+    )
+    assert claims(seen, "ingress", PresetOptions(addresses=ADDRESSES)) == {
+        "Ingress demo/late": (
+            "ingressClassName pyconfd",
+            ("shop.example.com/a", "b.example.com"),
+            {"ing_demo_web_80": ("web:80", "ing_demo_web_80", ["10.0.0.1", "10.0.0.2"], ["b.example.com"], False)},
+            ["10.0.0.1:8080 ready", "10.0.0.2:8080 ready", "10.0.0.1:8081 ready", "10.0.0.2:8081 ready"],
+        ),
+        "Ingress demo/web": (
+            "ingressClassName pyconfd",
+            ("shop.example.com/a", "shop.example.com/b"),
+            {
+                "ing_demo_web_80": ("web:80", "ing_demo_web_80", ["10.0.0.1", "10.0.0.2"], ["shop.example.com"], False),
+                "ing_demo_none_80": ("none:80", "ing_demo_none_80", [], ["shop.example.com"], False),
+            },
+            ["10.0.0.1:8080 ready", "10.0.0.2:8080 ready", "10.0.0.1:8081 ready", "10.0.0.2:8081 ready"],
+        ),
+    }
+    assert counted(seen, "ingress", PresetOptions(addresses=ADDRESSES)) == {
+        "ing_demo_none_80": [],
+        "ing_demo_web_80": ["10.0.0.1", "10.0.0.2"],
+    }
