@@ -39,7 +39,7 @@ TESTS = (
     "tests/e2e/test_loadbalancer.py",
     "tests/e2e/test_tls.py",
     "tests/presets/test_allowed_fuzz.py",
-    *(f"tests/presets/gateway/test_{name}_live.py" for name in ("changes", "http", "mirror", "shares", "tls")),
+    *(f"tests/presets/gateway/test_{name}_live.py" for name in ("changes", "hosts", "http", "mirror", "shares", "tls")),
     *(
         f"tests/haproxy/test_{name}.py"
         for name in (

@@ -142,6 +142,14 @@ def gateway_objects(routes: int) -> list[Obj]:
     return objects
 
 
+def route_of_all_hosts(number: int) -> Obj:
+    """Return an HTTPRoute without a hostname, of one rule: it is for all hosts of its listener."""
+    references = [{"name": f"web-{number % 200:05d}", "port": 80}]
+    rule = {"matches": [{"path": {"type": "PathPrefix", "value": f"/of-all/{number}"}}], "backendRefs": references}
+    spec = {"parentRefs": [{"name": "web", "namespace": "infra"}], "rules": [rule]}
+    return {"kind": "HTTPRoute", "metadata": _named(f"all-{number}", f"team-{number % 200:03d}"), "spec": spec}
+
+
 def more_gateways(count: int) -> list[Obj]:
     """Return so many more Gateways, and as many policies for TLS to the pods of one Service each."""
     objects: list[Obj] = []

@@ -31,6 +31,7 @@ from tests.world.resources import Obj
 
 ROUTES, ROUNDS, WARM, PASSES = 5_000, 100, 10, 3
 GATEWAYS = 100
+HOSTS, OF_ALL_HOSTS = 800, 200
 GOALS_MS: Mapping[str, float] = {"endpoint": 0.5, "path": 3, "host": 5}
 RATIO = 1.1
 """Of the time without more Gateways and policies, what a change may cost with them."""
@@ -59,12 +60,13 @@ class Translating:
 class Made:
     """A cluster with so many routes, and the changes of it by what changes."""
 
-    def __init__(self, kind: str, routes: int = ROUTES, gateways: int = 0) -> None:
+    def __init__(self, kind: str, routes: int = ROUTES, gateways: int = 0, of_all_hosts: int = 0) -> None:
         self.presets, self.options = ("domains", kind), PresetOptions()
         if kind == "gateway":
             pool = tuple(f"192.0.2.{number + 1}" for number in range(gateways + 1))
             self.options = PresetOptions(addresses=AddressOptions(pool))
-            self.cluster = Cluster(*routing.gateway_objects(routes), *routing.more_gateways(gateways))
+            wide = [routing.route_of_all_hosts(number) for number in range(of_all_hosts)]
+            self.cluster = Cluster(*routing.gateway_objects(routes), *routing.more_gateways(gateways), *wide)
             route: Callable[[int, int, str], Obj] = routing.http_route
         else:
             self.cluster, route = Cluster(*routing.ingress_objects(routes)), routing.ingress_route
@@ -73,6 +75,11 @@ class Made:
             "path": lambda version: route(routes // 3, version, ""),
             "host": lambda version: route((routes // 4 + version) % routes, 0, f"new-{version}.example.com"),
         }
+        if of_all_hosts:
+            self.changes = {
+                "host": self.changes["host"],
+                "route": lambda version: routing.route_of_all_hosts(of_all_hosts + version),
+            }
 
 
 def translation() -> Iterator[Figure]:
@@ -91,6 +98,10 @@ def translation() -> Iterator[Figure]:
         yield Figure(f"{name}_p50_cpu", _p50(times), "ms")
         yield Figure(f"{name}_p99_cpu", _p99(times), "ms", GOALS_MS[what] * RATIO)
         yield Figure(f"{name}_p50_ratio", _p50(times) / plain[what], "of that without them", RATIO)
+    for what, times in timed(Made("gateway", HOSTS, of_all_hosts=OF_ALL_HOSTS)):
+        name = f"gateway_{HOSTS}_hosts_of_{OF_ALL_HOSTS}_routes_translation_{what}"
+        yield Figure(f"{name}_p50_cpu", _p50(times), "ms")
+        yield Figure(f"{name}_p99_cpu", _p99(times), "ms", GOALS_MS["host"])
 
 
 def timed(made: Made) -> Iterator[tuple[str, list[float]]]:

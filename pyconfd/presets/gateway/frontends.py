@@ -39,6 +39,26 @@ class Choice(NamedTuple):
     to: str
 
 
+class LookUp(NamedTuple):
+    """One step of the look-up of requests: the routes of their site, in the maps, then ``choices``, in this order.
+
+    Where no route was found, ``above`` is the map that leads from a site to the one whose routes come next; "" before
+    the first step, and :data:`WILDCARDS` where the host leads there.
+    """
+
+    above: str
+    choices: tuple[Choice, ...] = ()
+
+
+WILDCARDS = "wildcards"
+"""The site above that of an exact host: the longest wildcard, else that of any host; none above a listener's own."""
+
+
+def sites_above(level: int) -> str:
+    """Return the map that leads from wildcards with so many others above them to the next one."""
+    return f"sites-above-{level}"
+
+
 class NameRoute(NamedTuple):
     """Where connections go that ask for a host: ``*.example.com`` has any depth, "" is any host and none.
 
@@ -77,7 +97,8 @@ class GatewayFrontend(msgspec.Struct, frozen=True, gc=False):
       requests do not fall to a less specific listener). The id of each is ``NAME|HOST``.
     - ``listener_of`` says by id of a site which listener it belongs to: that with the most specific host. It is needed
       only where ``listeners`` are.
-    - ``choices`` are tried in this order after the maps: :func:`pyconfd.presets.gateway.conditions.choices_of`.
+    - ``look_ups`` are the steps in which the route of a request is found: exact hosts first, then wildcards, the last
+      ones those of listeners. ``ends`` are the sites of exact hosts that listeners have: none are above these.
 
     For connections with TLS:
 
@@ -99,7 +120,8 @@ class GatewayFrontend(msgspec.Struct, frozen=True, gc=False):
     port: int
     sites: tuple[Site, ...] = ()
     listener_of: Mapping[str, str] = msgspec.field(default_factory=lambda: MappingProxyType({}))
-    choices: tuple[Choice, ...] = ()
+    look_ups: tuple[LookUp, ...] = (LookUp(""),)
+    ends: tuple[str, ...] = ()
     listeners: tuple[EndingListener, ...] = ()
     names: tuple[NameRoute, ...] = ()
     ended_names: tuple[NameRoute, ...] = ()

@@ -10,17 +10,20 @@ from pyconfd.model.reservation import Owner
 from pyconfd.presets.certificates import pem_path
 from pyconfd.presets.gateway.attachment import isolated
 from pyconfd.presets.gateway.frontends import (
+    WILDCARDS,
     Choice,
     ClientVerification,
     EndingListener,
     FrontendKind,
     GatewayFrontend,
+    LookUp,
     NameRoute,
+    sites_above,
 )
 from pyconfd.presets.gateway.gateways import GatewayDecision
 from pyconfd.presets.gateway.listeners import ListenerDecision, Protocol, TlsMode
 from pyconfd.presets.gateway.policies import PolicyDecision
-from pyconfd.presets.gateway.routes import SiteAt, frontend_name, site_id
+from pyconfd.presets.gateway.routes import SiteAt, frontend_name, is_wide, site_id
 from pyconfd.presets.routing.types import HostKind, RouteGroup, Site
 
 _KINDS: Mapping[str, FrontendKind] = MappingProxyType(
@@ -77,10 +80,21 @@ class StreamAt(NamedTuple):
     section: str
 
 
+class SiteChoices(NamedTuple):
+    """The choices of a site: of an exact host, or of a wildcard with so many others above it (``level``)."""
+
+    level: int | None
+    choices: tuple[Choice, ...]
+
+
 def frontend(
-    port: Port, sites: Sequence[Site], choices: Iterable[Choice], streams: Iterable[StreamAt]
+    port: Port,
+    sites: Sequence[Site],
+    choices: Iterable[SiteChoices],
+    splits: Iterable[Choice],
+    streams: Iterable[StreamAt],
 ) -> GatewayFrontend:
-    """Return the frontend of a port: ``sites`` are its hosts, ``choices`` those of sites, then of routes."""
+    """Return the frontend of a port: ``sites`` are its hosts, ``splits`` divide the requests of a route."""
     gateway, kind = port.gateway, port.kind
     first = _first_of_each_host(streams)
     names, ended_names = _names(port.listeners, first) if kind is FrontendKind.TLS else ((), ())
@@ -92,13 +106,36 @@ def frontend(
         port.number,
         sites=tuple(sites),
         listener_of=_listener_of(port, sites) if kind is FrontendKind.TLS else MappingProxyType({}),
-        choices=tuple(choices),
+        look_ups=look_ups(_has_wildcards(port), sites, choices, splits),
+        ends=tuple(sorted(site_id(port.name, host) for host in hosts_of_listeners(port) if not is_wide(host))),
         listeners=tuple(map(_ending, filter(_ends_tls, port.listeners))),
         names=names,
         ended_names=ended_names,
         verification=_verification(port),
         backend=next((each.section for each in first.values()), "") if kind is FrontendKind.TCP else "",
     )
+
+
+def look_ups(
+    has_wildcards: bool, sites: Iterable[Site], choices: Iterable[SiteChoices], splits: Iterable[Choice]
+) -> tuple[LookUp, ...]:
+    """Return the steps that find the route of a request: each leads to sites that stand for more hosts.
+
+    There is a step for one wildcard below another one before there are such: so the first is an entry of maps.
+    """
+    found: dict[int | None, list[Choice]] = {None: []}
+    if has_wildcards:
+        deepest = max((len(site.above) for site in sites), default=0)
+        found |= {level: [] for level in range(max(deepest, 1), -1, -1)}
+    for each in choices:
+        found[each.level] += each.choices
+    found[next(reversed(found))] += splits
+    maps = ("", WILDCARDS, *(sites_above(level) for level in found if level))
+    return tuple(LookUp(above, tuple(some)) for above, some in zip(maps, found.values(), strict=False))
+
+
+def _has_wildcards(port: Port) -> bool:
+    return any(map(is_wide, hosts_of_listeners(port)))
 
 
 def hosts_of_listeners(port: Port) -> frozenset[str]:
@@ -133,10 +170,10 @@ def _listeners_of_requests(port: Port) -> list[ListenerDecision]:
     return [each for each in port.listeners if each.protocol in {Protocol.HTTP, Protocol.HTTPS}]
 
 
-def site_of(frontend_: str, host: str, groups: tuple[RouteGroup, ...]) -> Site:
-    """Return the site of a host at a port."""
+def site_of(frontend_: str, host: str, groups: tuple[RouteGroup, ...], above: tuple[str, ...] = ()) -> Site:
+    """Return the site of a host at a port; ``above`` are the ids of those whose rules come after its own."""
     kind = HostKind.ANY if not host else HostKind.ANY_DEPTH if host.startswith("*.") else HostKind.EXACT
-    return Site(site_id(frontend_, host), frontend_, host, kind, groups)
+    return Site(site_id(frontend_, host), frontend_, host, kind, groups, above=above)
 
 
 def _listener_of(port: Port, sites: Iterable[Site]) -> Mapping[str, str]:

@@ -178,13 +178,8 @@ class ServedRoute(NamedTuple):
 
     def rules_at(self, at: SiteAt) -> Iterator[RouteRule]:
         """Return its rules for the table of paths, at one site."""
-        return rules_at(at, self.matches, self.asked.owner)
-
-
-def rules_at(at: SiteAt, matches: Mapping[str, tuple[RuleMatch, ...]], owner: Owner) -> Iterator[RouteRule]:
-    """Return the rules of a route at one site."""
-    for each in matches.get(at.certificate, ()):
-        yield RouteRule(at.id, each.match, each.route, owner, each.number, at.precedence)
+        for each in self.matches.get(at.certificate, ()):
+            yield RouteRule(at.id, each.match, each.route, self.asked.owner, each.number, at.precedence)
 
 
 def frontend_name(gateway: Key, port: int) -> str:

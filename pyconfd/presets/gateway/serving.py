@@ -7,7 +7,7 @@ rules of all; each port of a Gateway is a frontend (:mod:`pyconfd.presets.gatewa
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -50,18 +50,23 @@ from pyconfd.presets.gateway.policies import (
     missing,
     validate,
 )
-from pyconfd.presets.gateway.ports import Port, StreamAt, frontend, hosts_of_listeners, ports_of, site_of
+from pyconfd.presets.gateway.ports import (
+    Port,
+    SiteChoices,
+    StreamAt,
+    frontend,
+    hosts_of_listeners,
+    ports_of,
+    site_of,
+)
 from pyconfd.presets.gateway.routes import (
     AskedRoute,
     PlacedRoute,
     RouteInputs,
-    RuleMatch,
     ServedRoute,
-    SiteAt,
     asked,
     is_wide,
     place,
-    rules_at,
     serve,
     site_id,
 )
@@ -77,29 +82,6 @@ MOST_PROFILES = 32
 """Of a namespace: sections of rules with the same filters are spares of their own, and part of each reload."""
 _MOST_ANCESTORS = 16
 """Source: the CRD of BackendTLSPolicy."""
-
-
-class ListenerAt(NamedTuple):
-    """A listener of a frontend."""
-
-    frontend: str
-    listener: str
-
-
-class HostAtListener(NamedTuple):
-    """A host of requests that routes have at a listener."""
-
-    at: ListenerAt
-    host: str
-
-
-class WideRoute(NamedTuple):
-    """A route at a wildcard, or any host: its rules hold for the hosts below it too, but for its ``own`` ones."""
-
-    at: SiteAt
-    owner: Owner
-    own: frozenset[tuple[str, str]]
-    matches: Mapping[str, tuple[RuleMatch, ...]]
 
 
 class Splits(NamedTuple):
@@ -169,17 +151,7 @@ class ServedGateways:
         self._over = Derived(by_namespace, _over_budget, "rules over the budget")
         self.routes = Derived(self.asked, self._serve, "served routes")
 
-        self._hosts = Tally(self.routes, _hosts_at_listeners, "hosts of routes at listeners")
-        wide = Spread(self.routes, _wide_sites, "routes at wildcards")
-        self._wide = Grouped(wide, lambda _, each: ((_listener(each.at), each.at.host),), "routes by wildcard")
-        wildcards = Tally(wide, lambda _, each: ((_listener(each.at), 1),), "wildcards at listeners")
-        self._with_wide = Derived(wildcards, lambda _, __, ___: True, "listeners with wildcards")
-        below = Derived(self._hosts, self._rules_below, "rules of wildcards for hosts")
-        rules = Joined[Any, RouteRule](
-            Spread(self.routes, _rules_of_route, "rules of routes"),
-            Spread(below, lambda _, found: enumerate(found), "rules below wildcards"),
-            name="rules of Gateways",
-        )
+        rules = Spread(self.routes, _rules_of_route, "rules of routes")
         self._table = ConditionalRoutingTable("Gateways", rules)
 
         self.sections = Spread(self.routes, _sections_of, "sections of routes")
@@ -194,11 +166,12 @@ class ServedGateways:
         together = Derived(self.gateways, self._ports_of, "ports by Gateway")
         self.ports = Spread(together, lambda _, found: ((port.number, port) for port in found), "ports of Gateways")
         of_routes = Tally(self.routes, _hosts_at_ports, "hosts of routes")
-        of_listeners = Tally(self.ports, _hosts_of_port, "hosts of listeners")
-        hosts = Joined[tuple[str, str], int](of_routes, of_listeners, name="hosts of Gateways")
+        self._of_listeners = Tally(self.ports, _hosts_of_port, "hosts of listeners")
+        hosts = Joined[tuple[str, str], int](of_routes, self._of_listeners, name="hosts of Gateways")
+        self._wildcards = Derived(hosts, lambda _, at, __: is_wide(at[1]) or None, "wildcards of Gateways")
         sites = Derived(hosts, self._site, "sites of Gateways")
         self._sites = Grouped(sites, lambda at, _: (at[0],), "sites by frontend")
-        conditional = Derived(sites, lambda _, __, site: choices_of(site.groups) or None, "choices of sites")
+        conditional = Derived(sites, _choices_of_site, "choices of sites")
         self._choices = Grouped(conditional, lambda at, _: (at[0],), "choices by frontend")
         splits = Derived(self.routes, _splits_of, "splits of routes")
         self._splits = Grouped(splits, lambda _, each: each.frontends, "splits by frontend")
@@ -305,20 +278,6 @@ class ServedGateways:
         inputs = RouteInputs(services, holders, Grants(grants), targets, nodes)
         return serve(route, placed, over.get(id_, frozenset()) if over else frozenset(), inputs)
 
-    def _rules_below(self, read: Read, at: HostAtListener, _: int) -> tuple[RouteRule, ...] | None:
-        """Return the rules of routes at wildcards above a host, but of those that have the host itself."""
-        if not read(self._with_wide, at.at):
-            return None
-        found: dict[StatusOf, WideRoute] = {}
-        for wildcard in (*wildcards_above(at.host), "") if at.host else ():
-            for (id_, _number), wide in read(self._wide, (at.at, wildcard)) or ():
-                known = found.get(id_)
-                is_first = known is None or wide.at.precedence < known.at.precedence
-                if is_first and (at.at.frontend, at.host) not in wide.own:
-                    found[id_] = wide
-        rules = (rules_at(each.at._replace(host=at.host), each.matches, each.owner) for each in found.values())
-        return tuple(rule for some in rules for rule in some) or None
-
     def _backend(self, read: Read, _: object, section: RuleSection) -> RuleBackend:
         paths, lines = read(self._table.leading, section.backend.route) or (), section.backend.lines
         is_shared = lines is not None and lines in (read(self._profiles, section.owner.namespace) or ())
@@ -336,14 +295,24 @@ class ServedGateways:
     def _site(self, read: Read, at: tuple[str, str], _: int) -> Site:
         frontend_, host = at
         groups = read(self._table.groups, site_id(frontend_, host)) or ()
-        return site_of(frontend_, host, tuple(lead.group for _, lead in groups if lead.group is not None))
+        found = tuple(lead.group for _, lead in groups if lead.group is not None)
+        return site_of(frontend_, host, found, tuple(self._sites_above(read, at)) if is_wide(host) else ())
+
+    def _sites_above(self, read: Read, at: tuple[str, str]) -> Iterator[str]:
+        """Return the sites above a wildcard, up to that of its listener: all that have the same listener."""
+        frontend_, host = at
+        for each in (host, *wildcards_above(host), ""):
+            if each != host and read(self._wildcards, (frontend_, each)) is not None:
+                yield site_id(frontend_, each)
+            if read(self._of_listeners, (frontend_, each)) is not None:
+                return
 
     def _frontend(self, read: Read, _: tuple[StatusOf, int], port: Port) -> GatewayFrontend:
         sites = read(self._sites, port.name) or () if port.kind is not FrontendKind.TCP else ()
-        of_sites = (choices for _, choices in read(self._choices, port.name) or ())
+        choices = (found for _, found in read(self._choices, port.name) or ())
         of_routes = (each.choices for _, each in read(self._splits, port.name) or ())
         streams = (each for _, each in read(self._streams, port.name) or ())
-        return frontend(port, [site for _, site in sites], chain.from_iterable(chain(of_sites, of_routes)), streams)
+        return frontend(port, [site for _, site in sites], choices, chain.from_iterable(of_routes), streams)
 
     # What the owners are told
 
@@ -411,28 +380,12 @@ def _over_budget(
     return beyond_budget(dict(works)) or None
 
 
-def _listener(at: SiteAt) -> ListenerAt:
-    return ListenerAt(at.frontend, at.listener)
-
-
-def _hosts_at_listeners(_: StatusOf, route: ServedRoute) -> Iterator[tuple[HostAtListener, int]]:
-    return ((HostAtListener(_listener(at), at.host), 1) for at in route.sites if route.asked.is_of_requests)
-
-
 def _hosts_at_ports(_: StatusOf, route: ServedRoute) -> Iterator[tuple[tuple[str, str], int]]:
     return (((at.frontend, at.host), 1) for at in route.sites if route.asked.is_of_requests)
 
 
 def _hosts_of_port(_: object, port: Port) -> Iterator[tuple[tuple[str, str], int]]:
     return (((port.name, host), 1) for host in hosts_of_listeners(port))
-
-
-def _wide_sites(_: StatusOf, route: ServedRoute) -> Iterator[tuple[int, WideRoute]]:
-    wide = [at for at in route.sites if is_wide(at.host)] if route.asked.is_of_requests else []
-    if wide:
-        own = frozenset((at.frontend, at.host) for at in route.sites)
-        for number, at in enumerate(wide):
-            yield number, WideRoute(at, route.asked.owner, own, route.matches)
 
 
 def _rules_of_route(_: StatusOf, route: ServedRoute) -> Iterable[tuple[int, RouteRule]]:
@@ -470,6 +423,11 @@ def _counts_of(_: object, backend: RuleBackend) -> Iterator[tuple[str, int]]:
 def _splits_of(_: Read, __: StatusOf, route: ServedRoute) -> Splits | None:
     choices = route.choices if route.asked.is_of_requests else ()
     return Splits(frozenset(at.frontend for at in route.sites), choices) if choices else None
+
+
+def _choices_of_site(_: Read, __: tuple[str, str], site: Site) -> SiteChoices | None:
+    found = choices_of(site.groups)
+    return SiteChoices(len(site.above) if is_wide(site.host) else None, found) if found else None
 
 
 def _streams_of(_: StatusOf, route: ServedRoute) -> Iterator[tuple[int, StreamAt]]:

@@ -113,6 +113,7 @@ class Site(msgspec.Struct, frozen=True, gc=False):
     """One host in one frontend; ``frontend`` is the name in the names of its maps of hosts.
 
     ``namespace`` has the host, where the frontend is one that all namespaces share.
+    ``above`` has the ids of the sites whose rules are for the hosts of this wildcard too, the next one first.
     ``below_foreign``: the next wildcard above the host belongs to another namespace, whose certificate it does not get.
     """
 
@@ -122,6 +123,7 @@ class Site(msgspec.Struct, frozen=True, gc=False):
     kind: HostKind
     groups: tuple[RouteGroup, ...] = ()
     namespace: str = ""
+    above: tuple[str, ...] = ()
     below_foreign: bool = False
 
     @property

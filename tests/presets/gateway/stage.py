@@ -32,8 +32,10 @@ from pyconfd.presets.gateway.http_rules import (
     sections_of,
 )
 from pyconfd.presets.gateway.mirror import SCRIPT
+from pyconfd.presets.gateway.ports import SiteChoices, look_ups, site_of
+from pyconfd.presets.gateway.routes import is_wide
 from pyconfd.presets.gateway.servers import Reference
-from pyconfd.presets.routing.types import HostKind, RouteRule, Site
+from pyconfd.presets.routing.types import RouteRule
 from pyconfd.presets.views import EndpointView
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
@@ -169,23 +171,23 @@ class Routes:
 
 
 def gateway(name: str, routes: Sequence[Routes], **more: Any) -> tuple[GatewayFrontend, dict[str, RuleBackend]]:
-    """Return the frontend with its sites, and the backends with their entries."""
+    """Return the frontend of a listener for any host, and the backends with their entries."""
     table = Table(*(rule for route in routes for rule in route.rules))
-    sites = []
+    sites, found = [], []
     for route in routes:
-        kind = HostKind.ANY if not route.host else HostKind.ANY_DEPTH if route.host.startswith("*.") else HostKind.EXACT
         groups = tuple(table.groups.get(route.site, {}).values())
-        sites.append(Site(route.site, name, route.host, kind, groups))
+        sites.append(site_of(name, route.host, groups))
+        found.append(SiteChoices(0 if is_wide(route.host) else None, choices_of(groups)))
     backends = {}
     for route in routes:
         for sections in route.sections:
             for place, backend in enumerate(sections.backends):
                 entries = table.entries.get(sections.route, ()) if not place else ()
                 backends[backend.name] = msgspec.structs.replace(backend, entries=entries)
-    choices = choices_of(group for site in sites for group in site.groups)
-    choices += tuple(choice for route in routes for sections in route.sections for choice in sections.choices)
+    splits = (choice for route in routes for sections in route.sections for choice in sections.choices)
     values: dict[str, Any] = {"kind": FrontendKind.HTTP, "addresses": ("127.0.0.1",), "port": 80} | more
-    return GatewayFrontend(name=name, owner="Gateway demo/web", sites=tuple(sites), choices=choices, **values), backends
+    values["look_ups"] = look_ups(True, sites, found, splits)
+    return GatewayFrontend(name=name, owner="Gateway demo/web", sites=tuple(sites), **values), backends
 
 
 def render(
@@ -223,8 +225,9 @@ def ask(
     host: str = "shop.example.com",
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
     body: str | None = None,
+    address: str = "127.0.0.1",
 ) -> Answer:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection(address, port, timeout=30)
     try:
         connection.putrequest(method, path, skip_host=True)
         connection.putheader("Host", host)
