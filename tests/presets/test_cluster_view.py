@@ -1,5 +1,6 @@
 """What of the cluster a template may see, and what is refused of it."""
 
+import base64
 from typing import Any
 
 import pytest
@@ -15,12 +16,14 @@ from pyconfd.model.kubernetes import (
     NodeSpec,
     NodeStatus,
     ObjectRef,
+    Secret,
 )
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import HostFacts, Key, Snapshot
 from pyconfd.presets.cluster import EXCLUDE_NODE_LABEL, ZONE_LABEL, Cluster, ready_addresses
 from tests.presets import cluster
 from tests.presets.objects import endpoint, endpoints, service, slice_, snapshot
+from tests.presets.pods import certificate
 
 
 def node(name: str = "one", *addresses: tuple[str, str], ready: str = "True", **more: Any) -> Node:
@@ -104,6 +107,25 @@ def test_an_address_of_a_node_to_which_no_traffic_may_go_is_refused_alone() -> N
         "169.254.169.254",
         RefusalReason.FORBIDDEN_ADDRESS,
     )
+    assert refusal.detail == found.places.wrong("169.254.169.254")
+
+
+def test_secrets_are_those_of_the_view_and_a_broken_one_keeps_its_former_certificate() -> None:
+    key, (private, chain) = Key("demo", "tls"), certificate("shop.example.com")
+
+    def tls(chain: str) -> Secret:
+        data = {"tls.key": private, "tls.crt": chain}
+        encoded = {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
+        return Secret(ObjectMeta(key.name, key.namespace), "kubernetes.io/tls", encoded)
+
+    whole, broken = tls(chain), tls("no certificate")
+    found = cluster.read(Snapshot(secrets={key: whole}))
+    assert found.secrets[key].view is not None
+    assert found.view.certificates == (found.secrets[key].view,)
+    assert cluster.read(Snapshot(secrets={key: broken})).secrets[key].view is None
+    kept = cluster.read(Snapshot(secrets={key: broken}, former_secrets={key: whole})).secrets[key]
+    assert kept.view == found.secrets[key].view
+    assert kept.fault
 
 
 def test_a_node_may_be_the_balancer() -> None:
