@@ -434,7 +434,10 @@ class Spread(Collection[tuple[K, S], V], Generic[K, S, I, V]):
 
 
 class Grouped(Collection[G, tuple[tuple[K, I], ...]], Generic[G, K, I]):
-    """The items by what they name: ``groups(key, item)``; pairs of key and item, in order of ``rank(key, item)``."""
+    """The items by what they name: ``groups(key, item)``; pairs of key and item, in order of ``rank(key, item)``.
+
+    Ranks have to differ: which of two equal ones comes first depends on what changed when.
+    """
 
     def __init__(
         self,

@@ -52,6 +52,11 @@ class Owner(NamedTuple):
     name: str
     since: str
 
+    @property
+    def rank(self) -> tuple[str, str, str, str]:
+        """Its place among claims to one thing: the older object comes first, twins go by namespace, name and kind."""
+        return self.since, self.namespace, self.name, self.kind
+
 
 class HostClaim(NamedTuple):
     """One object asks for a host; ``shared_with`` are the namespaces that it lets add paths to it.
@@ -66,9 +71,8 @@ class HostClaim(NamedTuple):
 
     @property
     def rank(self) -> tuple[str, str, str, str]:
-        """The older object comes first; the name decides between twins."""
-        owner = self.owner
-        return owner.since, owner.namespace, owner.name, owner.kind
+        """That of its owner."""
+        return self.owner.rank
 
 
 class Reservation(NamedTuple):

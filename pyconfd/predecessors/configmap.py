@@ -25,7 +25,6 @@ from pyconfd.predecessors.pods import address_of, endpoint, given, is_ready, who
 from pyconfd.presets import values
 from pyconfd.presets.address_ownership import AddressOwners
 from pyconfd.presets.certificates import from_base64, pair
-from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import Objects
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult
@@ -398,9 +397,6 @@ class ConfigmapCollections(PresetCollections):
         keys = seen.secrets.get(Key(own.namespace, own.keys))
         self._in_use.set(in_use)
         self._records.set(_Records(own, options.claims, services, certificates, keys, config))
-
-    def serve(self, owners: ListenerOwners) -> None:
-        """Entries ask for no place to listen."""
 
     def result(self) -> PresetResult:
         """Return the names of :data:`NAMES`, the files of the certificates, and the template."""

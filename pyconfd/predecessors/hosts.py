@@ -22,7 +22,6 @@ from pyconfd.predecessors.pods import address_of, endpoint, is_ready, wrong_addr
 from pyconfd.presets import values
 from pyconfd.presets.address_ownership import AddressOwners
 from pyconfd.presets.conflicts import reserved_until
-from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import Objects
 from pyconfd.presets.origins import APP
 from pyconfd.presets.policy import ClaimOptions
@@ -172,9 +171,6 @@ class HostsCollections(PresetCollections):
         self._terms.set(_HostsTerms(in_use, own, _own_app(balancer, own)))
         self._carrier.set(_Carrier(own, balancer, options.claims))
         self._reserved.follow(options.reservations_of(PresetName.HOSTS))
-
-    def serve(self, owners: ListenerOwners) -> None:
-        """Pods ask for no place to listen."""
 
     def result(self) -> PresetResult:
         """Return ``hosts``: app to the addresses of its ready pods, both sorted; and the template of the annotation."""

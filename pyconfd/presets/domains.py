@@ -91,9 +91,8 @@ class DomainClaim(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def rank(self) -> tuple[str, str, str, str]:
-        """The older object wins; the name decides between twins."""
-        owner = self.owner
-        return owner.since, owner.namespace, owner.name, owner.kind
+        """That of its owner."""
+        return self.owner.rank
 
     @property
     def bound(self) -> int | None:

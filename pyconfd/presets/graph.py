@@ -133,9 +133,6 @@ class _Ingresses(PresetCollections):
     def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
         """Nothing is its own."""
 
-    def serve(self, owners: ListenerOwners) -> None:
-        """Nothing depends on who listens where."""
-
     def result(self) -> PresetResult:
         """Return ``ingress``: its sites, backends and certificates."""
         ingresses = self._ingresses

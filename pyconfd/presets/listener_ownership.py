@@ -1,7 +1,8 @@
 """Who listens where: decided here once, between all presets.
 
 A place belongs to one preset: to that of the oldest claim, where a claim comes first whose namespace was given the
-place before. Which objects of that preset share it, and how, the preset decides.
+place before. Which objects of that preset share it, and how, the preset decides, and so it is with
+a reservation for an object that is gone.
 """
 
 from collections import defaultdict
@@ -44,7 +45,7 @@ class ListenerOwners:
             preset: Grouped(asked, lambda _, claim: (claim.listener.port,), f"listeners of {preset} by port")
             for preset, asked in claims.items()
         }
-        ports = Joined[int, Any](*self._by_port.values(), name="ports")
+        ports = Joined[int, Any](*self._by_port.values(), name="ports that presets ask for")
         self.lost = Derived(ports, self._decide, "listeners of other presets")
 
     def see(self, options: PresetOptions) -> None:
@@ -56,7 +57,11 @@ class ListenerOwners:
         self._reservations.follow(options.reservations_of(SCOPE))
 
     def holder(self, read: Read, preset: str, listener: Listener) -> str:
-        """Return who has a place, so that no object of the preset can be given it; "" where it is free."""
+        """Return who has a place, so that no object of the preset can be given it; "" where it is free.
+
+        It says nothing of other objects of the same preset, nor of a place that is reserved and asked for by nobody
+        else: the preset decides about these itself.
+        """
         if found := read.value(self.options).holder(listener) or read(self._taken, listener):
             return found
         lost = read(self.lost, listener.port)
@@ -67,11 +72,11 @@ class ListenerOwners:
         asking = {preset: found for preset, each in self._by_port.items() if (found := read(each, port))}
         if len(asking) < 2:
             return None
-        first: dict[ListenerPlace, tuple[tuple[bool, str, str, str], Owner]] = {}
+        first: dict[ListenerPlace, tuple[tuple[bool, tuple[str, ...]], Owner]] = {}
         for preset, (listener, owner) in ((preset, each) for preset, found in asking.items() for _, each in found):
             known = read(self._reservations, name_of(listener))
             is_new = known is None or known.namespace != owner.namespace
-            ranked, place = ((is_new, owner.since, owner.namespace, owner.name), owner), ListenerPlace(preset, listener)
+            ranked, place = ((is_new, owner.rank), owner), ListenerPlace(preset, listener)
             first[place] = min(first.get(place, ranked), ranked)
         pool, lost = read.value(self.options).addresses.members, dict[ListenerPlace, str]()
         kept: defaultdict[str, list[tuple[ListenerPlace, Owner]]] = defaultdict(list)

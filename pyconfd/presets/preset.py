@@ -129,9 +129,8 @@ class PresetCollections(ABC):
     def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
         """Put a Snapshot and options into its own sources; those of all are up to date already."""
 
-    @abstractmethod
-    def serve(self, owners: "ListenerOwners") -> None:
-        """Make the collections that depend on who has what. It is called once, when all presets have asked."""
+    def serve(self, owners: "ListenerOwners") -> None:  # noqa: B027 - what listens nowhere has nothing to do here
+        """Make the collections that depend on who listens where, if any; called once, when all presets have asked."""
 
     @abstractmethod
     def result(self) -> PresetResult:

@@ -120,3 +120,16 @@ def test_a_register_of_reservations() -> None:
     assert made.waiting == {("one", A)}
     assert [made.is_due(now) for now in (49.9, 50.0, 51.0)] == [False, True, True]
     assert not NameRegister.of({"one": {B: mine}}).is_due(99.0)
+
+
+def test_the_older_object_ranks_first() -> None:
+    ranked = [
+        Owner("Service", "z", "z", "2025-01-01T00:00:00Z"),
+        Owner("Service", "a", "b", "2026-01-01T00:00:00Z"),
+        Owner("Ingress", "a", "c", "2026-01-01T00:00:00Z"),
+        Owner("Service", "a", "c", "2026-01-01T00:00:00Z"),
+        Owner("Ingress", "b", "a", "2026-01-01T00:00:00Z"),
+        Owner("Ingress", "a", "a", NEVER),
+    ]
+    mixed = ranked[3:] + ranked[:3]
+    assert sorted(mixed, key=lambda each: each.rank) == ranked

@@ -122,8 +122,8 @@ class AskedRoute(NamedTuple):
 
     @property
     def rank(self) -> tuple[str, str, str, str]:
-        """The older route comes first, then namespace and name decide."""
-        return self.owner.since, self.owner.namespace, self.owner.name, self.owner.kind
+        """That of its owner."""
+        return self.owner.rank
 
 
 class PlacedRoute(NamedTuple):

@@ -341,9 +341,8 @@ def _certificates_of(_: Key, claim: IngressClaim) -> Iterable[tuple[str, tuple[I
     return found.items()
 
 
-def _oldest_first(_: object, asked: tuple[IngressClaim, str]) -> tuple[str, str, str]:
-    owner = asked[0].owner
-    return owner.since, owner.namespace, owner.name
+def _oldest_first(_: object, asked: tuple[IngressClaim, str]) -> tuple[str, str, str, str]:
+    return asked[0].owner.rank
 
 
 def _restricted(service: Service, accepted: tuple[str, ...]) -> Missing | None:

@@ -78,8 +78,7 @@ class RouteRule(NamedTuple):
     @property
     def rank(self) -> tuple[int, str, str, str, str, int]:
         """The lowest rank wins a match: by precedence, then the older object, its name, and the order in the object."""
-        owner = self.owner
-        return self.precedence, owner.since, owner.namespace, owner.name, owner.kind, self.number
+        return self.precedence, *self.owner.rank, self.number
 
 
 class PathEntry(NamedTuple):
