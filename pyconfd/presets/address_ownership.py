@@ -65,7 +65,7 @@ class AddressOwners:
         self._before = Value[_Before](graph, "who had which address")
         requests = Joined[Any, AddressRequest](
             Derived(objects.gateways, self._of_gateway, "requests of Gateways"),
-            Derived(objects.services, self._of_service, "requests of Services"),
+            Derived(objects.declared, self._of_service, "requests of Services"),
             name="requests for addresses",
         )
         self._requests = Grouped(requests, lambda _, __: ((),), "all requests for addresses", rank=_rank)

@@ -82,6 +82,7 @@ class _SecretObjects(NamedTuple):
 class ReadCluster:
     """Services with their endpoints, nodes and TLS Secrets, as collections. It never raises: what is wrong is refused.
 
+    ``declared`` are the services without endpoints, for all that need not hear when a pod comes or goes.
     ``places`` says where endpoints may be. Endpoints are read where a Service has no slice.
     """
 
@@ -98,6 +99,7 @@ class ReadCluster:
         self._slices_of = Grouped(self._slices, _owners_of, "slices by Service")
         named = Joined[Key, Any](self._services, self._endpoints, name="names of services")
         self.services = Derived(named, self._service, "services")
+        self.declared = Derived(self.services, _declared, "services without endpoints")
         self._ready = Tally(self.services, lambda _, each: (((), each.ready),), "ready endpoints")
         parts = Derived(self._node_objects, self._node, "nodes")
         self.nodes = Derived(self.places, lambda read, *_: _views(read.all(parts)), "views of nodes")
@@ -185,6 +187,15 @@ def _owners_of(key: Key, item: EndpointSlice) -> tuple[Key, ...]:
 
 def _views(parts: Mapping[Key, "_NodePart"]) -> tuple[NodeView, ...]:
     return tuple(part.view for _, part in sorted(parts.items(), key=itemgetter(0)) if part.view is not None)
+
+
+def _declared(_: Read, __: Key, seen: ReadService) -> ReadService:
+    """Return what there is of a service whatever its endpoints are."""
+    view = seen.view
+    if view is not None:
+        ports = tuple(PortView(each.name, each.port, each.protocol, each.node_port, 0, ()) for each in view.ports)
+        view = msgspec.structs.replace(view, ports=ports)
+    return ReadService(seen.object, view)
 
 
 def _service_view(cluster: str, key: Key, service: Service | None, ports: tuple[PortView, ...]) -> ServiceView:

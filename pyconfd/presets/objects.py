@@ -22,8 +22,10 @@ from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot, denies_se
 from pyconfd.model.versioned import differing
 from pyconfd.presets.certificates import ReadSecret, TlsOptions
 from pyconfd.presets.cluster import ReadCluster
+from pyconfd.presets.endpoints import targets_of_port
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.views import EndpointView, PortAt
 
 _V = TypeVar("_V")
 _NONE: Mapping[Key, Any] = {}
@@ -42,7 +44,7 @@ class Objects:
         graph = self.graph
         self.read = read = ReadCluster(graph, cluster)
         self.places, self.denied, self.nodes = read.places, read.denied, read.nodes
-        self.services, self.secrets = read.services, read.secrets
+        self.services, self.declared, self.secrets = read.services, read.declared, read.secrets
         self.policy = Value[ClaimOptions](graph, "claims")
         self.ignored_annotations = Value[tuple[str, ...]](graph, "ingress.ignored_annotations")
         self.tls = Value[TlsOptions](graph, "tls")
@@ -103,6 +105,14 @@ class Objects:
     ) -> None:
         changed = self._changed(source, items, number)
         source.replace({StatusOf(resource, key): items.get(key) for key in changed})
+
+    def servers(self, read: Read, at: PortAt) -> tuple[EndpointView, ...]:
+        """Return where traffic for a port of a Service goes, for a function of a collection."""
+        seen, targets = read(self.services, at.service), read.value(self.targets)
+        if seen is None or seen.view is None:
+            return ()
+        nodes = read.value(self.nodes) if targets.node_ports else ()
+        return targets_of_port(seen.view.ports[at.place], seen.object, nodes, targets)
 
     def secrets_for(self, read: Read) -> "SecretsView":
         """Return the Secrets, for a function of a collection."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -62,6 +62,13 @@ class ServiceView(msgspec.Struct, frozen=True, gc=False):
     def port(self, wanted: str | int) -> PortView | None:
         """Return the port with this name or number, or None."""
         return next((port for port in self.ports if wanted in {port.name, port.port}), None)
+
+
+class PortAt(NamedTuple):
+    """A port of a Service, by its place among all of its ports."""
+
+    service: Key
+    place: int
 
 
 class NodeText(str):

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from pyconfd.presets.gateway.frontends import ClientVerification, EndingListener, FrontendKind, NameRoute
-from pyconfd.presets.gateway.servers import Reference
 from pyconfd.trying.own_haproxy import short_folder
 from tests.fragments.shipped import HAPROXY
 from tests.fragments.test_shipped_live import balancer, service
+from tests.presets.gateway import stage
 from tests.presets.gateway.stage import EchoServer, Routes, gateway, parsed, pods, running
 from tests.world.haproxy import free_port
 from tests.world.pki import CertificateAuthority
@@ -138,7 +138,7 @@ def of_gateway(
     """Run a port for HTTP and one for HTTPS of a Gateway; ``required``: whether clients have to show certificates."""
     plain, secured = free_port(), free_port()
     rule = parsed({"backendRefs": [{"name": "web", "port": 80}]})
-    routes = [Routes(f"gw_{port}", HOST).add(rule, Reference(1, (pod.endpoint,))) for port in (plain, secured)]
+    routes = [Routes(f"gw_{port}", HOST).add(rule, stage.reference(1, (pod.endpoint,))) for port in (plain, secured)]
     first, backends = gateway(f"gw_{plain}", routes[:1], port=plain)
     second, others = gateway(
         f"gw_{secured}",

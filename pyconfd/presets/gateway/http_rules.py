@@ -20,7 +20,7 @@ from pyconfd.presets.gateway.filters import NO_FILTERS, Filters
 from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.routing.types import RouteBackend, RouteMatch
-from pyconfd.presets.routing.weights import weighted_servers
+from pyconfd.presets.views import PortAt
 
 _DURATION = re.compile(r"(?:[0-9]{1,5}(?:h|m|s|ms)){1,4}", re.ASCII)
 _UNIT_MS = {"h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
@@ -107,7 +107,8 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     ``failing`` of ``of`` requests are answered with 500, since they belong to references that lead nowhere; all of them
     where both are 1. ``options`` are words for each of its servers. ``sans`` are parts of their certificates in
     hexadecimal digits, of which one has to be there. ``profile`` is the section that has the lines for all of this, ""
-    where the backend has its own; or it ``is_profile`` itself.
+    where the backend has its own; or it ``is_profile`` itself. ``ports`` are those that its servers answer for, each
+    with the weight that these share.
     """
 
     route: str = ""
@@ -120,6 +121,7 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     mirrors: tuple[MirrorSection, ...] = ()
     profile: str = ""
     is_profile: bool = False
+    ports: tuple[tuple[int, PortAt], ...] = ()
 
     @property
     def lines(self) -> RuleProfile | None:
@@ -136,9 +138,10 @@ _PLAIN_TOO = (AS_USUAL, "", ())
 
 
 class RuleSections(NamedTuple):
-    """What serves a rule. ``route`` is what the table is to lead to: a section's name, or the route of ``choices``.
+    """What serves a rule, without servers yet.
 
-    All path entries of the rule belong to the first of ``backends``.
+    ``route`` is what the table is to lead to: a section's name, or the route of ``choices``. All path entries of the
+    rule belong to the first of ``backends``.
     """
 
     route: str
@@ -299,7 +302,7 @@ def _backend(rule: ParsedRule, own: Filters, references: Sequence[Reference], na
         "",
         "",
         (),
-        weighted_servers([(each.weight, each.endpoints) for each in valid]),
+        (),
         route=name,
         filters=filters,
         failing=failing,
@@ -307,4 +310,5 @@ def _backend(rule: ParsedRule, own: Filters, references: Sequence[Reference], na
         handling=handling,
         options=valid[0].options if valid else "",
         sans=valid[0].sans if valid else (),
+        ports=tuple((each.weight, each.port) for each in valid if each.port is not None),
     )

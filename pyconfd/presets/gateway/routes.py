@@ -17,7 +17,6 @@ from pyconfd.model.object_status import ObjectStatus, StatusOf
 from pyconfd.model.reservation import NEVER, Owner
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
 from pyconfd.presets.cluster import NO_SERVICE, ReadService
-from pyconfd.presets.endpoints import targets_of_port
 from pyconfd.presets.gateway.attachment import (
     HostAt,
     Labels,
@@ -56,10 +55,9 @@ from pyconfd.presets.gateway.status import (
 from pyconfd.presets.gateway.work import OVER_BUDGET, work_of
 from pyconfd.presets.objects import Route
 from pyconfd.presets.policy import ClaimOptions
-from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.routing.references import H2C, Missing, ServiceReference, app_protocol, resolve
 from pyconfd.presets.routing.types import RouteMatch, RouteRule, section_name
-from pyconfd.presets.views import NodeView, PortView
+from pyconfd.presets.views import PortAt, PortView
 
 _WORDS: Mapping[Resource, str] = MappingProxyType(
     {Resource.HTTPROUTES: "http", Resource.GRPCROUTES: "grpc", Resource.TLSROUTES: "tls", Resource.TCPROUTES: "tcp"}
@@ -74,13 +72,11 @@ _MOST_WEIGHT = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class RouteInputs:
-    """What the references of routes are resolved by; ``targets`` are the settings of where traffic goes."""
+    """What the references of routes are resolved by."""
 
     services: Lookup[Key, ReadService]
     policies: Lookup[PolicyPort, TargetPolicy]
     grants: Grants
-    targets: PresetOptions
-    nodes: tuple[NodeView, ...]
 
 
 class SiteAt(NamedTuple):
@@ -386,8 +382,8 @@ class _References:
         )
         wanted = ServiceReference(namespace, reference.name, reference.port, reference.group, reference.kind)
         seen = inputs.services.get(key) or NO_SERVICE
-        service = seen.object
-        found = resolve(wanted, service, seen.view, permitted=permitted)
+        service, view = seen.object, seen.view
+        found = resolve(wanted, service, view, permitted=permitted)
         if permitted:
             self.services.add(key)
         if isinstance(found, Missing):
@@ -397,9 +393,9 @@ class _References:
             kind = RefusalReason.NO_SUCH_PORT if found.port else None
             self.faults.append(Fault(found.reason.value, field, shown, found.detail, kind))
             return Reference(weight, resolved=False)
-        endpoints = targets_of_port(found, service, inputs.nodes, inputs.targets)
+        at = PortAt(key, view.ports.index(found)) if view is not None else None
         speaks = app_protocol(service, found) if service is not None else ""
-        return self._with_tls(Reference(weight, endpoints), key, found, speaks)
+        return self._with_tls(Reference(weight, at), key, found, speaks)
 
     def _with_tls(self, reference: Reference, key: Key, port: PortView, speaks: str) -> Reference:
         policy = policy_of(self._inputs.policies, key, port.name)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from pyconfd.model.gateway_api import SubjectAltName
 from pyconfd.presets import values
-from pyconfd.presets.views import EndpointView
+from pyconfd.presets.views import PortAt
 
 _SAN_TAGS = {"Hostname": 0x82, "URI": 0x86}
 """How DER marks these names in a certificate. Source: RFC 5280, 4.2.1.6, GeneralName."""
@@ -38,7 +38,7 @@ class Reference(NamedTuple):
     """
 
     weight: int
-    endpoints: Sequence[EndpointView] = ()
+    port: PortAt | None = None
     options: str = ""
     sans: tuple[str, ...] = ()
     resolved: bool = True

@@ -77,6 +77,7 @@ from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
 from pyconfd.presets.objects import Objects, Route, class_of_gateway
 from pyconfd.presets.routing.table import ConditionalRoutingTable, entry_of
 from pyconfd.presets.routing.types import RouteRule, Site
+from pyconfd.presets.routing.weights import weighted_servers
 
 MOST_PROFILES = 32
 """Of a namespace: sections of rules with the same filters are spares of their own, and part of each reload."""
@@ -92,7 +93,7 @@ class Splits(NamedTuple):
 
 
 class RuleSection(NamedTuple):
-    """A backend of a rule without the entries that lead to it, and whose it is."""
+    """A backend of a rule without its servers and the entries that lead to it, and whose it is."""
 
     owner: Owner
     backend: RuleBackend
@@ -233,13 +234,13 @@ class ServedGateways:
     def _holder(
         self, read: Read, at: PolicyPort, claimants: Sequence[tuple[tuple[StatusOf, PolicyPort], ValidatedPolicy]]
     ) -> TargetPolicy | None:
-        if missing(at, read(self._objects.services, at.service)):
+        if missing(at, read(self._objects.declared, at.service)):
             return None
         (id_, _), policy = claimants[0]
         return TargetPolicy(id_.key, policy.tls if not policy.invalid else None)
 
     def _policy(self, read: Read, id_: StatusOf, policy: ValidatedPolicy) -> PolicyDecision:
-        services, holders = read.view(self._objects.services), read.view(self._holders)
+        services, holders = read.view(self._objects.declared), read.view(self._holders)
         return decide_policy(id_.key, policy, services, holders)
 
     # Routes
@@ -272,17 +273,17 @@ class ServedGateways:
         if placed is None:
             return None
         over = read(self._over, _budget_of(route)) if any(route.work) else None
-        targets = read.value(objects.targets)
-        services, holders, grants = read.view(objects.services), read.view(self._holders), read.view(self._grants)
-        nodes = read.value(objects.nodes) if targets.node_ports else ()
-        inputs = RouteInputs(services, holders, Grants(grants), targets, nodes)
+        services, holders, grants = read.view(objects.declared), read.view(self._holders), read.view(self._grants)
+        inputs = RouteInputs(services, holders, Grants(grants))
         return serve(route, placed, over.get(id_, frozenset()) if over else frozenset(), inputs)
 
     def _backend(self, read: Read, _: object, section: RuleSection) -> RuleBackend:
-        paths, lines = read(self._table.leading, section.backend.route) or (), section.backend.lines
+        backend = section.backend
+        paths, lines = read(self._table.leading, backend.route) or (), backend.lines
         is_shared = lines is not None and lines in (read(self._profiles, section.owner.namespace) or ())
         return msgspec.structs.replace(
-            section.backend,
+            backend,
+            servers=weighted_servers([(weight, self._objects.servers(read, at)) for weight, at in backend.ports]),
             entries=tuple(entry_of(*path) for path, _ in paths),
             profile=lines.name if lines is not None and is_shared else "",
         )

@@ -23,7 +23,6 @@ from pyconfd.presets.annotations import read_foreign
 from pyconfd.presets.certificates import ServedCertificate, certificate_for, is_usable, notes_on, presented
 from pyconfd.presets.cluster import NO_SERVICE
 from pyconfd.presets.domains import DomainClaims
-from pyconfd.presets.endpoints import targets_of_port
 from pyconfd.presets.host_ownership import HostRights, Hosts
 from pyconfd.presets.ingress.claims import IngressClaim, TlsHosts, name_of, read_ingress
 from pyconfd.presets.ingress.classes import OwnClasses, is_misspelled, mistaken_class, own_classes
@@ -49,7 +48,7 @@ from pyconfd.presets.routing.table import (
 )
 from pyconfd.presets.routing.types import PathEntry, RouteBackend, RouteRule, Site
 from pyconfd.presets.shared_sites import shared_site
-from pyconfd.presets.views import PortView
+from pyconfd.presets.views import PortAt
 
 _SERVER_OPTIONS = {H2C: "proto h2", "https": "ssl verify none", "HTTPS": "ssl verify none"}
 """More words for servers by ``appProtocol``; TLS to pods is not verified, since nothing names a CA."""
@@ -91,12 +90,15 @@ class CertificateLine(NamedTuple):
 
 
 class IngressTarget(NamedTuple):
-    """Where a reference of the Ingresses ``users`` leads, and why it leads nowhere."""
+    """Where a reference of the Ingresses ``users`` leads, and why it leads nowhere.
+
+    ``options`` are more words for each server.
+    """
 
     reference: ServiceReference
     users: tuple[Key, ...]
-    port: PortView | None = None
-    service: Service | None = None
+    port: PortAt | None = None
+    options: str = ""
     fault: Missing | None = None
 
 
@@ -221,17 +223,19 @@ class ServedIngresses:
     def _target(self, read: Read, _: str, named: Sequence[tuple[tuple[Key, str], ServiceReference]]) -> IngressTarget:
         objects, reference = self._objects, named[0][1]
         users = tuple(key for (key, _), _ in named)
-        seen = read(objects.services, Key(reference.namespace, reference.name)) or NO_SERVICE
-        service = seen.object
-        port = resolve(reference, service, seen.view)
-        if isinstance(port, Missing) or service is None:
+        key = Key(reference.namespace, reference.name)
+        seen = read(objects.declared, key) or NO_SERVICE
+        service, view = seen.object, seen.view
+        port = resolve(reference, service, view)
+        if isinstance(port, Missing) or service is None or view is None:
             return IngressTarget(reference, users, fault=port if isinstance(port, Missing) else None)
         if restricted := _restricted(service, read.value(objects.ignored_annotations)):
             return IngressTarget(reference, users, fault=restricted)
+        at, options = PortAt(key, view.ports.index(port)), _SERVER_OPTIONS.get(app_protocol(service, port), "")
         if not read.value(objects.targets).node_ports or port.node_port:
-            return IngressTarget(reference, users, port, service)
+            return IngressTarget(reference, users, at, options)
         detail = "traffic goes to node ports (presets.backend_target) but this port has none: use type NodePort"
-        return IngressTarget(reference, users, port, service, Missing(Unresolved.NOT_FOUND, detail, port=True))
+        return IngressTarget(reference, users, at, options, Missing(Unresolved.NOT_FOUND, detail, port=True))
 
     def _backend(self, read: Read, name: str, target: IngressTarget) -> RouteBackend | None:
         """Return the backend, None where no path leads to it; it has no servers where the reference leads nowhere.
@@ -241,16 +245,11 @@ class ServedIngresses:
         paths = read(self._routes.leading, name)
         if not paths:
             return None
-        objects, (reference, _, port, service, _) = self._objects, target
+        reference, port = target.reference, target.port
         entries: tuple[PathEntry, ...] = tuple(entry_of(*path) for path, _ in paths)
         owner = f"Service {reference.namespace}/{reference.name}, port {reference.port}, of Ingresses"
-        if port is None or service is None:
-            return RouteBackend(name, owner, reference.namespace, reference.name, entries, ())
-        targets = read.value(objects.targets)
-        nodes = read.value(objects.nodes) if targets.node_ports else ()
-        servers = targets_of_port(port, service, nodes, targets)
-        words = _SERVER_OPTIONS.get(app_protocol(service, port), "")
-        return RouteBackend(name, owner, reference.namespace, reference.name, entries, servers, options=words)
+        servers = self._objects.servers(read, port) if port is not None else ()
+        return RouteBackend(name, owner, reference.namespace, reference.name, entries, servers, options=target.options)
 
     # Certificates: a host has that of the oldest Ingress of the namespace that has the host
 

@@ -20,6 +20,7 @@ from pyconfd.model.context import Context
 from pyconfd.model.gateway_api import GrpcRule, HttpRule
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.reservation import Owner
+from pyconfd.model.snapshot import Key
 from pyconfd.presets.gateway.conditions import choices_of
 from pyconfd.presets.gateway.faults import RuleFault
 from pyconfd.presets.gateway.frontends import FrontendKind, GatewayFrontend
@@ -36,7 +37,8 @@ from pyconfd.presets.gateway.ports import SiteChoices, look_ups, site_of
 from pyconfd.presets.gateway.routes import is_wide
 from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.routing.types import RouteRule
-from pyconfd.presets.views import EndpointView
+from pyconfd.presets.routing.weights import weighted_servers
+from pyconfd.presets.views import EndpointView, PortAt
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.trying.own_haproxy import short_folder
@@ -61,6 +63,22 @@ def parsed(rule: Mapping[str, Any]) -> ParsedRule:
 
 def endpoint(port: int, name: str = "pod", state: str = "ready") -> EndpointView:
     return EndpointView("127.0.0.1", port, state, "ipv4", f"{name}-{port}")
+
+
+_BEHIND: dict[PortAt, tuple[EndpointView, ...]] = {}
+
+
+def reference(weight: int, endpoints: Sequence[EndpointView] = (), *more: Any, **others: Any) -> Reference:
+    """Return a reference to a port that has these endpoints: :func:`with_servers`."""
+    at = PortAt(Key("demo", ",".join(map(repr, endpoints))), 0)
+    _BEHIND[at] = tuple(endpoints)
+    return Reference(weight, at, *more, **others)
+
+
+def with_servers(backend: RuleBackend) -> RuleBackend:
+    """Return the backend as the presets return it."""
+    servers = weighted_servers([(weight, _BEHIND[at]) for weight, at in backend.ports])
+    return msgspec.structs.replace(backend, servers=servers)
 
 
 class Echo(BaseHTTPRequestHandler):
@@ -183,7 +201,7 @@ def gateway(name: str, routes: Sequence[Routes], **more: Any) -> tuple[GatewayFr
         for sections in route.sections:
             for place, backend in enumerate(sections.backends):
                 entries = table.entries.get(sections.route, ()) if not place else ()
-                backends[backend.name] = msgspec.structs.replace(backend, entries=entries)
+                backends[backend.name] = msgspec.structs.replace(with_servers(backend), entries=entries)
     splits = (choice for route in routes for sections in route.sections for choice in sections.choices)
     values: dict[str, Any] = {"kind": FrontendKind.HTTP, "addresses": ("127.0.0.1",), "port": 80} | more
     values["look_ups"] = look_ups(True, sites, found, splits)

@@ -9,9 +9,9 @@ from pyconfd.haproxy.config.diff import Comparison, plan
 from pyconfd.haproxy.runtime.runtime import Runtime
 from pyconfd.model.plan import RuntimeUpdate
 from pyconfd.model.rendering import Rendering
-from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.routing.types import RouteMatch, RouteRule
 from tests.fragments.shipped import HAPROXY, write_rendering
+from tests.presets.gateway import stage
 from tests.presets.gateway.stage import EchoServer, Routes, ask, gateway, parsed, pods, render
 from tests.world.haproxy import HaproxyProcess, free_port
 
@@ -44,7 +44,7 @@ class Appliance:
         """Return what is rendered for hosts with paths, and a rule that is chosen by conditions."""
         routes: dict[str, Routes] = {}
         rule = parsed({"matches": [{"path": {"type": "PathPrefix", "value": "/"}}], "backendRefs": [{"name": "web"}]})
-        first = Routes("gw_demo_web_80", "shop.example.com").add(rule, Reference(1, (self.pod.endpoint,)))
+        first = Routes("gw_demo_web_80", "shop.example.com").add(rule, stage.reference(1, (self.pod.endpoint,)))
         first.add(parsed({"matches": [CONDITIONS]}))
         routes["shop.example.com"] = first
         for number, (host, kind, path) in enumerate(asked):

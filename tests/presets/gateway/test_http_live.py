@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyconfd.presets.gateway.servers import Reference
 from tests.fragments.shipped import HAPROXY
+from tests.presets.gateway import stage
 from tests.presets.gateway.stage import Routes, ask, gateway, parsed, pods, running
 from tests.world.haproxy import free_port
 
@@ -162,7 +162,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     with pods("web") as (web,):
         routes = Routes("gw_demo_web_80")
         for rule in RULES:
-            routes.add(parsed(rule), *([Reference(1, (web.endpoint,))] if "backendRefs" in rule else []))
+            routes.add(parsed(rule), *([stage.reference(1, (web.endpoint,))] if "backendRefs" in rule else []))
         front, backends = gateway("gw_demo_web_80", [routes], port=listen)
         with running([front], backends, tmp_path_factory.mktemp("haproxy")):
             yield listen

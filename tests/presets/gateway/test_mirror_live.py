@@ -9,6 +9,7 @@ import pytest
 
 from pyconfd.presets.gateway.servers import Reference
 from tests.fragments.shipped import HAPROXY
+from tests.presets.gateway import stage
 from tests.presets.gateway.stage import EchoServer, Routes, ask, gateway, parsed, pods, running
 from tests.world.haproxy import free_port, wait_until
 
@@ -24,7 +25,7 @@ def mirrored(folder: Path, web: EchoServer, mirrors: Sequence[Reference], **more
     filters.append({"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "X-A", "value": "b"}]}})
     rule = parsed({"backendRefs": [{"name": "web", "port": 80}], "filters": filters})
     port = free_port()
-    route = Routes("gw_demo_web_80").add(rule, Reference(1, (web.endpoint,)), mirrors=mirrors)
+    route = Routes("gw_demo_web_80").add(rule, stage.reference(1, (web.endpoint,)), mirrors=mirrors)
     front, backends = gateway("gw_demo_web_80", [route], port=port)
     with running([front], backends, folder):
         yield port
@@ -32,7 +33,11 @@ def mirrored(folder: Path, web: EchoServer, mirrors: Sequence[Reference], **more
 
 def test_each_mirror_gets_a_copy_and_the_client_one_answer(tmp_path: Path) -> None:
     with pods("web", "one", "two") as (web, one, two):
-        mirrors = [Reference(1, (one.endpoint,)), Reference(1, (two.endpoint,)), Reference(1, resolved=False)]
+        mirrors = [
+            stage.reference(1, (one.endpoint,)),
+            stage.reference(1, (two.endpoint,)),
+            stage.reference(1, resolved=False),
+        ]
         with mirrored(tmp_path, web, mirrors) as port:
             answer = ask(port, "/a?b=c", method="POST", body="text", headers={"X-Pyconfd-Mirror": "gateway-no-route"})
             assert (answer.echo["pod"], answer.echo["body"]) == ("web", "text")
@@ -46,7 +51,7 @@ def test_each_mirror_gets_a_copy_and_the_client_one_answer(tmp_path: Path) -> No
 
 def test_a_share_of_requests_is_copied(tmp_path: Path) -> None:
     with pods("web", "one") as (web, one):
-        with mirrored(tmp_path, web, [Reference(1, (one.endpoint,))], percent=20) as port:
+        with mirrored(tmp_path, web, [stage.reference(1, (one.endpoint,))], percent=20) as port:
             assert {ask(port, "/").status for _ in range(400)} == {200}
             ask(port, "/last")
             wait_until(lambda: len(one.seen) > 40, "copies")
@@ -56,7 +61,7 @@ def test_a_share_of_requests_is_copied(tmp_path: Path) -> None:
 def test_copies_go_on_after_many_were_lost(tmp_path: Path) -> None:
     with pods("web", "one") as (web, one), ExitStack() as stack:
         # The script has at most 256 copies under way: more than these are refused here.
-        mirrors = [Reference(1), Reference(1, (one.endpoint,))]
+        mirrors = [stage.reference(1), stage.reference(1, (one.endpoint,))]
         port = stack.enter_context(mirrored(tmp_path, web, mirrors))
         assert {ask(port, "/").status for _ in range(600)} == {200}
         ask(port, "/last")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from pyconfd.presets.gateway import patterns
 from pyconfd.presets.gateway.patterns import ANY_CASE, LONGEST_VALUE, fault_of, steps_of
-from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.gateway.work import MOST_WORK, RouteWork, beyond_budget, work_of
 from pyconfd.presets.registry import Memo
 from tests.fragments.shipped import HAPROXY
+from tests.presets.gateway import stage
 from tests.presets.gateway.objects import CLASS, snapshot
 from tests.presets.gateway.stage import Routes, ask, gateway, parsed, pods, running
 from tests.presets.gateway.test_preset import APP, GATEWAY, read, route, route_reasons
@@ -165,7 +165,7 @@ def test_a_budget_takes_a_thread_for_a_short_time(tmp_path: Any, pattern: str) -
     port = free_port()
     with pods("web") as (web,):
         routes = Routes("gw_demo_web_80").add(
-            parsed({"backendRefs": [{"name": "web", "port": 80}]}), Reference(1, (web.endpoint,))
+            parsed({"backendRefs": [{"name": "web", "port": 80}]}), stage.reference(1, (web.endpoint,))
         )
         number, left = 0, MOST_WORK
         while True:

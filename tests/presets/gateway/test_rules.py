@@ -16,10 +16,10 @@ from pyconfd.presets.gateway.conditions import choices_of, condition_of
 from pyconfd.presets.gateway.faults import INCOMPATIBLE, UNSUPPORTED, RuleFault
 from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.gateway.http_rules import Handling, ParsedRule, Retry, sections_of
-from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.routing.table import Place
 from pyconfd.presets.routing.types import PathKind, RouteGroup, RouteMatch, RouteRule, ValueCondition
 from pyconfd.render.filters import quote
+from tests.presets.gateway import stage
 from tests.presets.gateway.stage import Routes, endpoint, gateway, grpc_rule, http_rule, parsed, render
 from tests.presets.routing.requests import Table
 
@@ -195,7 +195,7 @@ def test_a_method_of_grpc_is_a_path(method: dict[str, Any] | None, kind: PathKin
 def test_how_requests_of_a_rule_are_handled(rule: dict[str, Any], handling: Handling) -> None:
     found = parsed({**rule, "backendRefs": [{"name": "a", "port": 80}]})
     assert found.handling == handling
-    [backend] = sections_of(found, (Reference(1, (endpoint(1),)),), "a", "HTTPRoute a/b").backends
+    [backend] = sections_of(found, (stage.reference(1, (endpoint(1),)),), "a", "HTTPRoute a/b").backends
     assert backend.handling == handling
 
 
@@ -210,7 +210,7 @@ def test_how_requests_of_a_rule_are_handled(rule: dict[str, Any], handling: Hand
 )
 def test_how_requests_are_handled_as_text(rule: dict[str, Any], lines: list[str]) -> None:
     made = parsed({**rule, "backendRefs": [{"name": "a", "port": 80}]})
-    routes = Routes("gw_a_b_80").add(made, Reference(1, (endpoint(1),)))
+    routes = Routes("gw_a_b_80").add(made, stage.reference(1, (endpoint(1),)))
     text = render(*_listed(gateway("gw_a_b_80", [routes])), "/tmp/x").text
     # Those of the backend: the defaults come before.
     backend = text.partition("\nbackend gw_a_b_80")[2]
@@ -278,7 +278,7 @@ def test_a_canary_step_changes_weights_only() -> None:
     rule = parsed({"backendRefs": [{"name": "old", "port": 80}, {"name": "new", "port": 80}]})
     texts = []
     for weights in ((100, 0), (80, 20), (0, 100)):
-        references = [Reference(weights[0], (endpoint(1),)), Reference(weights[1], (endpoint(2),))]
+        references = [stage.reference(weights[0], (endpoint(1),)), stage.reference(weights[1], (endpoint(2),))]
         routes = Routes("gw_a_b_80").add(rule, *references)
         texts.append(re.sub(r" weight \d+", "", render(*_listed(gateway("gw_a_b_80", [routes])), "/tmp/x").text))
     assert len(set(texts)) == 1
@@ -290,7 +290,7 @@ def _listed(found: tuple[Any, Any]) -> tuple[Any, Any]:
 
 def test_no_references_are_500_and_no_endpoints_are_not() -> None:
     empty = sections_of(parsed({}), (), "a", "HTTPRoute a/b")
-    silent = sections_of(parsed({"backendRefs": [{"name": "a"}]}), (Reference(1),), "a", "HTTPRoute a/b")
+    silent = sections_of(parsed({"backendRefs": [{"name": "a"}]}), (stage.reference(1),), "a", "HTTPRoute a/b")
     assert [(each.backends[0].failing, each.backends[0].of) for each in (empty, silent)] == [(1, 1), (0, 1)]
 
 
@@ -302,7 +302,7 @@ def test_an_endpoint_is_a_runtime_update_whatever_the_filters(filters: list[dict
     rule = parsed({"backendRefs": [{"name": "a", "port": 80}], "filters": filters})
     renderings = []
     for ports in ((1,), (1, 2)):
-        reference = Reference(1, tuple(map(endpoint, ports)))
+        reference = stage.reference(1, tuple(map(endpoint, ports)))
         mirrors = [reference] * len(rule.filters.mirrors)
         made = _listed(gateway("gw_a_b_80", [Routes("gw_a_b_80").add(rule, reference, mirrors=mirrors)]))
         renderings.append(render(*made, "/tmp/x", runtime_socket="/run/s"))

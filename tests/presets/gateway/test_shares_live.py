@@ -11,6 +11,7 @@ import pytest
 
 from pyconfd.presets.gateway.servers import Reference
 from tests.fragments.shipped import HAPROXY
+from tests.presets.gateway import stage
 from tests.presets.gateway.stage import Routes, ask, gateway, parsed, pods, running, shares
 from tests.world.haproxy import free_port
 
@@ -49,25 +50,28 @@ def near(found: Counter[str], **percent: int) -> None:
 @pytest.mark.parametrize(("old", "new"), [(100, 0), (80, 20), (60, 40), (0, 100), (1, 0)])
 def test_one_backend_divides_by_weights_of_servers(tmp_path: Path, old: int, new: int) -> None:
     with pods("old", "old", "new") as (old_1, old_2, new_1):
-        references = [Reference(old, (old_1.endpoint, old_2.endpoint)), Reference(new, (new_1.endpoint,))]
+        references = [stage.reference(old, (old_1.endpoint, old_2.endpoint)), stage.reference(new, (new_1.endpoint,))]
         with served(tmp_path, ({}, references)) as port:
             total = old + new
             near(shares(port, "/", TIMES), old=100 * old // total, new=100 * new // total)
 
 
 def test_a_reference_without_endpoints_leaves_its_share_to_others(tmp_path: Path) -> None:
-    with pods("new") as (new,), served(tmp_path, ({}, [Reference(99), Reference(1, (new.endpoint,))])) as port:
+    with (
+        pods("new") as (new,),
+        served(tmp_path, ({}, [stage.reference(99), stage.reference(1, (new.endpoint,))])) as port,
+    ):
         near(shares(port, "/", 40), new=100)
 
 
 def test_without_any_endpoint_it_is_503(tmp_path: Path) -> None:
-    with served(tmp_path, ({}, [Reference(1), Reference(2)])) as port:
+    with served(tmp_path, ({}, [stage.reference(1), stage.reference(2)])) as port:
         assert ask(port, "/").status == 503
 
 
 def test_the_share_of_an_invalid_reference_is_500(tmp_path: Path) -> None:
     with pods("web") as (web,):
-        references = [Reference(3, (web.endpoint,)), Reference(1, resolved=False)]
+        references = [stage.reference(3, (web.endpoint,)), stage.reference(1, resolved=False)]
         with served(tmp_path, ({}, references)) as port:
             near(shares(port, "/", TIMES), web=75, _500=25)
 
@@ -75,8 +79,8 @@ def test_the_share_of_an_invalid_reference_is_500(tmp_path: Path) -> None:
 def test_references_with_filters_are_divided_at_random(tmp_path: Path) -> None:
     with pods("one", "two") as (one, two):
         refs = [{"name": each, "port": 80, "filters": header(each)} for each in ("one", "two", "none", "gone")]
-        references = [Reference(20, (one.endpoint,)), Reference(60, (two.endpoint,)), Reference(50)]
-        references.append(Reference(20, resolved=False))
+        references = [stage.reference(20, (one.endpoint,)), stage.reference(60, (two.endpoint,)), stage.reference(50)]
+        references.append(stage.reference(20, resolved=False))
         with served(tmp_path, ({"backendRefs": refs}, references)) as port:
             found: Counter[str] = Counter()
             for _ in range(TIMES):
@@ -90,7 +94,7 @@ def test_references_with_filters_are_divided_at_random(tmp_path: Path) -> None:
 
 def test_references_with_filters_and_no_server_are_503(tmp_path: Path) -> None:
     refs = [{"name": each, "port": 80, "filters": header(each)} for each in ("one", "two")]
-    with served(tmp_path, ({"backendRefs": refs}, [Reference(1), Reference(0)])) as port:
+    with served(tmp_path, ({"backendRefs": refs}, [stage.reference(1), stage.reference(0)])) as port:
         assert ask(port, "/").status == 503
 
 
@@ -109,7 +113,7 @@ def test_a_slow_server_is_504_and_no_timeout_waits(tmp_path: Path) -> None:
                 "/both": {"request": "10s", "backendRequest": "200ms"},
             }.items()
         ]
-        with served(tmp_path, *((rule, [Reference(1, (web.endpoint,))]) for rule in rules)) as port:
+        with served(tmp_path, *((rule, [stage.reference(1, (web.endpoint,))]) for rule in rules)) as port:
             found = {path: ask(port, path).status for path in ("/short", "/short?delay", "/none?delay", "/both?delay")}
     assert found == {"/short": 200, "/short?delay": 504, "/none?delay": 200, "/both?delay": 504}
 
@@ -133,7 +137,7 @@ def test_a_request_is_tried_again_as_often_as_asked(tmp_path: Path) -> None:
                 "timeouts": {"request": "800ms"},
             },
         ]
-        with served(tmp_path, *((rule, [Reference(1, (web.endpoint,))]) for rule in rules)) as port:
+        with served(tmp_path, *((rule, [stage.reference(1, (web.endpoint,))]) for rule in rules)) as port:
             paths = ("/three?500-2", "/three?500-4", "/three?503-1", "/none?500-1", "/slow?500-1", "/slow?500-3")
             found = {path: ask(port, path).status for path in paths}
     assert found == {
@@ -168,7 +172,7 @@ def cors_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         for place, each in enumerate(CORS)
     ]
     with pods("web") as (web,):
-        given = [(rule, [Reference(1, (web.endpoint,))]) for rule in rules]
+        given = [(rule, [stage.reference(1, (web.endpoint,))]) for rule in rules]
         with served(tmp_path_factory.mktemp("haproxy"), *given) as port:
             yield port
 

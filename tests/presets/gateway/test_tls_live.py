@@ -21,8 +21,9 @@ from pyconfd.presets.gateway.frontends import (
     NameRoute,
 )
 from pyconfd.presets.gateway.http_rules import stream_backend
-from pyconfd.presets.gateway.servers import BackendTls, Reference, san_digits, server_options
+from pyconfd.presets.gateway.servers import BackendTls, san_digits, server_options
 from tests.fragments.shipped import HAPROXY
+from tests.presets.gateway import stage
 from tests.presets.gateway.stage import EchoServer, Routes, ask, endpoint, gateway, parsed, pods, running
 from tests.world.haproxy import free_port
 from tests.world.pki import CertificateAuthority
@@ -82,13 +83,13 @@ def https(tmp_path_factory: pytest.TempPathFactory, authority: CertificateAuthor
     with pods(*hosts) as servers, ExitStack():
         routes = []
         for (name, host), server in zip(hosts.items(), servers, strict=True):
-            reference = Reference(1, (server.endpoint,))
+            reference = stage.reference(1, (server.endpoint,))
             routes.append(Routes(NAME, host).add(parsed({"backendRefs": [{"name": name, "port": 80}]}), reference))
         # A route of the listener for any host, whose own hostname is more specific.
         routes.append(
             Routes(NAME, "shop.example.com").add(
                 parsed({"matches": [{"path": {"value": "/shop"}}], "backendRefs": [{"name": "any", "port": 80}]}),
-                Reference(1, (servers[0].endpoint,)),
+                stage.reference(1, (servers[0].endpoint,)),
             )
         )
         front, backends = gateway(
@@ -164,7 +165,7 @@ def test_clients_show_certificates(
     port = free_port()
     with pods("web") as (web,):
         rule = parsed({"backendRefs": [{"name": "web", "port": 80}]})
-        route = Routes(NAME).add(rule, Reference(1, (web.endpoint,)))
+        route = Routes(NAME).add(rule, stage.reference(1, (web.endpoint,)))
         front, backends = gateway(
             NAME,
             [route],
@@ -209,11 +210,11 @@ def test_names_lead_through_or_are_ended_or_refused(tmp_path: Path, authority: C
     own = combined(authority, tmp_path, "own", "own.test")
     with tls_pod("encrypted", through) as encrypted, pods("plain") as (plain,):
         backends = {
-            name: stream_backend(references, name, "TLSRoute demo/web")
+            name: stage.with_servers(stream_backend(references, name, "TLSRoute demo/web"))
             for name, references in {
-                "gw_through": [Reference(1, (encrypted.endpoint,))],
-                "gw_ended": [Reference(1, (plain.endpoint,))],
-                "gw_invalid": [Reference(1, resolved=False)],
+                "gw_through": [stage.reference(1, (encrypted.endpoint,))],
+                "gw_ended": [stage.reference(1, (plain.endpoint,))],
+                "gw_invalid": [stage.reference(1, resolved=False)],
             }.items()
         }
         front = GatewayFrontend(
@@ -244,7 +245,7 @@ def test_names_lead_through_or_are_ended_or_refused(tmp_path: Path, authority: C
 def test_tcp_is_divided_by_weights_and_closed_without_a_route(tmp_path: Path) -> None:
     port, closed = free_port(), free_port()
     with pods("one", "two") as (one, two):
-        references = [Reference(90, (one.endpoint,)), Reference(10, (two.endpoint,))]
+        references = [stage.reference(90, (one.endpoint,)), stage.reference(10, (two.endpoint,))]
         backends = {"gw_tcp": stream_backend(references, "gw_tcp", "TCPRoute demo/web")}
         fronts = [
             GatewayFrontend(
@@ -295,7 +296,7 @@ def test_certificates_of_servers_are_verified(
     certificate = combined(authority, tmp_path, "web", "web.example.org")
     port = free_port()
     with tls_pod("web", certificate, authority.cert if client else None) as web:
-        reference = Reference(1, (web.endpoint,), server_options(tls), san_digits(tls))
+        reference = stage.reference(1, (web.endpoint,), server_options(tls), san_digits(tls))
         route = Routes("gw_demo_web_80").add(parsed({"backendRefs": [{"name": "web", "port": 443}]}), reference)
         front, backends = gateway("gw_demo_web_80", [route], port=port)
         with running([front], backends, tmp_path):
@@ -311,7 +312,7 @@ def test_servers_are_spoken_to_in_http_2(tmp_path: Path) -> None:
     )
     pod = subprocess.Popen([HAPROXY, "-db", "-f", str(tmp_path / "pod.cfg")], stderr=subprocess.DEVNULL)
     try:
-        reference = Reference(1, (endpoint(inner),), server_options(None, h2=True))
+        reference = stage.reference(1, (endpoint(inner),), server_options(None, h2=True))
         route = Routes("gw_demo_web_80").add(parsed({"backendRefs": [{"name": "web", "port": 80}]}), reference)
         front, backends = gateway("gw_demo_web_80", [route], port=port)
         with running([front], backends, tmp_path):
