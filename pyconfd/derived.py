@@ -261,8 +261,9 @@ class Source(Collection[K, V]):
 
     def follow(self, items: Mapping[K, V]) -> None:
         """Replace the items of the mapping that was followed before by those of this one."""
-        self.replace({key: items.get(key) for key in differing(self._followed, items)})
-        self._followed = items
+        if items is not self._followed:
+            self.replace({key: items.get(key) for key in differing(self._followed, items)})
+            self._followed = items
 
     def update(self) -> None:
         """Put in the items that :meth:`replace` was called with."""
@@ -281,7 +282,8 @@ class Value(Source[tuple[()], V]):
 
     def set(self, value: V) -> None:
         """Set the value from the next :meth:`Graph.settle` on."""
-        self.replace({(): value})
+        if self._waiting or value is not self.items.get(()):
+            self._waiting[()] = value
 
 
 class Lookup(Protocol[S_contra, V_co]):

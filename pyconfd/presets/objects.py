@@ -1,7 +1,9 @@
 """The sources of the presets' collections: the objects of the cluster, what was read of them, and the settings."""
 
-from collections.abc import Collection, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from operator import attrgetter
+from typing import Any
 
 from pyconfd.derived import Graph, Read, Source, Value
 from pyconfd.model.context import PresetName
@@ -27,7 +29,6 @@ from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import EndpointView, PortAt
 
-_V = TypeVar("_V")
 _NONE: Mapping[Key, Any] = {}
 
 Route = HTTPRoute | GRPCRoute | TLSRoute | TCPRoute
@@ -61,7 +62,20 @@ class Objects:
         self.labels = Source[str, Mapping[str, str]](graph, "labels of namespaces")
         self.config_maps = Source[Key, ConfigMap](graph, "ConfigMaps")
         self.pods = Source[Key, Pod](graph, "Pods")
-        self._given: dict[Source[Any, Any], list[Mapping[Key, Any]]] = {}
+        by_status: dict[Resource, Source[StatusOf, Any]] = {
+            Resource.GATEWAYCLASSES: self.gateway_classes,
+            Resource.GATEWAYS: self.gateways,
+            Resource.BACKENDTLSPOLICIES: self.tls_policies,
+            **dict.fromkeys(ROUTES, self.routes),
+        }
+        gateway = PresetName.GATEWAY
+        self._followed = (
+            _Followed(PresetName.INGRESS, Resource.INGRESSES, self.ingresses),
+            *(_Followed(gateway, each, source, partial(StatusOf, each)) for each, source in by_status.items()),
+            _Followed(gateway, Resource.REFERENCEGRANTS, self.grants),
+            _Followed(gateway, Resource.CONFIGMAPS, self.config_maps),
+            _Followed(gateway, Resource.NAMESPACES, self.labels, attrgetter("name"), _labels),
+        )
 
     def see(self, snapshot: Snapshot, options: PresetOptions, names: Collection[str]) -> None:
         """Put what differs from the last time into the sources; ``names`` are the presets in use."""
@@ -74,37 +88,8 @@ class Objects:
         self.host.set(snapshot.host.addressing)
         self.ingress_classes.set(snapshot.ingressclasses)
         self.pods.follow(snapshot.pods)
-        self._give(self.ingresses, snapshot.ingresses if PresetName.INGRESS in names else _NONE)
-        self._see_gateways(snapshot if PresetName.GATEWAY in names else Snapshot(snapshot.cluster))
-
-    def _see_gateways(self, snapshot: Snapshot) -> None:
-        for source, resource in (
-            (self.gateway_classes, Resource.GATEWAYCLASSES),
-            (self.gateways, Resource.GATEWAYS),
-            (self.tls_policies, Resource.BACKENDTLSPOLICIES),
-        ):
-            self._give_by_status(source, resource, getattr(snapshot, resource.field))
-        for number, resource in enumerate(ROUTES):
-            self._give_by_status(self.routes, resource, getattr(snapshot, resource.field), number)
-        self._give(self.grants, snapshot.referencegrants)
-        self._give(self.config_maps, snapshot.config_maps)
-        changed = self._changed(self.labels, snapshot.namespaces)
-        self.labels.replace({key.name: _labels(snapshot.namespaces.get(key)) for key in changed})
-
-    def _changed(self, source: Source[Any, Any], items: Mapping[Key, _V], number: int = 0) -> Collection[Key]:
-        given = self._given.setdefault(source, [_NONE] * (number + 1))
-        given += [_NONE] * (number + 1 - len(given))
-        former, given[number] = given[number], items
-        return differing(former, items)
-
-    def _give(self, source: Source[Key, _V], items: Mapping[Key, _V]) -> None:
-        source.replace(_changes(items, self._changed(source, items)))
-
-    def _give_by_status(
-        self, source: Source[StatusOf, _V], resource: Resource, items: Mapping[Key, _V], number: int = 0
-    ) -> None:
-        changed = self._changed(source, items, number)
-        source.replace({StatusOf(resource, key): items.get(key) for key in changed})
+        for each in self._followed:
+            each.see(snapshot, names)
 
     def servers(self, read: Read, at: PortAt) -> tuple[EndpointView, ...]:
         """Return where traffic for a port of a Service goes, for a function of a collection."""
@@ -124,12 +109,31 @@ def class_of_gateway(gateway: Gateway) -> StatusOf:
     return StatusOf(Resource.GATEWAYCLASSES, Key("", gateway.spec.gateway_class_name))
 
 
-def _changes(now: Mapping[Key, _V], keys: Collection[Key]) -> dict[Key, _V | None]:
-    return {key: now.get(key) for key in keys}
-
-
 def _labels(namespace: Namespace | None) -> Mapping[str, str] | None:
     return namespace.metadata.labels or {} if namespace is not None else None
+
+
+class _Followed:
+    """The objects of one resource as items of a source, while the preset that they are read for is in use."""
+
+    def __init__(
+        self,
+        preset: str,
+        resource: Resource,
+        source: Source[Any, Any],
+        key: Callable[[Key], Any] = lambda key: key,
+        value: Callable[[Any], Any] = lambda item: item,
+    ) -> None:
+        self._preset, self._field, self._source, self._key, self._value = preset, resource.field, source, key, value
+        self._items = _NONE
+
+    def see(self, snapshot: Snapshot, names: Collection[str]) -> None:
+        """Put what differs from the last time into the source."""
+        items: Mapping[Key, Any] = getattr(snapshot, self._field) if self._preset in names else _NONE
+        former, self._items = self._items, items
+        if items is not former:
+            changed = differing(former, items)
+            self._source.replace({self._key(key): self._value(items.get(key)) for key in changed})
 
 
 class SecretsView:
