@@ -31,6 +31,7 @@ import gc
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 from operator import is_
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
@@ -83,7 +84,8 @@ class Graph:
         self.faults: dict[tuple[Collection[Any, Any], Any], FunctionFault] = {}
         """What was raised for items: by the collection whose function it was, and the key that it was called for."""
         self._logged: set[tuple[str, FunctionFault]] = set()
-        self.published: list[Published[Any, Any]] = []
+        self._due: list[int] = []
+        self._changed: list[Collection[Any, Any]] = []
 
     def settle(self) -> None:
         """Bring all collections up to what the sources were given since; ``changed`` is about that from then on."""
@@ -101,11 +103,23 @@ class Graph:
         self.is_broken = False
 
     def _update(self) -> None:
-        for each in self.collections:
+        for each in self._changed:
             each.changed = {}
+        self._changed = []
+        while self._due:
+            each = self.collections[heappop(self._due)]
+            each.is_due = False
             each.update()
-        for published in self.published:
-            published.note()
+            if each.changed:
+                self._changed.append(each)
+                for follower in each.followers:
+                    follower.follow_up()
+
+    def update_later(self, collection: "Collection[Any, Any]") -> None:
+        """Have a collection updated in this round, or in the next where none is going on; after all before it."""
+        if not collection.is_due:
+            collection.is_due = True
+            heappush(self._due, collection.number)
 
     def fail(
         self, collection: "Collection[Any, Any]", of: "Collection[Any, Any]", key: object, error: Exception
@@ -147,13 +161,21 @@ class Graph:
         return tuple(at for at in seen if isinstance(at[0], Source) or at[1] is ALL)
 
 
+class Follower(Protocol):
+    """What goes by the changes of a collection."""
+
+    def follow_up(self) -> None:
+        """Hear that it has changed in this round."""
+        ...
+
+
 class Collection(Generic[K, V]):
     """Items by key. ``changed`` has, by key, the former item (None: there was none) of each that differs now.
 
     ``name`` is for people, and used once. Neither mapping is to be changed from outside.
     """
 
-    def __init__(self, graph: Graph, name: str) -> None:
+    def __init__(self, graph: Graph, name: str, *of: "Collection[Any, Any]") -> None:
         if any(each.name == name for each in graph.collections):
             raise ValueError(f"there are two collections {name!r}: give each a name of its own")
         self.graph, self.number = graph, len(graph.collections)
@@ -162,6 +184,14 @@ class Collection(Generic[K, V]):
         self.items: dict[K, V] = {}
         self.changed: dict[K, V | None] = {}
         self._readers: dict[Derived[Any, Any, Any], dict[Any, Any]] = {}
+        self.is_due = False
+        self.followers: list[Follower] = []
+        for each in of:
+            each.followers.append(self)
+
+    def follow_up(self) -> None:
+        """Hear that a collection that this one is made of has changed."""
+        self.graph.update_later(self)
 
     def update(self) -> None:
         """Update the items after changes of the collections that this one is made of."""
@@ -257,7 +287,9 @@ class Source(Collection[K, V]):
 
     def replace(self, items: Mapping[K, V | None]) -> None:
         """Replace items from the next :meth:`Graph.settle` on (None removes one); the others stay."""
-        self._waiting.update(items)
+        if items:
+            self._waiting.update(items)
+            self.graph.update_later(self)
 
     def follow(self, items: Mapping[K, V]) -> None:
         """Replace the items of the mapping that was followed before by those of this one."""
@@ -283,7 +315,7 @@ class Value(Source[tuple[()], V]):
     def set(self, value: V) -> None:
         """Set the value from the next :meth:`Graph.settle` on."""
         if self._waiting or value is not self.items.get(()):
-            self._waiting[()] = value
+            self.replace({(): value})
 
 
 class Lookup(Protocol[S_contra, V_co]):
@@ -338,7 +370,7 @@ class Derived(Collection[K, V], Generic[K, I, V]):
     """``make(read, key, item)`` for each item of ``of``; None makes no item. ``calls`` counts them."""
 
     def __init__(self, of: Collection[K, I], make: Callable[[Read, K, I], V | None], name: str = "") -> None:
-        super().__init__(of.graph, name or make.__name__)
+        super().__init__(of.graph, name or make.__name__, of)
         self.of, self.make = of, make
         self.calls = 0
         self._stale: dict[K, None] = {}
@@ -348,6 +380,7 @@ class Derived(Collection[K, V], Generic[K, I, V]):
 
     def wake(self, what: Any) -> None:
         """Mark an item to be made again in this round, ``ALL`` for all."""
+        self.graph.update_later(self)
         if what is ALL:
             self._stale.update(dict.fromkeys(self.of.items))
         else:
@@ -362,8 +395,6 @@ class Derived(Collection[K, V], Generic[K, I, V]):
 
     def update(self) -> None:
         """Make again what is stale."""
-        if not self._stale and not self.of.changed:
-            return
         stale, self._stale = self._stale, {}
         items, read, make = self.of.items, self._read, self.make
         # In the order of the change, whatever the hashes of keys are.
@@ -413,7 +444,7 @@ class Spread(Collection[tuple[K, S], V], Generic[K, S, I, V]):
     """Several items of each: ``spread(key, item)`` returns them with keys that differ; ``(key, own key)`` is theirs."""
 
     def __init__(self, of: Collection[K, I], spread: Callable[[K, I], Iterable[tuple[S, V]]], name: str = "") -> None:
-        super().__init__(of.graph, name or spread.__name__)
+        super().__init__(of.graph, name or spread.__name__, of)
         self.of, self.spread = of, spread
 
     def update(self) -> None:
@@ -449,14 +480,12 @@ class Grouped(Collection[G, tuple[tuple[K, I], ...]], Generic[G, K, I]):
         *,
         rank: Callable[[K, I], Any] | None = None,
     ) -> None:
-        super().__init__(of.graph, name or groups.__name__)
+        super().__init__(of.graph, name or groups.__name__, of)
         self.of, self.groups = of, groups
         self._rank = (lambda pair: rank(*pair)) if rank is not None else _key_of_pair
 
     def update(self) -> None:
         """Move what changed to its groups."""
-        if not self.of.changed:
-            return
         touched: defaultdict[G, tuple[list[tuple[K, I]], list[tuple[K, I]]]] = defaultdict(lambda: ([], []))
         groups, items = self._ranked_groups, self.of.items
         self._forget_faults(self.of.changed)
@@ -511,7 +540,7 @@ class Tally(Collection[G, int], Generic[G, K, I]):
     """Sums by what is counted: ``counts(key, item)`` returns what, and how many; there is no item for 0."""
 
     def __init__(self, of: Collection[K, I], counts: Callable[[K, I], Iterable[tuple[G, int]]], name: str = "") -> None:
-        super().__init__(of.graph, name or counts.__name__)
+        super().__init__(of.graph, name or counts.__name__, of)
         self.of, self.counts = of, counts
 
     def update(self) -> None:
@@ -536,7 +565,7 @@ class Joined(Collection[K, V]):
     """The items of several collections; where more than one has a key, that of the first."""
 
     def __init__(self, *of: Collection[K, V], name: str = "joined") -> None:
-        super().__init__(of[0].graph, name)
+        super().__init__(of[0].graph, name, *of)
         self.of = of
 
     def update(self) -> None:
@@ -568,12 +597,11 @@ class Published(Generic[S, V]):
         self._of, self._key, self._rank, self._value = of, key, rank, value
         self._mapping: VersionedDict[S, V] = VersionedDict({})
         self._changed: dict[Any, None] = dict.fromkeys(of.items)
-        of.graph.published.append(self)
+        of.followers.append(self)
 
-    def note(self) -> None:
+    def follow_up(self) -> None:
         """Record what changed in this round."""
-        if self._of.changed:
-            self._changed.update(dict.fromkeys(self._of.changed))
+        self._changed.update(dict.fromkeys(self._of.changed))
 
     def mapping(self) -> VersionedDict[S, V]:
         """Return the mapping as of the last :meth:`Graph.settle`; the same object where nothing changed since."""
