@@ -168,7 +168,7 @@ def to_try(stage: Stage) -> tuple[str, ...]:
     """Return the commands that are of use with any preset, for any directory."""
     pyconfd = Path(sys.executable).with_name("pyconfd")
     return (
-        f"curl http://127.0.0.1:{stage.stats}/                   # HAProxy's statistics",
+        f"curl {stage.statistics_page}                   # HAProxy's statistics",
         f"{pyconfd} status --config {stage.config}",
         f"{pyconfd} plan --config {stage.config}",
         f"{pyconfd} watch --config {stage.config}       # in a second terminal, while you change something",

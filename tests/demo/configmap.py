@@ -101,6 +101,11 @@ class ConfigmapStage(PodStage):
         """Ask over TLS, verifying the certificate; return the pod."""
         return ask_tls(self.https, SHOP, str(self.authority.cert))
 
+    @property
+    def statistics_page(self) -> str:
+        """The address of HAProxy's statistics, with the credentials that it asks for."""
+        return f"http://stats:{PASSWORD}@127.0.0.1:{self.stats}/"
+
     def to_try(self) -> tuple[str, ...]:
         """Return commands to try while it stays up."""
         return (

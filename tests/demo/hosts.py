@@ -88,9 +88,14 @@ class HostsStage(PodStage):
         finally:
             connection.close()
 
+    @property
+    def statistics_page(self) -> str:
+        """The address of HAProxy's statistics."""
+        return f"http://127.0.0.1:{self.stats}/haproxy"
+
     def to_try(self) -> tuple[str, ...]:
         """Return commands to try while it stays up."""
-        return (f"curl http://127.0.0.1:{self.http}/", f"curl 'http://127.0.0.1:{self.stats}/haproxy;csv'")
+        return (f"curl http://127.0.0.1:{self.http}/", f"curl '{self.statistics_page};csv'")
 
 
 def first_configuration(stage: HostsStage) -> None:

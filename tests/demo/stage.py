@@ -37,6 +37,11 @@ class Stage(Appliance, ABC):
     def populate(self) -> None:
         """Create the sample cluster."""
 
+    @property
+    def statistics_page(self) -> str:
+        """The address of HAProxy's statistics, with the credentials that it asks for."""
+        return f"http://127.0.0.1:{self.stats}/"
+
     @abstractmethod
     def to_try(self) -> tuple[str, ...]:
         """Return commands to play with while it stays up."""
