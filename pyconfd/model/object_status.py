@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from pyconfd.model.snapshot import Key, Resource
 
 
-class StatusOf(NamedTuple):
+class ObjectKey(NamedTuple):
     """Names the object whose status is meant."""
 
     resource: Resource
@@ -31,4 +31,4 @@ class ObjectStatus:
     may_wait: bool = False
 
 
-Statuses = Mapping[StatusOf, ObjectStatus]
+Statuses = Mapping[ObjectKey, ObjectStatus]

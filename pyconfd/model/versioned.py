@@ -88,13 +88,13 @@ class VersionedDict(dict[_K, _V]):
         made._former, made._changed, made._touched = self.mark, None, {*replaced, *gone}
         return made
 
-    def changed_since(self, former: Mapping[_K, _V]) -> Collection[_K] | None:
-        """Return the keys whose values were replaced; None where this was not made of ``former``, or has other keys."""
-        return self._changed if isinstance(former, VersionedDict) and former.mark is self._former else None
+    def changed_since(self, previous: Mapping[_K, _V]) -> Collection[_K] | None:
+        """Return the keys with other values; None where this was not made of ``previous``, or has other keys."""
+        return self._changed if isinstance(previous, VersionedDict) and previous.mark is self._former else None
 
-    def touched_since(self, former: Mapping[_K, _V]) -> Collection[_K] | None:
-        """Return the keys that were replaced, came or went; None where this was not made of ``former``."""
-        return self._touched if isinstance(former, VersionedDict) and former.mark is self._former else None
+    def touched_since(self, previous: Mapping[_K, _V]) -> Collection[_K] | None:
+        """Return the keys that were replaced, came or went; None where this was not made of ``previous``."""
+        return self._touched if isinstance(previous, VersionedDict) and previous.mark is self._former else None
 
     def place(self, key: _K) -> int:
         """Return where ``key`` stands; found once for all that are made of one another."""
@@ -108,32 +108,32 @@ def versioned(values: Mapping[_K, _V]) -> VersionedDict[_K, _V]:
     return values if isinstance(values, VersionedDict) else VersionedDict(values)
 
 
-def with_values(former: Mapping[_K, _V], replaced: Mapping[_K, _V]) -> Mapping[_K, _V]:
-    """Return ``former`` with other values for keys that it has; itself where there are none."""
+def with_values(previous: Mapping[_K, _V], replaced: Mapping[_K, _V]) -> Mapping[_K, _V]:
+    """Return ``previous`` with other values for keys that it has; itself where there are none."""
     if not replaced:
-        return former
-    return versioned(former).with_values(replaced)
+        return previous
+    return versioned(previous).with_values(replaced)
 
 
-def without(former: Mapping[_K, _V], gone: Collection[_K]) -> Mapping[_K, _V]:
-    """Return ``former`` without some keys; itself where there are none."""
+def without(previous: Mapping[_K, _V], gone: Collection[_K]) -> Mapping[_K, _V]:
+    """Return ``previous`` without some keys; itself where there are none."""
     if not gone:
-        return former
-    return (former if isinstance(former, VersionedDict) else VersionedDict(former)).with_changes({}, gone)
+        return previous
+    return (previous if isinstance(previous, VersionedDict) else VersionedDict(previous)).with_changes({}, gone)
 
 
 def replaced(
-    former: Mapping[_K, _V], values: Mapping[_K, _V | None], rank: Callable[[_K], str] | None = None
+    previous: Mapping[_K, _V], values: Mapping[_K, _V | None], rank: Callable[[_K], str] | None = None
 ) -> Mapping[_K, _V]:
-    """Return ``former`` with other values, None for none; the same object where all are equal.
+    """Return ``previous`` with other values, None for none; the same object where all are equal.
 
     With ``rank`` the result is in its order.
     """
-    changed = {key: value for key, value in values.items() if value is not None and former.get(key) != value}
-    gone = [key for key, value in values.items() if value is None and key in former]
+    changed = {key: value for key, value in values.items() if value is not None and previous.get(key) != value}
+    gone = [key for key, value in values.items() if value is None and key in previous]
     if not changed and not gone:
-        return former
-    return versioned(former).with_changes(changed, gone, rank)
+        return previous
+    return versioned(previous).with_changes(changed, gone, rank)
 
 
 def differing(old: Mapping[_K, _V], new: Mapping[_K, _V]) -> Collection[_K]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pyconfd.derived import Derived, Grouped, Joined, Read, Spread, Value
 from pyconfd.model.context import PresetName
 from pyconfd.model.gateway_api import Gateway
-from pyconfd.model.object_status import StatusOf
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners, Reservations
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.model.versioned import differing
@@ -49,7 +49,7 @@ class _Before(NamedTuple):
 class _Allocation(NamedTuple):
     """What each object has, and who has each name."""
 
-    assigned: Mapping[StatusOf, Assigned]
+    assigned: Mapping[ObjectKey, Assigned]
     owners: Mapping[Any, Owner]
 
 
@@ -93,7 +93,7 @@ class AddressOwners:
         self._count()
         return True
 
-    def assigned(self, read: Read, id_: StatusOf) -> Assigned:
+    def assigned(self, read: Read, id_: ObjectKey) -> Assigned:
         """Return what an object has, for a function of a later collection."""
         return read(self._assigned, ((), id_)) or NOTHING_ASSIGNED
 
@@ -123,7 +123,7 @@ class AddressOwners:
             for problem in each.problems
         )
 
-    def _of_gateway(self, read: Read, id_: StatusOf, gateway: Gateway) -> AddressRequest | None:
+    def _of_gateway(self, read: Read, id_: ObjectKey, gateway: Gateway) -> AddressRequest | None:
         found = read(self._objects.gateway_classes, class_of_gateway(gateway))
         return of_gateway(id_.key, gateway, found, read.value(self._objects.policy)) if found is not None else None
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pyconfd.model.gateway_api import Gateway, GatewayClass
 from pyconfd.model.kubernetes import Service
 from pyconfd.model.listener import Listener
-from pyconfd.model.object_status import StatusOf
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.ownership import BY_OBJECT
 from pyconfd.model.reservation import (
     NEVER,
@@ -140,9 +140,9 @@ class AddressRequest:
         return self.created, self.key, self.resource
 
     @property
-    def id(self) -> StatusOf:
+    def id(self) -> ObjectKey:
         """The object, as it is told what it has."""
-        return StatusOf(self.resource, self.key)
+        return ObjectKey(self.resource, self.key)
 
     @property
     def owner(self) -> Owner:
@@ -175,7 +175,7 @@ def allocate(
     *,
     owners: Owners = NO_OWNERS,
     per_namespace: int = 0,
-) -> dict[StatusOf, Assigned]:
+) -> dict[ObjectKey, Assigned]:
     """Return what each request is given.
 
     First each object keeps what it has by ``owners``, as far as it still asks for it, in the order of
@@ -239,7 +239,7 @@ class _FirstOwners:
 
 def first_owners(
     requests: Iterable[AddressRequest],
-    assigned: Mapping[StatusOf, Assigned],
+    assigned: Mapping[ObjectKey, Assigned],
     owners: Owners,
     reservations: Reservations,
 ) -> Iterator[tuple[Name, Owner]]:
@@ -344,7 +344,7 @@ class _Free:
         self._of_key: defaultdict[str, _PartlyUsedAddresses] = defaultdict(_PartlyUsedAddresses)
         self._starts: defaultdict[str, int] = defaultdict(int)
         self._nothing_unused: set[tuple[str, str]] = set()
-        self._given: defaultdict[StatusOf, dict[str, str]] = defaultdict(dict)
+        self._given: defaultdict[ObjectKey, dict[str, str]] = defaultdict(dict)
         """By request: the address for each of what it wants."""
 
     def keep(self, request: AddressRequest, address: str, *, but_guests: bool = False) -> None:

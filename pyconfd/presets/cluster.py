@@ -252,13 +252,13 @@ def _node_view(node: Node) -> NodeView:
 
 
 def _read_secret(key: Key, found: _SecretObjects, hour: int, *, is_denied: bool) -> ReadSecret | None:
-    secret, former = found
+    secret, previous = found
     if secret is not None and secret.type != TLS:
         return None
     if not values.is_object_name(key.name) or not values.is_object_name(key.namespace):
         return ReadSecret(None, "not a name that can stand in a configuration")
     # An earlier certificate is used even when it has expired: it is what clients were given all along.
-    before = read_secret(former, 0) if former is not None else None
+    before = read_secret(previous, 0) if previous is not None else None
     if secret is None and before is not None and not is_denied:
         return ReadSecret(before.view, "it vanished at once with most Secrets")
     if secret is None:

@@ -123,41 +123,43 @@ def reserved_until(reservation: Reservation) -> str:
     return f"namespace {reservation.namespace} has this{until}: {why}{free}"
 
 
-def current_register(former: NameRegister, now: float, keep_s: float, held_back: Collection[Key] = ()) -> NameRegister:
+def current_register(
+    previous: NameRegister, now: float, keep_s: float, held_back: Collection[Key] = ()
+) -> NameRegister:
     """Return what is remembered at ``now``, without what was kept long enough; a clock that was set back is no reason.
 
     The reservations of objects that are ``held_back`` start again.
     """
     moved: defaultdict[str, dict[Name, Reservation]] = defaultdict(dict)
     ended: defaultdict[str, list[Name]] = defaultdict(list)
-    for scope, name in former.waiting:
-        reservation = former.reservations[scope][name]
+    for scope, name in previous.waiting:
+        reservation = previous.reservations[scope][name]
         is_held_back = Key(reservation.namespace, reservation.owner.name) in held_back
         if is_held_back or reservation.until > now + keep_s:
             moved[scope][name] = reservation._replace(until=now + keep_s)
         elif reservation.until <= now:
             ended[scope].append(name)
     if not moved and not ended:
-        return former
-    reservations = dict(former.reservations)
+        return previous
+    reservations = dict(previous.reservations)
     for scope in {*moved, *ended}:
         reservations[scope] = versioned(reservations[scope]).with_changes(moved[scope], ended[scope])
     gone = {(scope, name) for scope, names in ended.items() for name in names}
-    return NameRegister(former.owners, reservations, former.waiting - gone)
+    return NameRegister(previous.owners, reservations, previous.waiting - gone)
 
 
 def register_after(
-    former: NameRegister, owners: Mapping[str, Owners], *, is_released: IsReleased, now: float, keep_s: float
+    previous: NameRegister, owners: Mapping[str, Owners], *, is_released: IsReleased, now: float, keep_s: float
 ) -> NameRegister:
-    """Return what to remember once ``owners`` have the names, where ``former`` was remembered before.
+    """Return what to remember once ``owners`` have the names, where ``previous`` was remembered before.
 
     A name without owner is free if its owner gave it up, and else stays with its namespace for ``keep_s``.
     """
-    if former.owners.keys() == owners.keys() and all(former.owners[each] is mine for each, mine in owners.items()):
-        return former
-    reservations, waiting = dict(former.reservations), set(former.waiting)
-    for scope in sorted({*former.owners, *owners}):
-        before, after = former.owners.get(scope, NO_OWNERS), owners.get(scope, NO_OWNERS)
+    if previous.owners.keys() == owners.keys() and all(previous.owners[each] is mine for each, mine in owners.items()):
+        return previous
+    reservations, waiting = dict(previous.reservations), set(previous.waiting)
+    for scope in sorted({*previous.owners, *owners}):
+        before, after = previous.owners.get(scope, NO_OWNERS), owners.get(scope, NO_OWNERS)
         known = reservations.get(scope, NO_RESERVATIONS)
         given: dict[Name, Reservation] = {}
         ended: list[Name] = []

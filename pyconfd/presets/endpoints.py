@@ -140,8 +140,8 @@ def _collect(known: dict[tuple[str, int], EndpointView], views: Iterable[Endpoin
             view.address, port, view.state, view.family, view.pod, view.node, view.zone, view.ready, view.serving,
             view.terminating,
         )  # fmt: skip
-        former = known.get((view.address, port))
-        if former is None or _STATE_RANK[entry.state] < _STATE_RANK[former.state]:
+        previous = known.get((view.address, port))
+        if previous is None or _STATE_RANK[entry.state] < _STATE_RANK[previous.state]:
             known[view.address, port] = entry
 
 

@@ -8,7 +8,7 @@ from pyconfd.derived import Joined, Published, SameParts, Spread
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.context import PresetName, Refusal
 from pyconfd.model.listener import Listener
-from pyconfd.model.object_status import ObjectStatus, StatusOf
+from pyconfd.model.object_status import ObjectKey, ObjectStatus
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import NO_OWNERS, Name, Owner, Owners, Reservations
 from pyconfd.model.snapshot import Key, Resource, Snapshot
@@ -122,8 +122,8 @@ class _Ingresses(PresetCollections):
         self._owners = Published[Name, Owner](
             ingresses.paths, key=name_of, rank=None, value=lambda path: path.winners[0].owner if path.winners else None
         )
-        self._statuses = Published[StatusOf, ObjectStatus](
-            ingresses.statuses, key=lambda key: StatusOf(Resource.INGRESSES, key), rank=None
+        self._statuses = Published[ObjectKey, ObjectStatus](
+            ingresses.statuses, key=lambda key: ObjectKey(Resource.INGRESSES, key), rank=None
         )
         self._presented = Published[str, PresentedCertificate](ingresses.presented, rank=None)
         self._refused = JoinedRefusals(ingresses.refused)
@@ -163,7 +163,7 @@ class _Gateways(PresetCollections):
         self._directory = ""
         asked = gateways_asked(objects, addresses)
         self.listeners = Spread(asked, lambda _, each: enumerate(each.listeners), "listeners that Gateways ask for")
-        self._asked = Published[StatusOf, AskedGateway](asked)
+        self._asked = Published[ObjectKey, AskedGateway](asked)
 
     def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
         """Record where files with certificates are."""
@@ -173,7 +173,7 @@ class _Gateways(PresetCollections):
     def serve(self, owners: ListenerOwners) -> None:
         """Make all that is served."""
         self._gateways = gateways = ServedGateways(self._objects, self._addresses, owners)
-        self._routes = Published[StatusOf, AskedRoute](gateways.asked, rank=_rank_of_route)
+        self._routes = Published[ObjectKey, AskedRoute](gateways.asked, rank=_rank_of_route)
         self._ports = Published[str, Port](gateways.ports, key=_port_name)
         self._frontends = Published[str, GatewayFrontend](gateways.frontends, key=_port_name)
         sections = Joined[Any, RuleBackend](gateways.profiles, gateways.backends, name="sections of Gateways")
@@ -184,8 +184,8 @@ class _Gateways(PresetCollections):
             rank=None,
             value=lambda each: each.owner if isinstance(each, RuleSection) else each.gateway.owner,
         )
-        self._statuses = Published[StatusOf, ObjectStatus](gateways.statuses, rank=None)
-        self._policies = Published[StatusOf, PolicyDecision](gateways.policies)
+        self._statuses = Published[ObjectKey, ObjectStatus](gateways.statuses, rank=None)
+        self._policies = Published[ObjectKey, PolicyDecision](gateways.policies)
         self._presented = Published[str, PresentedCertificate](gateways.presented, key=lambda at: at[1], rank=None)
         self._refused = JoinedRefusals(gateways.refused)
         self._files = SameParts[tuple[OutputFile, ...]]()
@@ -220,9 +220,9 @@ class _Gateways(PresetCollections):
         )
 
 
-def _rank_of_route(id_: StatusOf) -> tuple[int, Key]:
+def _rank_of_route(id_: ObjectKey) -> tuple[int, Key]:
     return ROUTES.index(id_.resource), id_.key
 
 
-def _port_name(at: tuple[StatusOf, int]) -> str:
+def _port_name(at: tuple[ObjectKey, int]) -> str:
     return frontend_name(at[0].key, at[1])

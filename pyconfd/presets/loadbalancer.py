@@ -22,7 +22,7 @@ from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, ObjectRef, Service
 from pyconfd.model.listener import Listener
-from pyconfd.model.object_status import ObjectStatus, StatusOf
+from pyconfd.model.object_status import ObjectKey, ObjectStatus
 from pyconfd.model.reservation import NEVER, Owner
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import values
@@ -345,8 +345,8 @@ class BalancedServices(PresetCollections):
         self._ports = Published[str, BalancedPort](self.ports, key=lambda at: at[1], rank=_rank_of_port)
         self._listeners = Published[Listener, Owner](self.bound, key=lambda at: at[1], rank=None)
         self._refused = JoinedRefusals(self.served)
-        self._statuses = Published[StatusOf, ObjectStatus](
-            self.served, key=partial(StatusOf, Resource.SERVICES), rank=None, value=lambda each: each.status
+        self._statuses = Published[ObjectKey, ObjectStatus](
+            self.served, key=partial(ObjectKey, Resource.SERVICES), rank=None, value=lambda each: each.status
         )
 
     def result(self) -> PresetResult:
@@ -367,7 +367,7 @@ class BalancedServices(PresetCollections):
         terms = read.value(self._terms)
         if not terms.in_use or seen.object is None or seen.view is None or not is_served(seen.object, terms.addresses):
             return None
-        assigned = self._addresses.assigned(read, StatusOf(Resource.SERVICES, key))
+        assigned = self._addresses.assigned(read, ObjectKey(Resource.SERVICES, key))
         return _Reader(read, key, (seen.object, seen.view), self._objects, assigned).read()
 
     def _serve(self, read: Read, key: Key, asked: AskedService) -> ServedService:

@@ -19,7 +19,7 @@ from pyconfd.model.gateway_api import (
 )
 from pyconfd.model.ingress import Ingress, IngressClass
 from pyconfd.model.kubernetes import ConfigMap, Namespace, Pod
-from pyconfd.model.object_status import StatusOf
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot, denies_secrets
 from pyconfd.model.versioned import differing
 from pyconfd.presets.certificates import ReadSecret, TlsOptions
@@ -54,15 +54,15 @@ class Objects:
         self.host = Value[HostFacts](graph, "addresses of this machine")
         self.ingress_classes = Value[Mapping[Key, IngressClass]](graph, "IngressClasses")
         self.ingresses = Source[Key, Ingress](graph, "Ingresses")
-        self.gateway_classes = Source[StatusOf, GatewayClass](graph, "GatewayClasses")
-        self.gateways = Source[StatusOf, Gateway](graph, "Gateways")
-        self.routes = Source[StatusOf, Route](graph, "routes")
+        self.gateway_classes = Source[ObjectKey, GatewayClass](graph, "GatewayClasses")
+        self.gateways = Source[ObjectKey, Gateway](graph, "Gateways")
+        self.routes = Source[ObjectKey, Route](graph, "routes")
         self.grants = Source[Key, ReferenceGrant](graph, "ReferenceGrants")
-        self.tls_policies = Source[StatusOf, BackendTLSPolicy](graph, "BackendTLSPolicies")
+        self.tls_policies = Source[ObjectKey, BackendTLSPolicy](graph, "BackendTLSPolicies")
         self.labels = Source[str, Mapping[str, str]](graph, "labels of namespaces")
         self.config_maps = Source[Key, ConfigMap](graph, "ConfigMaps")
         self.pods = Source[Key, Pod](graph, "Pods")
-        by_status: dict[Resource, Source[StatusOf, Any]] = {
+        by_status: dict[Resource, Source[ObjectKey, Any]] = {
             Resource.GATEWAYCLASSES: self.gateway_classes,
             Resource.GATEWAYS: self.gateways,
             Resource.BACKENDTLSPOLICIES: self.tls_policies,
@@ -71,7 +71,7 @@ class Objects:
         gateway = PresetName.GATEWAY
         self._followed = (
             _Followed(PresetName.INGRESS, Resource.INGRESSES, self.ingresses),
-            *(_Followed(gateway, each, source, partial(StatusOf, each)) for each, source in by_status.items()),
+            *(_Followed(gateway, each, source, partial(ObjectKey, each)) for each, source in by_status.items()),
             _Followed(gateway, Resource.REFERENCEGRANTS, self.grants),
             _Followed(gateway, Resource.CONFIGMAPS, self.config_maps),
             _Followed(gateway, Resource.NAMESPACES, self.labels, attrgetter("name"), _labels),
@@ -104,9 +104,9 @@ class Objects:
         return SecretsView(read, self)
 
 
-def class_of_gateway(gateway: Gateway) -> StatusOf:
+def class_of_gateway(gateway: Gateway) -> ObjectKey:
     """Return the key of the class that a Gateway names."""
-    return StatusOf(Resource.GATEWAYCLASSES, Key("", gateway.spec.gateway_class_name))
+    return ObjectKey(Resource.GATEWAYCLASSES, Key("", gateway.spec.gateway_class_name))
 
 
 def _labels(namespace: Namespace | None) -> Mapping[str, str] | None:
@@ -130,9 +130,9 @@ class _Followed:
     def see(self, snapshot: Snapshot, names: Collection[str]) -> None:
         """Put what differs from the last time into the source."""
         items: Mapping[Key, Any] = getattr(snapshot, self._field) if self._preset in names else _NONE
-        former, self._items = self._items, items
-        if items is not former:
-            changed = differing(former, items)
+        previous, self._items = self._items, items
+        if items is not previous:
+            changed = differing(previous, items)
             self._source.replace({self._key(key): self._value(items.get(key)) for key in changed})
 
 

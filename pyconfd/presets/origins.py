@@ -92,14 +92,14 @@ class Filter:
     def _mapping(self, resource: Resource, source: Mapping[Key, Any], gone: set[Key]) -> Mapping[Key, Any]:
         if not any(key in source for key in gone):
             return source
-        former = self._known.get(resource)
-        if former is not None and former.names == gone:
-            if former.source is source:
-                known: Mapping[Key, Any] = former.result
+        previous = self._known.get(resource)
+        if previous is not None and previous.names == gone:
+            if previous.source is source:
+                known: Mapping[Key, Any] = previous.result
                 return known
-            changed = source.changed_since(former.source) if isinstance(source, VersionedDict) else None
+            changed = source.changed_since(previous.source) if isinstance(source, VersionedDict) else None
             if changed is not None:
-                result = with_values(former.result, {key: source[key] for key in changed if key not in gone})
+                result = with_values(previous.result, {key: source[key] for key in changed if key not in gone})
                 self._known[resource] = _Filtered(source, gone, result)
                 return result
         result = VersionedDict({key: value for key, value in source.items() if key not in gone})
@@ -107,11 +107,11 @@ class Filter:
         return result
 
     def _record(self, key: Key, record: ConfigMap, gone: set[str]) -> ConfigMap:
-        former = self._known.get(key)
-        if former is None or former.source is not record or former.names != gone:
+        previous = self._known.get(key)
+        if previous is None or previous.source is not record or previous.names != gone:
             data = {name: text for name, text in (record.data or {}).items() if name not in gone}
-            former = self._known[key] = _Filtered(record, gone, msgspec.structs.replace(record, data=data))
-        result: ConfigMap = former.result
+            previous = self._known[key] = _Filtered(record, gone, msgspec.structs.replace(record, data=data))
+        result: ConfigMap = previous.result
         return result
 
 

@@ -251,9 +251,9 @@ def _literal_end(expression: str) -> str:
     found = _LITERAL_END.search(marked)
     if found is None or "\\\\" in expression:
         return ""
-    former = ""
-    while former != marked:
-        former, marked = marked, re.sub(r"\([^()]*\)", _OTHER, marked)
+    previous = ""
+    while previous != marked:
+        previous, marked = marked, re.sub(r"\([^()]*\)", _OTHER, marked)
     if set("|()[]") & set(marked):
         return ""
     return found[1].replace(_DOT, ".").lower()

@@ -6,7 +6,7 @@ from typing import Any
 from pyconfd.derived import Collection, Graph, Published, SameParts, Source
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.object_status import StatusOf
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
 from pyconfd.presets import values
 
@@ -52,7 +52,7 @@ def faults(graph: Graph, cluster: str) -> tuple[Refusal, ...]:
 def _object(source: Source[Any, Any], key: Any) -> tuple[str, str, str] | None:
     """Return kind, namespace and name of what an item of a source is; None where it is no object."""
     match key:
-        case StatusOf():
+        case ObjectKey():
             return KIND_OF[key.resource], *key.key
         case Key():
             resource = _RESOURCES.get(source.name.lower())

@@ -92,14 +92,14 @@ _MOST_GROUPS = 100
 
 
 def _changed_entries(
-    former: tuple[Recorded, ...], recorded: tuple[Recorded, ...]
+    previous: tuple[Recorded, ...], recorded: tuple[Recorded, ...]
 ) -> tuple[list[Entry], list[Entry]] | None:
     """Return the entries that went and that came; None where that is not plain to see."""
-    if len(former) != len(recorded):
+    if len(previous) != len(recorded):
         return None
     gone: list[Entry] = []
     come: list[Entry] = []
-    for old, new in zip(former, recorded, strict=True):
+    for old, new in zip(previous, recorded, strict=True):
         if old is new:
             continue
         if isinstance(old, Entry | Declared) or isinstance(new, Entry | Declared):
@@ -141,12 +141,12 @@ def _sorted_map(path: str, entries: list[Entry], content: str) -> SortedMap:
     return SortedMap(path, lines, frozenset(key for key, number in counted.items() if number > 1))
 
 
-def _updated(recorded: tuple[Recorded, ...], former: MapMemory) -> MapMemory | None:
+def _updated(recorded: tuple[Recorded, ...], previous: MapMemory) -> MapMemory | None:
     """Return what follows from the former maps after a few entries changed; None where they have to be made again."""
-    changed = _changed_entries(former.recorded, recorded)
+    changed = _changed_entries(previous.recorded, recorded)
     if changed is None:
         return None
-    files, maps = dict(former.files), dict(former.sorted_maps)
+    files, maps = dict(previous.files), dict(previous.sorted_maps)
     for name in {each.map for entries in changed for each in entries}:
         known = maps.get(name)
         parts = ([each for each in entries if each.map == name] for entries in changed)
@@ -214,24 +214,24 @@ class Declarations:
         self.recorded += recorded
         return True
 
-    def finished(self, former: MapMemory) -> tuple[tuple[OutputFile, ...], MapMemory, tuple[Problem, ...]]:
-        """Return everything declared, sorted by path, and what to give as ``former`` next time.
+    def finished(self, previous: MapMemory) -> tuple[tuple[OutputFile, ...], MapMemory, tuple[Problem, ...]]:
+        """Return everything declared, sorted by path, and what to give as ``previous`` next time.
 
-        A map whose entries are those of ``former`` is the same object.
+        A map whose entries are those of ``previous`` is the same object.
         """
         recorded = tuple(self.recorded)
-        memory, problems = (former, ()) if recorded == former.recorded else self._collect(recorded, former)
+        memory, problems = (previous, ()) if recorded == previous.recorded else self._collect(recorded, previous)
         files = {**memory.files, **self._files}
         if len(files) < len(memory.files) + len(self._files):
             twice = sorted(memory.files.keys() & self._files.keys())
             problems = (*problems, *(Problem(path, *_TWICE) for path in twice))
         # With a problem nothing is remembered, so that it is found again.
-        kept = former if problems else memory
+        kept = previous if problems else memory
         return tuple(files[path] for path in sorted(files, key=str.encode)), kept, problems
 
     @staticmethod
-    def _collect(recorded: tuple[Recorded, ...], former: MapMemory) -> tuple[MapMemory, tuple[Problem, ...]]:
-        if (updated := _updated(recorded, former)) is not None:
+    def _collect(recorded: tuple[Recorded, ...], previous: MapMemory) -> tuple[MapMemory, tuple[Problem, ...]]:
+        if (updated := _updated(recorded, previous)) is not None:
             return updated, ()
         maps, declared = _by_map(recorded)
         files: dict[str, OutputFile] = {}
@@ -239,7 +239,7 @@ class Declarations:
         for name, (_map, path, order) in declared.items():
             entries = maps.pop(name, [])
             file = OutputFile(FileKind.MAP, path, _lines_of(entries, order))
-            known = former.files.get(path)
+            known = previous.files.get(path)
             files[path] = known if known is not None and known == file else file
             if order == _BY_KEY:
                 by_key[name] = _sorted_map(path, entries, file.content)

@@ -168,12 +168,12 @@ class RenderedLoop:
 
 
 class EachLoops:
-    """The loops of one fragment in one rendering; ``former`` are those of its last one, by place and turn."""
+    """The loops of one fragment in one rendering; ``previous`` are those of its last one, by place and turn."""
 
     def __init__(
-        self, former: Mapping[tuple[str, int], RenderedLoop], recorded: list[Recorded], refused: re.Pattern[str]
+        self, previous: Mapping[tuple[str, int], RenderedLoop], recorded: list[Recorded], refused: re.Pattern[str]
     ) -> None:
-        self._former = former
+        self._former = previous
         self._recorded = recorded
         self._refused = refused
         self._in_order: list[RenderedLoop] = []
@@ -184,11 +184,11 @@ class EachLoops:
     def render(self, place: str, width: int, elements: Any, outer: tuple[Any, ...], caller: Callable[..., str]) -> str:
         """Render the elements that changed since the former rendering; return the mark that stands for all."""
         number = sum(known == place for known, _ in self.loops)
-        former = self._former.get((place, number))
-        if former is not None and not _all_same(former.outer, outer):
-            former = None
+        previous = self._former.get((place, number))
+        if previous is not None and not _all_same(previous.outer, outer):
+            previous = None
         elements = elements.mapping if isinstance(elements, _ITEMS) else elements
-        changed = _changed_keys(former.elements, elements) if former is not None and width == 2 else None
+        changed = _changed_keys(previous.elements, elements) if previous is not None and width == 2 else None
 
         def turn(key: Hashable, item: Any, *values: Any) -> _Turn:
             before = len(self._recorded)
@@ -198,15 +198,17 @@ class EachLoops:
             del self._recorded[before:]
             return _Turn(key, item, text, entries)
 
-        if former is not None and changed is not None:
+        if previous is not None and changed is not None:
             fresh = {key: turn(key, elements[key], key, elements[key]) for key in changed}
-            loop = former.with_turns(elements, fresh)
-        elif former is not None and width == 2 and (touched := _touched_keys(former.elements, elements)) is not None:
-            turns = dict(zip(elements, map(former.turns.get, elements), strict=True))
+            loop = previous.with_turns(elements, fresh)
+        elif (
+            previous is not None and width == 2 and (touched := _touched_keys(previous.elements, elements)) is not None
+        ):
+            turns = dict(zip(elements, map(previous.turns.get, elements), strict=True))
             turns |= {key: turn(key, elements[key], key, elements[key]) for key in touched}
             loop = RenderedLoop.of(elements, outer, turns)
         elif isinstance(elements, Mapping) and width == 2:
-            known = former.turns if former else {}
+            known = previous.turns if previous else {}
             turns = {}
             for key, item in elements.items():
                 one = known.get(key)
@@ -215,7 +217,7 @@ class EachLoops:
                 turns[key] = one if one is not None and same else turn(key, item, key, item)
             loop = RenderedLoop.of(elements, outer, turns)
         else:
-            loop = RenderedLoop.of(elements, outer, dict(self._of_sequence(elements, width, former, turn)))
+            loop = RenderedLoop.of(elements, outer, dict(self._of_sequence(elements, width, previous, turn)))
         self.loops[place, number] = loop
         self._in_order.append(loop)
         if loop.recorded:
@@ -224,10 +226,10 @@ class EachLoops:
 
     @staticmethod
     def _of_sequence(
-        elements: Any, width: int, former: RenderedLoop | None, turn: Callable[..., _Turn]
+        elements: Any, width: int, previous: RenderedLoop | None, turn: Callable[..., _Turn]
     ) -> Iterator[tuple[Hashable, _Turn]]:
         """Elements of a sequence have no keys: one that is the very object of a former rendering is known again."""
-        known = {id(one.item): one for one in former.turns.values()} if former else {}
+        known = {id(one.item): one for one in previous.turns.values()} if previous else {}
         for place, item in enumerate(elements):
             one = known.get(id(item))
             if one is not None and (one.item is item or (type(item) in _BY_VALUE and one.item == item)):
@@ -256,30 +258,30 @@ class EachLoops:
         return parts
 
 
-def _changed_keys(former: Any, elements: Any) -> Iterable[Hashable] | None:
+def _changed_keys(previous: Any, elements: Any) -> Iterable[Hashable] | None:
     """Return the keys whose values are other objects; None where other keys came, went or moved."""
-    if not isinstance(former, Mapping) or not isinstance(elements, Mapping):
+    if not isinstance(previous, Mapping) or not isinstance(elements, Mapping):
         return None
     if isinstance(elements, VersionedDict):
-        if elements is former:
+        if elements is previous:
             return ()
-        if (changed := elements.changed_since(former)) is not None:
-            return [key for key in changed if former[key] is not elements[key]]
+        if (changed := elements.changed_since(previous)) is not None:
+            return [key for key in changed if previous[key] is not elements[key]]
     # Loops in C: with 10,000 elements, looking at each in Python would take longer than all the rest.
-    if len(former) != len(elements) or not all(map(is_, former, elements)):
+    if len(previous) != len(elements) or not all(map(is_, previous, elements)):
         return None
-    return list(compress(elements, map(is_not, former.values(), elements.values())))
+    return list(compress(elements, map(is_not, previous.values(), elements.values())))
 
 
-def _touched_keys(former: Any, elements: Any) -> Iterable[Hashable] | None:
+def _touched_keys(previous: Any, elements: Any) -> Iterable[Hashable] | None:
     """Return the keys that came, or whose values are other objects, in their order; None where that is not known."""
-    touched = elements.touched_since(former) if isinstance(elements, VersionedDict) else None
+    touched = elements.touched_since(previous) if isinstance(elements, VersionedDict) else None
     return None if touched is None else list(filter(set(touched).__contains__, elements))
 
 
-def _all_same(former: tuple[Any, ...], outer: tuple[Any, ...]) -> bool:
+def _all_same(previous: tuple[Any, ...], outer: tuple[Any, ...]) -> bool:
     """Compare what a body reads from outside; an undefined name is as undefined as it was."""
-    return len(former) == len(outer) and all(map(_same, former, outer))
+    return len(previous) == len(outer) and all(map(_same, previous, outer))
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -151,8 +151,8 @@ class Renderer:
             "certificate_file": declarations.certificate_file,
         }
         # A context that gives another meaning to a function invalidates what was rendered with the function.
-        former = {} if context.names.keys() & self._environment.globals.keys() else self._rendered
-        pieces, problems = self._fragments_with(names, former, declarations)
+        previous = {} if context.names.keys() & self._environment.globals.keys() else self._rendered
+        pieces, problems = self._fragments_with(names, previous, declarations)
         texts = []
         for template in context.templates:
             try:
@@ -179,17 +179,17 @@ class Renderer:
         return rendered
 
     def _fragments_with(
-        self, names: dict[str, Any], former: Mapping[str, RenderedFragment], declarations: Declarations
+        self, names: dict[str, Any], previous: Mapping[str, RenderedFragment], declarations: Declarations
     ) -> tuple[list[Piece], list[Problem]]:
         """Render the fragments, and keep what they gave for the next rendering."""
-        rendered = dict(former)
+        rendered = dict(previous)
         self._rendered = {}  # until all is well: a limit may interrupt a fragment while it changes its memory
         pieces: list[Piece] = []
         problems: list[Problem] = []
         for each in self._compiled:
             name = each.fragment.name
             try:
-                now = each.render(names, former.get(name), declarations)
+                now = each.render(names, previous.get(name), declarations)
             except TEMPLATE_FAULTS as error:
                 problem = runtime_problem(error, name, self._environment, names.keys() - {EACH})
                 if problem is None:

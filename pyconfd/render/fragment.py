@@ -93,15 +93,19 @@ class CompiledFragment:
             self._template = Template.from_code(environment, environment.compile(tree, fragment.name), {})
 
     def render(
-        self, names: dict[str, Any], former: RenderedFragment | None, declarations: Declarations
+        self, names: dict[str, Any], previous: RenderedFragment | None, declarations: Declarations
     ) -> RenderedFragment:
-        """Render it; what reads the very same objects as ``former`` gives the very same."""
+        """Render it; what reads the very same objects as ``previous`` gives the very same."""
         read = None if self._reads is None else tuple([names.get(name, _MISSING) for name in self._reads])
-        same = former is not None and None not in (read, former.read) and all(map(is_, read or (), former.read or ()))
-        if former is not None and same and (not former.recorded or declarations.repeat(former.recorded)):
-            return former
+        same = (
+            previous is not None
+            and None not in (read, previous.read)
+            and all(map(is_, read or (), previous.read or ()))
+        )
+        if previous is not None and same and (not previous.recorded or declarations.repeat(previous.recorded)):
+            return previous
         files, before = declarations.files, len(declarations.recorded)
-        loops = EachLoops(former.loops if former else {}, declarations.recorded, REFUSED)
+        loops = EachLoops(previous.loops if previous else {}, declarations.recorded, REFUSED)
         names[EACH] = loops.render
         text = "".join(self._parts(names))
         parts = loops.parts(text)
@@ -109,7 +113,7 @@ class CompiledFragment:
             return RenderedFragment(Piece(self.fragment.name, text), suspect=True)
         suspect = loops.suspect or any(isinstance(part, str) and REFUSED.search(part) for part in parts)
         loops.commit()
-        piece = _piece(self.fragment.name, parts, former)
+        piece = _piece(self.fragment.name, parts, previous)
         recorded = tuple(declarations.recorded[before:])
         # What declares whole files cannot be repeated without running it.
         if suspect or declarations.files != files:
@@ -135,9 +139,9 @@ def _names_read(tree: nodes.Template) -> tuple[str, ...] | None:
     return tuple(sorted({name.name for name in tree.find_all(nodes.Name) if name.ctx == "load"} - DECLARING - {EACH}))
 
 
-def _piece(name: str, parts: list[str | RenderedLoop], former: RenderedFragment | None) -> Piece:
+def _piece(name: str, parts: list[str | RenderedLoop], previous: RenderedFragment | None) -> Piece:
     """Join the blocks of a fragment; where only some of them changed, the piece knows which."""
-    if former is not None and (piece := _replaced(parts, former)) is not None:
+    if previous is not None and (piece := _replaced(parts, previous)) is not None:
         return piece
     blocks: list[str] = []
     for part in parts:
@@ -151,13 +155,13 @@ def _piece(name: str, parts: list[str | RenderedLoop], former: RenderedFragment 
     return Piece(name, *blocks)
 
 
-def _replaced(parts: list[str | RenderedLoop], former: RenderedFragment) -> Piece | None:
+def _replaced(parts: list[str | RenderedLoop], previous: RenderedFragment) -> Piece | None:
     """Return the former piece with other blocks in some places; None where more than that changed."""
     replaced: dict[int, str] = {}
     start = 0
-    if len(parts) != len(former.parts):
+    if len(parts) != len(previous.parts):
         return None
-    for part, old in zip(parts, former.parts, strict=True):
+    for part, old in zip(parts, previous.parts, strict=True):
         if isinstance(part, str):
             if part != old:
                 return None
@@ -168,6 +172,6 @@ def _replaced(parts: list[str | RenderedLoop], former: RenderedFragment) -> Piec
         replaced |= {start + place: text for place, text in part.replaced.items()}
         start += len(part.shown)
     # The last block may have lost newlines, and empty ones after it are left out.
-    if any(place + 1 >= len(former.piece.blocks) for place in replaced):
+    if any(place + 1 >= len(previous.piece.blocks) for place in replaced):
         return None
-    return former.piece.with_blocks(replaced) if replaced else former.piece
+    return previous.piece.with_blocks(replaced) if replaced else previous.piece

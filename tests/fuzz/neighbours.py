@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from pyconfd.daemon.translation import FormerNames, Translator
-from pyconfd.model.object_status import ObjectStatus, StatusOf
+from pyconfd.model.object_status import ObjectKey, ObjectStatus
 from pyconfd.model.reservation import Name
 from pyconfd.presets.addresses import RESERVED
 from tests.fragments.shipped import HAPROXY
@@ -285,14 +285,14 @@ def _answer(config: Config, request: Request) -> Answer:
     return found if goes_through else NO_ANSWER
 
 
-def _had(of: StatusOf, status: ObjectStatus | None) -> object:
+def _had(of: ObjectKey, status: ObjectStatus | None) -> object:
     """Return what a status says that an object has: where an address is lacking, the reason may be another one."""
     if status is None or of.resource.value not in {"services", "gateways"}:
         return status
     return status if status.body.get("addresses") else status.body.get("loadBalancer")
 
 
-def _statuses(seen: Seen) -> dict[StatusOf, ObjectStatus]:
+def _statuses(seen: Seen) -> dict[ObjectKey, ObjectStatus]:
     return {of: status for each in seen.context.statuses for of, status in each.items()}
 
 

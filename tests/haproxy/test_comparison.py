@@ -195,5 +195,5 @@ def test_sections_that_come_go_or_move_leave_the_rest_unread(
     monkeypatch.setattr(diff, "index_of", whole)
     found = comparison.compare(rendering(before), rendering(after), CAN)
     assert found is not None
-    assert (len(found.commands), found.obstacles) == (commands, [])
+    assert (len(found.commands), found.reload_causes) == (commands, [])
     assert comparison.index(rendering(after)).text == rendering(after).text

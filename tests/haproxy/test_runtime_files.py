@@ -283,4 +283,4 @@ def test_a_certificate_whose_name_is_a_prompt_is_a_planned_reload(name: bytes, g
     pem = f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n"
     was, now = (OutputFile(FileKind.CERTIFICATE, path, content) for content in ("former\n", pem))
     found = changed_files((was,), (now,), index)
-    assert (bool(found.commands), bool(found.obstacles)) == (goes_live, not goes_live)
+    assert (bool(found.commands), bool(found.reload_causes)) == (goes_live, not goes_live)

@@ -12,10 +12,10 @@ KEYS = [Key("ns", f"name-{number}") for number in range(8)]
 
 @given(st.lists(st.dictionaries(st.sampled_from(KEYS), st.none() | st.integers(0, 3))))
 def test_it_is_what_a_dict_would_be_after_any_changes(rounds: list[dict[Key, int | None]]) -> None:
-    former = replaced(dict[Key, int](), {})
+    previous = replaced(dict[Key, int](), {})
     expected: dict[Key, int] = {}
     for changes in rounds:
-        now = replaced(former, changes, lambda key: key.name)
+        now = replaced(previous, changes, lambda key: key.name)
         for key, value in changes.items():
             if value is None:
                 expected.pop(key, None)
@@ -25,8 +25,8 @@ def test_it_is_what_a_dict_would_be_after_any_changes(rounds: list[dict[Key, int
         assert {key: now.get(key) for key in KEYS} == {key: expected.get(key) for key in KEYS}
         assert [key in now for key in KEYS] == [key in expected for key in KEYS]
         assert len(now) == len(expected)
-        assert set(differing(former, now)) == {key for key in KEYS if former.get(key) is not now.get(key)}
-        former = now
+        assert set(differing(previous, now)) == {key for key in KEYS if previous.get(key) is not now.get(key)}
+        previous = now
 
 
 def test_a_successor_names_what_was_replaced_and_leaves_the_former_as_it_was() -> None:
@@ -69,13 +69,13 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 @given(st.lists(st.dictionaries(st.sampled_from(LETTERS), st.none() | st.integers(300, 303), max_size=6), max_size=5))
 def test_a_successor_with_other_keys_knows_what_it_differs_in(rounds: list[dict[str, int | None]]) -> None:
-    former: VersionedDict[str, int] = VersionedDict(dict.fromkeys(LETTERS[1::2], 300))
+    previous: VersionedDict[str, int] = VersionedDict(dict.fromkeys(LETTERS[1::2], 300))
     for changes in rounds:
         gone = [key for key, value in changes.items() if value is None]
-        now = former.with_changes({key: value for key, value in changes.items() if value is not None}, gone, str)
-        kept = {key: value for key, value in former.items() if key not in changes}
+        now = previous.with_changes({key: value for key, value in changes.items() if value is not None}, gone, str)
+        kept = {key: value for key, value in previous.items() if key not in changes}
         expected = kept | {key: value for key, value in changes.items() if value is not None}
         assert list(now.items()) == sorted(expected.items())
-        assert set(differing(former, now)) == {key for key in changes if former.get(key) is not now.get(key)}
-        assert now.changed_since(former) is None or list(now) == list(former)
-        former = now
+        assert set(differing(previous, now)) == {key for key in changes if previous.get(key) is not now.get(key)}
+        assert now.changed_since(previous) is None or list(now) == list(previous)
+        previous = now

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyconfd.model.object_status import StatusOf
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owners, Reservations
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets.address_ownership import AddressOwners
@@ -20,11 +20,13 @@ class AddressBook:
         items = {each.name: dict(each.items) for each in objects.graph.collections}
         self.objects, self.collections, self.snapshot = objects, owners, snapshot
         self.requests: Mapping[Any, AddressRequest] = items["requests for addresses"]
-        self.assigned: Mapping[StatusOf, Assigned] = {at[1]: each for at, each in items["addresses of objects"].items()}
+        self.assigned: Mapping[ObjectKey, Assigned] = {
+            at[1]: each for at, each in items["addresses of objects"].items()
+        }
         self.owners = owners.owners()
 
     def of(self, resource: Resource, key: Key) -> Assigned:
-        return self.assigned.get(StatusOf(resource, key), NOTHING_ASSIGNED)
+        return self.assigned.get(ObjectKey(resource, key), NOTHING_ASSIGNED)
 
 
 def read(
@@ -32,14 +34,14 @@ def read(
     presets: Sequence[str] = ("gateway", "loadbalancer"),
     addresses: AddressOptions | None = None,
     claims: ClaimOptions = ANYTHING,
-    former: AddressBook | None = None,
+    previous: AddressBook | None = None,
     *,
     reservations: Reservations = NO_RESERVATIONS,
     owners: Owners = NO_OWNERS,
 ) -> AddressBook:
-    """Return what the objects have; ``owners`` says what they had, with ``former`` the same collections go on."""
-    objects = former.objects if former is not None else Objects("")
-    book = former.collections if former is not None else AddressOwners(objects)
+    """Return what the objects have; ``owners`` says what they had, with ``previous`` the same collections go on."""
+    objects = previous.objects if previous is not None else Objects("")
+    book = previous.collections if previous is not None else AddressOwners(objects)
     options = PresetOptions(
         addresses=addresses or AddressOptions(), claims=claims, reservations={RESERVED: reservations}
     )

@@ -197,10 +197,10 @@ def balancer(
 
 
 def book(
-    *services: Service, rules: ClaimOptions | None = None, former: AddressBook | None = None, **more: Any
+    *services: Service, rules: ClaimOptions | None = None, previous: AddressBook | None = None, **more: Any
 ) -> AddressBook:
     found = Snapshot(services={Key(each.metadata.namespace, each.metadata.name): each for each in services})
-    return read(found, ("loadbalancer",), AddressOptions(POOL), rules or ClaimOptions(), former, **more)
+    return read(found, ("loadbalancer",), AddressOptions(POOL), rules or ClaimOptions(), previous, **more)
 
 
 def asked_by(service: Service, rules: ClaimOptions | None = None) -> AddressRequest | None:
@@ -296,7 +296,7 @@ def test_what_is_remembered_of_an_address_that_namespaces_share() -> None:
     first = shared("a", 80, "shop")
     alone = book(first)
     assert alone.owners == {Name("192.0.2.1:80", "k"): Owner("Service", "shop", "a", "2026-01-01")}
-    both = book(first, shared("b", 443, "bank", created="2025-01-01"), former=alone, owners=alone.owners)
+    both = book(first, shared("b", 443, "bank", created="2025-01-01"), previous=alone, owners=alone.owners)
     mine = Owner("Service", "shop", "a", "2026-01-01")
     assert both.owners == {
         Name("192.0.2.1:80", "k"): mine,
@@ -352,6 +352,6 @@ def test_other_terms_share_the_pool_out_again() -> None:
 def test_who_is_told_until_when_an_address_is_reserved_is_told_when_that_changes() -> None:
     service, name = balancer(wish=POOL[0]), Name(POOL[0], "")
     before = book(service, reservations={name: Reservation(BANK, 99.0)})
-    after = book(service, former=before, reservations={name: Reservation(BANK, 199.0)})
+    after = book(service, previous=before, reservations={name: Reservation(BANK, 199.0)})
     [problem] = after.of(SERVICES, A).problems
     assert "1970-01-01T00:03:19Z" in problem.detail

@@ -534,26 +534,26 @@ def test_an_allocation_that_builds_on_a_former_one_is_that_of_a_fresh_one(
     steps: list[tuple[Key, Any]], remembers: bool
 ) -> None:
     objects: dict[tuple[type, Key], Any] = {}
-    former: AddressBook | None = None
+    previous: AddressBook | None = None
     for key, made in steps:
         if made is None:
             objects.pop((Service, key), None)
             objects.pop((Gateway, key), None)
         elif made == "":
-            if (old := objects.get((Service, key))) is not None and former is not None:
-                ingress = [{"ip": each} for each in former.of(SERVICES, key).addresses]
+            if (old := objects.get((Service, key))) is not None and previous is not None:
+                ingress = [{"ip": each} for each in previous.of(SERVICES, key).addresses]
                 objects[Service, key] = Service(old.metadata, old.spec, {"loadBalancer": {"ingress": ingress}})
         else:
             objects[type(made), key] = made
         now = snapshot(*objects.values())
-        owners = former.owners if former is not None and remembers else NO_OWNERS
-        built = read(now, BOTH, AddressOptions(POOL), ClaimOptions(), former, owners=owners)
+        owners = previous.owners if previous is not None and remembers else NO_OWNERS
+        built = read(now, BOTH, AddressOptions(POOL), ClaimOptions(), previous, owners=owners)
         fresh = read(now, BOTH, AddressOptions(POOL), owners=owners)
         assert (built.assigned, built.owners) == (fresh.assigned, fresh.owners)
         if remembers:
             again = read(now, BOTH, AddressOptions(POOL), owners=built.owners)
             assert (again.assigned, again.owners) == (built.assigned, built.owners)
-        former = built
+        previous = built
 
 
 def test_a_written_status_changes_no_object() -> None:
@@ -569,7 +569,7 @@ def test_what_another_balancer_recorded_counts_without_a_change_of_objects() -> 
     now = snapshot(load_balancer("a"), load_balancer("b"))
     before = read(now, BOTH, AddressOptions(POOL))
     owners = had(a="3:443", b="1:443")
-    after = read(now, BOTH, AddressOptions(POOL), former=before, owners=owners)
+    after = read(now, BOTH, AddressOptions(POOL), previous=before, owners=owners)
     assert [after.of(SERVICES, Key("shop", name)).addresses for name in "ab"] == [("192.0.2.3",), ("192.0.2.1",)]
 
 
@@ -580,7 +580,7 @@ def test_a_reservation_that_another_balancer_recorded_counts_without_a_change_of
         {own: Reservation(Owner("Service", each, "a", "2026-01-01T00:00:00Z"))} for each in ("shop", "bank")
     )
     for reserved, address in ((mine, "192.0.2.1"), (foreign, "192.0.2.2"), (mine, "192.0.2.1")):
-        after = read(now, BOTH, AddressOptions(POOL), former=before, reservations=reserved)
+        after = read(now, BOTH, AddressOptions(POOL), previous=before, reservations=reserved)
         assert after.of(SERVICES, Key("shop", "a")).addresses == (address,)
 
 
@@ -589,7 +589,7 @@ def test_what_is_not_reserved_any_more_may_be_had_without_a_change_of_objects() 
     reserved = {Name("192.0.2.1:443", ""): Reservation(Owner("Service", "bank", "a", "2026"), 9.0)}
     before = read(now, BOTH, pool, reservations=reserved)
     assert [each.reason for each in before.of(SERVICES, Key("shop", "a")).problems] == [AddressReason.EXHAUSTED]
-    after = read(now, BOTH, pool, former=before)
+    after = read(now, BOTH, pool, previous=before)
     assert after.of(SERVICES, Key("shop", "a")).addresses == ("192.0.2.1",)
 
 
@@ -666,6 +666,6 @@ def test_by_other_settings_each_keeps_what_it_was_given_last() -> None:
     books: list[AddressBook] = []
     for seen, options in ((objects[0], before), (objects[1], before), (objects[1], after)):
         last = books[-1] if books else None
-        books.append(read(seen, BOTH, options, former=last, owners=last.owners if last else NO_OWNERS))
+        books.append(read(seen, BOTH, options, previous=last, owners=last.owners if last else NO_OWNERS))
     given = [{each: books[at].of(SERVICES, Key("shop", each)).addresses for each in ("old", "young")} for at in (1, 2)]
     assert given == [{"old": ("192.0.2.2",), "young": ("192.0.2.1",)}] * 2

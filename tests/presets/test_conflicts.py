@@ -217,8 +217,8 @@ def test_a_reservation_ends_at_its_time(until: float, held_back: Collection[Key]
 def test_a_name_is_remembered(
     before: tuple[tuple[Name, Reservation], ...], owners: Owners, after: Reservation | None
 ) -> None:
-    former = register(*before)
-    found = register_after(former, {SCOPE: owners}, is_released=lambda *_: False, now=NOW, keep_s=KEEP)
+    previous = register(*before)
+    found = register_after(previous, {SCOPE: owners}, is_released=lambda *_: False, now=NOW, keep_s=KEEP)
     assert found.reservations.get(SCOPE, {}).get(NAME) == after
     assert found.owners == {SCOPE: owners}
     assert found.waiting == ({(SCOPE, NAME)} if after is not None and after.until else frozenset())
@@ -230,8 +230,8 @@ def test_a_name_is_remembered(
 def test_a_name_that_was_given_up_is_free_at_once(is_released: bool, keep_s: float, kept: bool) -> None:
     asked: list[tuple[str, Owner]] = []
 
-    def released(scope: str, former: Owner) -> bool:
-        asked.append((scope, former))
+    def released(scope: str, previous: Owner) -> bool:
+        asked.append((scope, previous))
         return is_released
 
     found = register_after(register((NAME, MINE)), {SCOPE: {}}, is_released=released, now=NOW, keep_s=keep_s)
@@ -241,14 +241,16 @@ def test_a_name_that_was_given_up_is_free_at_once(is_released: bool, keep_s: flo
 
 
 def test_nothing_changed_is_the_same_register_and_a_scope_that_ends_frees_its_names() -> None:
-    former = register((NAME, MINE))
-    same: dict[str, Mapping[Name, Owner]] = dict(former.owners)
-    assert register_after(former, same, is_released=lambda *_: True, now=NOW, keep_s=KEEP) is former
-    ended = register_after(former, {}, is_released=lambda *_: True, now=NOW, keep_s=KEEP)
+    previous = register((NAME, MINE))
+    same: dict[str, Mapping[Name, Owner]] = dict(previous.owners)
+    assert register_after(previous, same, is_released=lambda *_: True, now=NOW, keep_s=KEEP) is previous
+    ended = register_after(previous, {}, is_released=lambda *_: True, now=NOW, keep_s=KEEP)
     assert (ended.owners, ended.reservations) == ({}, {})
-    more = register_after(former, {**same, "b": {NAME: owner("b")}}, is_released=lambda *_: True, now=NOW, keep_s=KEEP)
+    more = register_after(
+        previous, {**same, "b": {NAME: owner("b")}}, is_released=lambda *_: True, now=NOW, keep_s=KEEP
+    )
     assert more.reservations["b"][NAME].namespace == "b"
-    assert more.reservations[SCOPE] == former.reservations[SCOPE]
+    assert more.reservations[SCOPE] == previous.reservations[SCOPE]
 
 
 @pytest.mark.parametrize(

@@ -212,15 +212,15 @@ class World:
         self._secrets = self._secrets if step[1] is None else step[1]
         self._default = self._default if step[2] is None else step[2]
         self.presets = step[5] or self.presets
-        former, options = self.options, step[3] or self.options
+        previous, options = self.options, step[3] or self.options
         self.options = replace(
             options,
             reservations={
-                SCOPE: former.reservations_of(SCOPE) if step[4] is None else step[4],
-                "domains": former.reservations_of("domains") if step[6] is None else step[6],
-                LISTENERS: former.reservations_of(LISTENERS) if step[8] is None else step[8],
+                SCOPE: previous.reservations_of(SCOPE) if step[4] is None else step[4],
+                "domains": previous.reservations_of("domains") if step[6] is None else step[6],
+                LISTENERS: previous.reservations_of(LISTENERS) if step[8] is None else step[8],
             },
-            taken_listeners=former.taken_listeners if step[7] is None else step[7],
+            taken_listeners=previous.taken_listeners if step[7] is None else step[7],
         )
         secrets = (
             secret(name, self._pairs[name], namespace=namespace)

@@ -20,7 +20,7 @@ from pyconfd.model.kubernetes import (
     SessionAffinityConfig,
 )
 from pyconfd.model.listener import Listener, Listeners
-from pyconfd.model.object_status import StatusOf
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import NameRegister
 from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot
@@ -75,7 +75,7 @@ def refused(context: Context) -> list[tuple[str, str, str]]:
 
 def status(context: Context, name: str = "web") -> dict[str, Any]:
     (statuses,) = context.statuses
-    return dict(statuses[StatusOf(Resource.SERVICES, Key("shop", name))].body)
+    return dict(statuses[ObjectKey(Resource.SERVICES, Key("shop", name))].body)
 
 
 def ingress(context: Context, name: str = "web") -> dict[str, list[str]]:
@@ -258,7 +258,7 @@ def test_the_whole_status_of_a_service() -> None:
     service = balanced(ports=(WEB, _UDP))
     service = Service(replace_meta(service.metadata, generation=3), service.spec)
     (statuses,) = read(service, behind()).statuses
-    found = statuses[StatusOf(Resource.SERVICES, Key("shop", "web"))]
+    found = statuses[ObjectKey(Resource.SERVICES, Key("shop", "web"))]
     assert (found.uid, found.generation) == ("uid-web", 3)
     assert found.body == {
         "loadBalancer": {
@@ -387,9 +387,9 @@ def test_an_address_stays_with_the_namespace_of_a_deleted_service_for_a_while() 
 
     def names(now: float, *services: Service) -> dict[str, str]:
         nonlocal register
-        former = FormerNames(register, now, keep_s=60)
+        previous = FormerNames(register, now, keep_s=60)
         one = replace(OPTIONS, addresses=AddressOptions(POOL.pool[:1]))
-        context = Translator(("loadbalancer",), one, names=former).translate(snapshot(*services))
+        context = Translator(("loadbalancer",), one, names=previous).translate(snapshot(*services))
         register = context.register
         return {f"{port.namespace}/{port.name}": port.addresses[0] for port in served(context)}
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pyconfd.model.object_status import StatusOf
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets.objects import ROUTES, Objects
 from pyconfd.presets.policy import ClaimOptions, Rule
@@ -51,9 +51,9 @@ def test_each_object_is_in_its_source_and_leaves_it() -> None:
     seen(objects, now)
     assert objects.ingresses.items == now.ingresses
     assert objects.grants.items == now.referencegrants
-    assert objects.gateways.items == {StatusOf(Resource.GATEWAYS, WEB): now.gateways[WEB]}
-    assert objects.gateway_classes.items.keys() == {StatusOf(Resource.GATEWAYCLASSES, Key("", "pyconfd"))}
-    assert objects.routes.items == {StatusOf(Resource.HTTPROUTES, WEB): now.httproutes[WEB]}
+    assert objects.gateways.items == {ObjectKey(Resource.GATEWAYS, WEB): now.gateways[WEB]}
+    assert objects.gateway_classes.items.keys() == {ObjectKey(Resource.GATEWAYCLASSES, Key("", "pyconfd"))}
+    assert objects.routes.items == {ObjectKey(Resource.HTTPROUTES, WEB): now.httproutes[WEB]}
     assert objects.labels.items == {"shop": {"team": "a"}, "bare": {}}
     found = objects.services.items[WEB]
     assert found.object is now.services[WEB]
@@ -74,9 +74,9 @@ def test_routes_of_all_kinds_are_in_one_source() -> None:
     objects = Objects("")
     now = snapshot(*(f"kind: {kind}\nmetadata: {{name: web}}\nspec: {{}}\n" for kind in kinds))
     seen(objects, now)
-    assert objects.routes.items.keys() == {StatusOf(each, WEB) for each in ROUTES}
+    assert objects.routes.items.keys() == {ObjectKey(each, WEB) for each in ROUTES}
     seen(objects, replace(now, tcproutes={}))
-    assert objects.routes.items.keys() == {StatusOf(each, WEB) for each in ROUTES if each is not Resource.TCPROUTES}
+    assert objects.routes.items.keys() == {ObjectKey(each, WEB) for each in ROUTES if each is not Resource.TCPROUTES}
 
 
 def test_objects_of_presets_that_are_not_in_use_are_not_there() -> None:

@@ -13,10 +13,10 @@ def calls_of(work: Callable[[], object]) -> int:
         nonlocal count
         count += event == "call"
 
-    former = sys.getprofile()
+    previous = sys.getprofile()
     sys.setprofile(called)
     try:
         work()
     finally:
-        sys.setprofile(former)
+        sys.setprofile(previous)
     return count

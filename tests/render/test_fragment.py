@@ -18,12 +18,12 @@ def compiled(text: str, name: str = "1.tmpl") -> CompiledFragment:
 
 def render(
     fragment: CompiledFragment,
-    former: RenderedFragment | None = None,
+    previous: RenderedFragment | None = None,
     made: Any = None,
     **names: Any,
 ) -> RenderedFragment:
     made = made or declarations()
-    return fragment.render({**names, "map_entry": made.map_entry, "map_file": made.map_file}, former, made)
+    return fragment.render({**names, "map_entry": made.map_entry, "map_file": made.map_file}, previous, made)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import structlog
 from pyconfd.errors import PyconfdError
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.balancer import CUT_SHORT
-from pyconfd.model.object_status import StatusOf
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.plan import Noop
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.sources.kubernetes.ownership_record import LOOK_EVERY_S
@@ -316,7 +316,7 @@ class Simulation:
         assert not (wrong := differences(asked, api.kept)), "\n".join(wrong)
         assert api.holder == IDENTITY, f"the Lease is held by {api.holder!r}"
         for at, kind in ((BALANCED, Resource.SERVICES), (GATED, Resource.GATEWAYS)):
-            told = api.addresses(StatusOf(kind, Key(NAMES[at], NAMES[at]))) if self.truth[at].there else ()
+            told = api.addresses(ObjectKey(kind, Key(NAMES[at], NAMES[at]))) if self.truth[at].there else ()
             if at in self._addresses:
                 assert told == (self._addresses[at],), f"{NAMES[at]} is served at another address than {told}"
         written = api.writes

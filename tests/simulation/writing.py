@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from pyconfd.model.object_status import StatusOf
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.presets.addresses import GATEWAY_CONTROLLER
 from pyconfd.settings import ClusterStatusSettings, KubernetesSettings
@@ -39,7 +39,7 @@ class Kept(NamedTuple):
     status: Mapping[str, Any] = MappingProxyType({})
 
 
-def differences(asked: Asked, kept: Mapping[StatusOf, Kept]) -> list[str]:
+def differences(asked: Asked, kept: Mapping[ObjectKey, Kept]) -> list[str]:
     """Return which objects' statuses do not say what is asked for."""
     found = []
     for of, each in sorted(kept.items()):
@@ -57,7 +57,7 @@ class WrittenApi:
     """As much of an API server as takes these, from one field manager; where it ``is_silent``, nothing."""
 
     def __init__(self) -> None:
-        self.kept: dict[StatusOf, Kept] = {}
+        self.kept: dict[ObjectKey, Kept] = {}
         self.holder = ""
         self.writes = 0
         self.is_silent = False
@@ -67,21 +67,21 @@ class WrittenApi:
 
     def keep(self, objects: Objects) -> None:
         """Set what there is: another object of the same name begins without a status."""
-        there = {StatusOf(key[0], Key(*key[1:])): obj for key, obj in objects.items() if key[0] in KINDS}
+        there = {ObjectKey(key[0], Key(*key[1:])): obj for key, obj in objects.items() if key[0] in KINDS}
         uids = {of: str(obj["metadata"].get("uid", "")) for of, obj in there.items()}
         self.kept = {
             of: self.kept[of] if of in self.kept and self.kept[of].uid == uid else Kept(uid) for of, uid in uids.items()
         }
 
-    def addresses(self, of: StatusOf) -> tuple[str, ...]:
+    def addresses(self, of: ObjectKey) -> tuple[str, ...]:
         """Return where clients of an object are told to connect."""
         return addresses_in(self.kept[of].status)
 
     def with_statuses(self, objects: Objects) -> Objects:
         """Return objects as a reader gets them."""
-        return {key: self._with_status(StatusOf(key[0], Key(*key[1:])), obj) for key, obj in objects.items()}
+        return {key: self._with_status(ObjectKey(key[0], Key(*key[1:])), obj) for key, obj in objects.items()}
 
-    def _with_status(self, of: StatusOf, obj: dict[str, Any]) -> dict[str, Any]:
+    def _with_status(self, of: ObjectKey, obj: dict[str, Any]) -> dict[str, Any]:
         kept, metadata = self.kept.get(of), obj["metadata"]
         if kept is None or kept.uid != metadata.get("uid", ""):
             return obj
@@ -97,9 +97,9 @@ class WrittenApi:
         sent = msgspec.json.decode(body) if body else {}
         if method is not Method.APPLY:
             return self._store(method, f"{path}/{sent['metadata']['name']}" if method is Method.CREATE else path, sent)
-        return self._apply(StatusOf(Resource(target.resource.plural), Key(target.namespace, target.name)), sent)
+        return self._apply(ObjectKey(Resource(target.resource.plural), Key(target.namespace, target.name)), sent)
 
-    def _apply(self, of: StatusOf, sent: dict[str, Any]) -> bytes:
+    def _apply(self, of: ObjectKey, sent: dict[str, Any]) -> bytes:
         kept, metadata = self.kept.get(of), sent["metadata"]
         if kept is None:
             raise ApiError(Failure.NOT_FOUND, str(of), "there is none", status=404)

@@ -64,7 +64,7 @@ class Abilities:
 
 
 @dataclass(frozen=True, slots=True)
-class Obstacle:
+class ReloadCause:
     """Why a part of a difference needs a reload, and what would avoid that ("" where nothing would)."""
 
     reason: ReloadReason
@@ -74,20 +74,20 @@ class Obstacle:
 
 @dataclass(slots=True)
 class SectionChanges:
-    """What differs: what a runtime update can do, and the obstacles to the rest. Both empty: nothing but the text.
+    """What differs: what a runtime update can do, and the causes of a reload for the rest; both empty: only the text.
 
     Of whole texts, ``live`` are the changes of servers that may go before a reload, or before the rest.
     """
 
     commands: list[Command] = field(default_factory=list)
-    obstacles: list[Obstacle] = field(default_factory=list)
+    reload_causes: list[ReloadCause] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
     live: dict[SectionKey, ServerChanges] = field(default_factory=dict)
 
     def extend(self, other: "SectionChanges") -> None:
         """Add what another part found."""
         self.commands += other.commands
-        self.obstacles += other.obstacles
+        self.reload_causes += other.reload_causes
         self.details += other.details
 
 
@@ -116,18 +116,18 @@ def changed_section(old: Section, new: Section, base: Inherited, abilities: Abil
     if same_words and old.options == new.options:
         return found
     if new.keyword in _OF_ALL:
-        return SectionChanges(obstacles=[Obstacle(_OF_ALL[new.keyword], f"{new.title} changed")])
+        return SectionChanges(reload_causes=[ReloadCause(_OF_ALL[new.keyword], f"{new.title} changed")])
     was, now = _parted(old), _parted(new)
     if was.binds != now.binds and (summary := summarised("bind", was.binds, now.binds)):
-        found.obstacles.append(Obstacle(ReloadReason.BINDS_CHANGED, f"{new.title}: {summary}"))
+        found.reload_causes.append(ReloadCause(ReloadReason.BINDS_CHANGED, f"{new.title}: {summary}"))
     if was.others != now.others or old.options != new.options:
-        found.obstacles.append(
-            Obstacle(ReloadReason.SECTION_CHANGED, f"{new.title} changed", _routing_advice(old, new))
+        found.reload_causes.append(
+            ReloadCause(ReloadReason.SECTION_CHANGED, f"{new.title} changed", _routing_advice(old, new))
         )
     if was.servers != now.servers or _twice(servers_of(new, base)):
         summary = summarised("server", was.servers, now.servers)
         found.extend(_changed_servers(old, new, base, abilities, summary))
-    elif not found.obstacles:
+    elif not found.reload_causes:
         found.extend(_changed_order(old, new, base))
     return found
 
@@ -144,47 +144,49 @@ def _changed_servers(old: Section, new: Section, base: Inherited, abilities: Abi
     elif any(server.conditional for server in (*before, *after)):
         why, advice = "a server line stands between .if and .endif", CONDITION_ADVICE
     if why:
-        return SectionChanges(obstacles=[Obstacle(ReloadReason.SERVERS_CHANGED, f"{found.details[0]} ({why})", advice)])
+        return SectionChanges(
+            reload_causes=[ReloadCause(ReloadReason.SERVERS_CHANGED, f"{found.details[0]} ({why})", advice)]
+        )
     algorithm = takes_servers(old, base)
     for name, server in now.items():
-        obstacle = (
+        cause = (
             _changed_server(was[name], server, found.commands)
             if name in was
             else _added_server(server, algorithm, abilities, found.commands)
         )
-        if obstacle is not None:
-            detail = f"{found.details[0]} ({obstacle.detail})"
-            found.obstacles.append(Obstacle(obstacle.reason, detail, obstacle.advice))
+        if cause is not None:
+            detail = f"{found.details[0]} ({cause.detail})"
+            found.reload_causes.append(ReloadCause(cause.reason, detail, cause.advice))
     found.commands += [server.removal for name, server in was.items() if name not in now]
     if not found.commands:
-        found.details.clear()  # the obstacles say it
+        found.details.clear()  # the causes say it
     return found
 
 
 def _added_server(
     server: ConfiguredServer, algorithm: str, abilities: Abilities, commands: list[Command]
-) -> Obstacle | None:
+) -> ReloadCause | None:
     if algorithm:
         advice = "use roundrobin, leastconn or random, or add `hash-type consistent`"
         detail = f"balance {algorithm} takes no server while it runs"
-        return Obstacle(ReloadReason.SERVERS_CHANGED, detail, advice)
+        return ReloadCause(ReloadReason.SERVERS_CHANGED, detail, advice)
     if why := why_not_addable(server, cookies=abilities.cookies):
         wants_cookie = "cookie" in server.effective and not abilities.cookies
         advice = "HAProxy 3.0 and later add servers with a cookie while they run" if wants_cookie else ADDRESS_ADVICE
-        return Obstacle(ReloadReason.SERVERS_CHANGED, f"{server.name}: {why}", advice)
+        return ReloadCause(ReloadReason.SERVERS_CHANGED, f"{server.name}: {why}", advice)
     command = server.addition
     if command in abilities.refused:
-        return Obstacle(ReloadReason.NOT_LIVE, f"{server.name}: haproxy did not take it on its socket")
+        return ReloadCause(ReloadReason.NOT_LIVE, f"{server.name}: haproxy did not take it on its socket")
     commands.append(command)
     return None
 
 
-def _changed_server(was: ConfiguredServer, now: ConfiguredServer, commands: list[Command]) -> Obstacle | None:
+def _changed_server(was: ConfiguredServer, now: ConfiguredServer, commands: list[Command]) -> ReloadCause | None:
     """Append the commands for a server that has its name before and after, or say what stands against it."""
     if was.address != now.address:
-        return Obstacle(ReloadReason.SERVER_RENAMED, f"{now.name} has another address", RENAMED_ADVICE)
+        return ReloadCause(ReloadReason.SERVER_RENAMED, f"{now.name} has another address", RENAMED_ADVICE)
     if _without_state(was.effective) != _without_state(now.effective):
-        return Obstacle(ReloadReason.SERVERS_CHANGED, f"{now.name} has other keywords")
+        return ReloadCause(ReloadReason.SERVERS_CHANGED, f"{now.name} has other keywords")
     if was.addition.weight != now.addition.weight:
         commands.append(SetWeight(now.backend, now.name, now.addition.weight))
     if was.state is not now.state:
@@ -214,7 +216,7 @@ def _changed_order(old: Section, new: Section, base: Inherited) -> SectionChange
     )
     if same_elsewhere and harmless:
         return SectionChanges()
-    return SectionChanges(obstacles=[Obstacle(ReloadReason.SECTION_CHANGED, f"{new.title} changed")])
+    return SectionChanges(reload_causes=[ReloadCause(ReloadReason.SECTION_CHANGED, f"{new.title} changed")])
 
 
 def added_section(
@@ -236,7 +238,7 @@ def added_section(
         spare = "" if is_there else take_spare(section.options[1])
         why = None if spare else _ONE_IS_THERE if is_there else _NO_SPARE_IS_FREE
     if why is not None:
-        return SectionChanges(obstacles=[Obstacle(reason, f"{section.title} added", why)])
+        return SectionChanges(reload_causes=[ReloadCause(reason, f"{section.title} added", why)])
     mode = next((line.words[1] for line in section.lines if line.words[0] == "mode"), "")
     words = (section.name, section.options[1], mode)
     made = FillSpare(*words, spare=spare, map_path=abilities.spares.map_path) if spare else AddBackend(*words)
@@ -277,7 +279,7 @@ def removed_section(section: Section, base: Inherited, abilities: Abilities) -> 
             return SectionChanges([kind(section.name, servers)], [], [f"{section.title} removed"])
         advice = "HAProxy 3.4 and later remove such a backend without a reload"
     reason = _OF_ALL.get(section.keyword, ReloadReason.SECTION_REMOVED)
-    return SectionChanges(obstacles=[Obstacle(reason, f"{section.title} removed", advice)])
+    return SectionChanges(reload_causes=[ReloadCause(reason, f"{section.title} removed", advice)])
 
 
 def summarised(noun: str, old: dict[str, tuple[str, ...]], new: dict[str, tuple[str, ...]]) -> str:
@@ -371,7 +373,7 @@ def changed_files(old: tuple[OutputFile, ...], new: tuple[OutputFile, ...], inde
         elif is_map:
             found.extend(_changed_map(was, now, index, f"map {path} {verb}"))
         elif verb != "changed" and (another := _another_default(path, before, index)):
-            found.obstacles.append(another)
+            found.reload_causes.append(another)
         else:
             found.extend(_changed_certificate(was, now, lists, f"certificate {path} {verb}"))
     return found
@@ -398,15 +400,15 @@ def _changed_map(was: OutputFile | None, now: OutputFile | None, index: Index, d
     path = (now or was or _NOTHING).path
     converters = index.map_converters(path)
     advice = "" if was is None or now is None else MAP_ADVICE
-    obstacle = SectionChanges(obstacles=[Obstacle(ReloadReason.MAPS_CHANGED, detail, advice)])
+    needs_reload = SectionChanges(reload_causes=[ReloadCause(ReloadReason.MAPS_CHANGED, detail, advice)])
     # A path that is not found may be read all the same, through a variable.
     if was is None or now is None or not converters or not all(name.startswith("map") for name in converters):
-        return obstacle
+        return needs_reload
     if converters <= EXACT_CONVERTERS and (commands := _single(path, was.content, now.content)):
         return SectionChanges(commands, [], [detail])
     before, after = entries_of(was.content), entries_of(now.content)
     if before is None or after is None or not is_plain(path):
-        return obstacle
+        return needs_reload
     if before == after:  # comments
         return SectionChanges(details=[detail])
     return SectionChanges([ReplaceMap(path, after)], [], [detail])
@@ -486,8 +488,8 @@ def _single(path: str, old: str, new: str) -> list[Command]:
     return commands
 
 
-def _another_default(path: str, before: Mapping[str, OutputFile], index: Index) -> Obstacle | None:
-    """Return an obstacle if a certificate that comes or goes is, or would be, the default of a bind: the first there.
+def _another_default(path: str, before: Mapping[str, OutputFile], index: Index) -> ReloadCause | None:
+    """Return why a reload is needed if a certificate that comes or goes is or would be the default of a bind.
 
     HAProxy does not release a default, and takes a new one only when it loads.
     """
@@ -498,7 +500,7 @@ def _another_default(path: str, before: Mapping[str, OutputFile], index: Index) 
     if any(known.encode() < path.encode() for known in beside):
         return None
     noun = "removed, the default certificate" if path in before else "added, first in its directory: the new default"
-    return Obstacle(ReloadReason.CERTIFICATES_CHANGED, f"certificate {path} {noun}", DEFAULT_ADVICE)
+    return ReloadCause(ReloadReason.CERTIFICATES_CHANGED, f"certificate {path} {noun}", DEFAULT_ADVICE)
 
 
 _LIST_LINE = re.compile(r"(?P<path>[^\s#\[\]]+)(?: \[\])?(?P<names>(?: [A-Za-z0-9_.*-]+)*)")
@@ -509,20 +511,20 @@ LIST_ADVICE = "a list whose lines are a path and names, in a bind with `strict-s
 
 def _changed_list(was: OutputFile | None, now: OutputFile | None, index: Index, detail: str) -> SectionChanges:
     path = (now or was or _NOTHING).path
-    obstacle = SectionChanges(obstacles=[Obstacle(ReloadReason.CERTIFICATES_CHANGED, detail, LIST_ADVICE)])
+    needs_reload = SectionChanges(reload_causes=[ReloadCause(ReloadReason.CERTIFICATES_CHANGED, detail, LIST_ADVICE)])
     if was is None or now is None or index.map_converters(path) != {""} or not is_plain(path):
-        return obstacle
+        return needs_reload
     before, after = was.content.splitlines(), now.content.splitlines()
     # HAProxy does not release a bind's default certificate, and takes a new one only when it loads.
     if path in index.default_certificates() and before[:1] != after[:1]:
-        return obstacle
+        return needs_reload
     there = set(before)
     wanted = set(after)
     added, removed = [line for line in after if line not in there], [line for line in before if line not in wanted]
     if len(there) < len(before) or not all(map(_LIST_LINE.fullmatch, (*added, *removed))):
-        return obstacle
+        return needs_reload
     if any(len(line) > MAX_ENTRY_BYTES for line in added):
-        return obstacle
+        return needs_reload
     commands: list[Command] = []
     if added:
         commands.append(AddListLines(path, tuple(added)))
@@ -537,16 +539,16 @@ def _changed_certificate(was: OutputFile | None, now: OutputFile | None, lists: 
     directories = [word for word in lists.words if word.rstrip("/") == directory]
     listed = file.path in lists.listed
     advice = f"a bind with `crt {directory}/` takes certificates without a reload"
-    obstacle = SectionChanges(obstacles=[Obstacle(ReloadReason.CERTIFICATES_CHANGED, detail, advice)])
+    needs_reload = SectionChanges(reload_causes=[ReloadCause(ReloadReason.CERTIFICATES_CHANGED, detail, advice)])
     if not (directories or listed or file.path in lists.words):
         # Where it is named, it may be read by something else than a bind.
-        return obstacle if lists.index.names(directory) else SectionChanges(details=[detail])
+        return needs_reload if lists.index.names(directory) else SectionChanges(details=[detail])
     if now is not None and (not _fits(now.content) or not is_plain(file.path)):
-        return obstacle
+        return needs_reload
     if was is not None and now is not None:
         return SectionChanges([UpdateCertificate(file.path, now.content)], [], [detail])
     if len(directories) > 1 or file.path in lists.words:
-        return obstacle
+        return needs_reload
     if now is not None:
         added: list[Command] = [AddCertificate(file.path, now.content)]
         return SectionChanges([*added, *(AddListLines(directory, (file.path,)) for _ in directories)], [], [detail])

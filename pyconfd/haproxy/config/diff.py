@@ -16,14 +16,24 @@ from typing import NamedTuple
 
 from pyconfd.haproxy.config.changes import (
     Abilities,
-    Obstacle,
+    ReloadCause,
     SectionChanges,
     added_section,
     changed_files,
     changed_section,
     removed_section,
 )
-from pyconfd.haproxy.config.index import Cut, Index, SectionKey, Span, base_of, cut, index_of, is_balanced, section_of
+from pyconfd.haproxy.config.index import (
+    Index,
+    SectionKey,
+    SectionSlice,
+    Span,
+    base_of,
+    cut,
+    index_of,
+    is_balanced,
+    section_of,
+)
 from pyconfd.haproxy.config.servers import Defaults, Inherited
 from pyconfd.haproxy.config.slices import SLICE, ServerChanges
 from pyconfd.haproxy.config.text import mark
@@ -105,7 +115,7 @@ class Comparison:
         found = self._sections(changed, index, abilities)
         _judge_place(found, index, changed, whole=whole)
         found.extend(changed_files(applied.files, desired.files, index))
-        found.obstacles += _other_certificates(applied, desired)
+        found.reload_causes += _other_certificates(applied, desired)
         found.commands = _in_safe_order(found.commands)
         self._last = changed, found, abilities
         return found
@@ -125,7 +135,7 @@ class Comparison:
         if self._last is None:
             return None
         _, found, abilities = self._last
-        only_additions = not found.obstacles and any(not isinstance(each, ServerCommand) for each in found.commands)
+        only_additions = not found.reload_causes and any(not isinstance(each, ServerCommand) for each in found.commands)
         turns = {key: changes.in_turn(only_additions=only_additions) for key, changes in found.live.items()}
         if sum(map(len, turns.values())) <= most:
             return None
@@ -185,7 +195,9 @@ class Comparison:
             if was is not None:
                 self._changed(found, key, (was, text), index, abilities)
             elif (section := section_of(text)) is None:
-                found.obstacles.append(Obstacle(ReloadReason.TEXT_CHANGED, f"{key.keyword} {key.name}: unreadable"))
+                found.reload_causes.append(
+                    ReloadCause(ReloadReason.TEXT_CHANGED, f"{key.keyword} {key.name}: unreadable")
+                )
             else:
                 named = index.defaults.get(section.options[1] if len(section.options) > 1 else "", Inherited())
                 found.extend(added_section(section, index.defaults, named, abilities, take_spare))
@@ -208,13 +220,13 @@ class Comparison:
             return
         old, new = section_of(texts[0]), section_of(texts[1])
         if old is None or new is None:
-            found.obstacles.append(Obstacle(ReloadReason.TEXT_CHANGED, f"{key.keyword} {key.name}: unreadable"))
+            found.reload_causes.append(ReloadCause(ReloadReason.TEXT_CHANGED, f"{key.keyword} {key.name}: unreadable"))
             return
         difference = changed_section(old, new, base, abilities)
         found.extend(difference)
         servers_only = {ReloadReason.BINDS_CHANGED, ReloadReason.SECTION_CHANGED}
-        if difference.commands and {one.reason for one in difference.obstacles} <= servers_only:
-            is_all = not difference.obstacles
+        if difference.commands and {one.reason for one in difference.reload_causes} <= servers_only:
+            is_all = not difference.reload_causes
             found.live[key] = ServerChanges.between(old, new, texts, difference.commands, is_all=is_all)
 
 
@@ -348,7 +360,7 @@ def _last_section(pieces: Sequence[Piece], number: int, end: int) -> str:
     return ""
 
 
-def _known(index: Index, parts: Sequence[Cut], *, opened: bool) -> list[SectionKey] | None:
+def _known(index: Index, parts: Sequence[SectionSlice], *, opened: bool) -> list[SectionKey] | None:
     """Return the keys of sections of the applied text, the last of which may go on; None where it has others."""
     keys: list[SectionKey] = []
     for part in parts:
@@ -413,27 +425,27 @@ def _with_runs(piece: Piece, replaced: Iterable[tuple[Run, str]]) -> Piece:
     return Piece(piece.fragment, *blocks, *piece.blocks[end:])
 
 
-def _other_certificates(applied: Rendering, desired: Rendering) -> list[Obstacle]:
+def _other_certificates(applied: Rendering, desired: Rendering) -> list[ReloadCause]:
     """See whether certificates that are not part of the renderings were renewed: only their notes tell."""
     was, now = (one.pieces[-1].blocks[-1:] if one.pieces else () for one in (applied, desired))
     if was == now:
         return []
     before, after = (noted_certificates("".join(blocks)) for blocks in (was, now))
     changed = sorted(path for path, digest in after.items() if before.get(path, digest) != digest)
-    return [Obstacle(ReloadReason.CERTIFICATES_CHANGED, f"certificate {path} changed") for path in changed]
+    return [ReloadCause(ReloadReason.CERTIFICATES_CHANGED, f"certificate {path} changed") for path in changed]
 
 
 def _judge_place(found: SectionChanges, old: Index, changed: _Changed, *, whole: bool) -> None:
     """See what the sections do not show one by one: what they inherit where they stand, conditions around them."""
     if not whole:
         detail = "lines before the first section, or an .if beyond the end of one, changed or hide what did"
-        found.obstacles.append(Obstacle(ReloadReason.TEXT_CHANGED, detail))
+        found.reload_causes.append(ReloadCause(ReloadReason.TEXT_CHANGED, detail))
         found.live.clear()
         return
     moved = next((key for key in changed.new if _moved(key, old, changed)), None)
-    if moved is not None and not any(one.reason is ReloadReason.DEFAULTS_CHANGED for one in found.obstacles):
+    if moved is not None and not any(one.reason is ReloadReason.DEFAULTS_CHANGED for one in found.reload_causes):
         detail = f"{moved.keyword} {moved.name} inherits from another section"
-        found.obstacles.append(Obstacle(ReloadReason.DEFAULTS_CHANGED, detail))
+        found.reload_causes.append(ReloadCause(ReloadReason.DEFAULTS_CHANGED, detail))
 
 
 def _moved(key: SectionKey, old: Index, changed: _Changed) -> bool:
@@ -480,12 +492,12 @@ def plan(
             return Noop(verified=observed is None or isinstance(observed.running, Running))
         difference = SectionChanges()
     moved = tuple(each.sentence for each in moves(applied.owners, desired.owners))
-    shown = _limited([*moved, *difference.details, *(one.detail for one in (*difference.obstacles, *beside))])
-    reasons = sorted({one.reason for one in (*difference.obstacles, *beside)})
+    shown = _limited([*moved, *difference.details, *(one.detail for one in (*difference.reload_causes, *beside))])
+    reasons = sorted({one.reason for one in (*difference.reload_causes, *beside)})
     if not reasons and (can.runtime or not difference.commands):
         only = ("comments, blanks or the order of sections",)
         return RuntimeUpdate(tuple(difference.commands), shown or only, moved)
-    advice = [one.advice for one in difference.obstacles if one.advice]
+    advice = [one.advice for one in difference.reload_causes if one.advice]
     if not can.runtime and difference.commands:
         reasons = sorted({*reasons, ReloadReason.NOT_LIVE})
         advice.append(can.why)
@@ -500,7 +512,7 @@ def differences(before: Rendering, after: Rendering) -> tuple[str, ...]:
     everything = Abilities(runtime=True, cookies=True, backends=True)
     found = Comparison().compare(before, after, everything) or SectionChanges()
     moved = (each.sentence for each in moves(before.owners, after.owners))
-    return tuple(dict.fromkeys([*moved, *found.details, *(one.detail for one in found.obstacles)]))
+    return tuple(dict.fromkeys([*moved, *found.details, *(one.detail for one in found.reload_causes)]))
 
 
 def is_in_sync(applied: Rendering, observed: Observation) -> bool:
@@ -517,37 +529,37 @@ def _limited(found: list[str]) -> tuple[str, ...]:
     return tuple(details)
 
 
-def _drift(applied: Rendering, observed: Observation) -> Iterator[Obstacle]:
+def _drift(applied: Rendering, observed: Observation) -> Iterator[ReloadCause]:
     reason = ReloadReason.FILE_EDITED
     written = observed.written or applied
     if observed.untouched is not None and observed.untouched.same_as(written):
         return  # by inodes and times: a look at every five seconds must not read and compare everything
     if observed.installed_text is None:
-        yield Obstacle(reason, "the installed configuration is gone")
+        yield ReloadCause(reason, "the installed configuration is gone")
     elif observed.installed_text != mark(written.text, written.digest):
-        yield Obstacle(reason, "the installed configuration is not the one that pyconfd wrote")
+        yield ReloadCause(reason, "the installed configuration is not the one that pyconfd wrote")
     for file in written.files:
         found = observed.file_digests.get(file.path)
         if found is None:
-            yield Obstacle(reason, f"{file.path} is gone")
+            yield ReloadCause(reason, f"{file.path} is gone")
         elif not file.content and file.kind is FileKind.CERTIFICATE:
             continue  # out of the history, which keeps no keys: what it was is not known any more
         elif found != sha256(file.content.encode()).hexdigest():
-            yield Obstacle(reason, f"{file.path} is not the one that pyconfd wrote")
+            yield ReloadCause(reason, f"{file.path} is not the one that pyconfd wrote")
 
 
-def _behind(desired: Rendering, applied: Rendering, observed: Observation) -> Iterator[Obstacle]:
+def _behind(desired: Rendering, applied: Rendering, observed: Observation) -> Iterator[ReloadCause]:
     """Compare the process; that it runs what was applied is no surprise when something else is desired."""
     reason = ReloadReason.PROCESS_BEHIND
     if isinstance(observed.running, NotRunning):
-        yield Obstacle(reason, _NOT_RUNNING)
+        yield ReloadCause(reason, _NOT_RUNNING)
     elif isinstance(observed.running, Running):
         digest = observed.running.digest
         if digest is None:
-            yield Obstacle(reason, "haproxy runs a configuration that pyconfd did not write")
+            yield ReloadCause(reason, "haproxy runs a configuration that pyconfd did not write")
         elif (observed.running.worker_pid, digest) == observed.changed:
             return  # and what was changed in it since
         elif digest not in {applied.digest, desired.digest}:
-            yield Obstacle(reason, f"haproxy runs another configuration ({digest[:12]})")
+            yield ReloadCause(reason, f"haproxy runs another configuration ({digest[:12]})")
         elif digest != desired.digest and applied.digest == desired.digest:
-            yield Obstacle(reason, f"haproxy still runs {digest[:12]}")
+            yield ReloadCause(reason, f"haproxy still runs {digest[:12]}")

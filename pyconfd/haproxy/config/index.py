@@ -29,7 +29,7 @@ class SectionKey(NamedTuple):
     position: int = 0
 
 
-class Cut(NamedTuple):
+class SectionSlice(NamedTuple):
     """The text of one section with its header, and what follows up to the next header."""
 
     keyword: str
@@ -42,7 +42,7 @@ def is_idle(text: str) -> bool:
     return _IDLE.fullmatch(text) is not None
 
 
-def cut(text: str) -> tuple[str, list[Cut]]:
+def cut(text: str) -> tuple[str, list[SectionSlice]]:
     """Return what stands before the first header, and the sections in order; together they are ``text``.
 
     A header whose keyword is written with quotes or escapes is not seen: its lines belong to the section before.
@@ -51,7 +51,7 @@ def cut(text: str) -> tuple[str, list[Cut]]:
     found = []
     for start, end in pairwise([*starts, len(text)]):
         header = words(text[start:end].partition("\n")[0])
-        found.append(Cut(header[0], name_of(header)[0], text[start:end]))
+        found.append(SectionSlice(header[0], name_of(header)[0], text[start:end]))
     return text[: starts[0]] if starts else text, found
 
 

@@ -12,7 +12,7 @@ from pyconfd.presets import values
 from pyconfd.presets.addresses import AddressProblem, Assigned, absent
 from pyconfd.presets.gateway import features
 from pyconfd.presets.gateway.grants import ReferenceTarget, Referrer
-from pyconfd.presets.gateway.listeners import Found, ListenerDecision, Resolver
+from pyconfd.presets.gateway.listeners import ListenerDecision, ResolvedCertificate, Resolver
 from pyconfd.presets.gateway.status import (
     CONTROLLER,
     Fault,
@@ -39,7 +39,7 @@ class GatewayDecision(NamedTuple):
     addresses: tuple[str, ...]
     absent: frozenset[str]
     listeners: tuple[ListenerDecision, ...]
-    client_certificate: Found | None
+    client_certificate: ResolvedCertificate | None
     faults: tuple[Fault, ...]
     conditions: tuple[StatusCondition, ...]
 
@@ -222,7 +222,7 @@ def _not_programmed(
     return ()
 
 
-def _client_certificate(gateway: Gateway, lookup: Resolver) -> tuple[Found | None, tuple[Fault, ...]]:
+def _client_certificate(gateway: Gateway, lookup: Resolver) -> tuple[ResolvedCertificate | None, tuple[Fault, ...]]:
     """Return the Secret that backends are shown, and why it is not the one that is named."""
     backend = gateway.spec.tls.backend if gateway.spec.tls is not None else None
     reference = backend.client_certificate_ref if backend is not None else None

@@ -57,7 +57,7 @@ _BY_NAME = frozenset({Protocol.HTTP, Protocol.HTTPS, Protocol.TLS})
 """Protocols whose listeners may share a port."""
 
 
-class Found(NamedTuple):
+class ResolvedCertificate(NamedTuple):
     """What a reference to certificates leads to: the file with ``pem``, at ``path`` where they are of a Secret.
 
     ``fault`` says why it leads nowhere, or (with a certificate) why that is not the newest one. ``served`` is the
@@ -73,8 +73,8 @@ class Found(NamedTuple):
 class Resolver(NamedTuple):
     """What Gateways refer to: TLS Secrets, CA certificates of ConfigMaps, and the grants."""
 
-    secret: Callable[[Key], Found]
-    ca_bundle: Callable[[Key], Found]
+    secret: Callable[[Key], ResolvedCertificate]
+    ca_bundle: Callable[[Key], ResolvedCertificate]
     grants: Grants
 
 
@@ -99,7 +99,7 @@ class ListenerDecision(NamedTuple):
     mode: TlsMode
     kinds: tuple[str, ...]
     namespaces: NamespacesFrom
-    certificates: tuple[Found, ...]
+    certificates: tuple[ResolvedCertificate, ...]
     client_ca: ClientCa | None
     faults: tuple[Fault, ...]
     conditions: tuple[StatusCondition, ...]
@@ -116,7 +116,7 @@ class _ListenerDraft:
         self.hostname = ""
         self.mode = TlsMode.NONE
         self.kinds: tuple[str, ...] = ()
-        self.certificates: tuple[Found, ...] = ()
+        self.certificates: tuple[ResolvedCertificate, ...] = ()
         self.client_ca: ClientCa | None = None
         self.not_accepted: list[Fault] = []
         self.not_resolved: list[Fault] = []
@@ -220,7 +220,9 @@ def _judge_tls(draft: _ListenerDraft, gateway: Gateway, lookup: Resolver) -> Non
         _judge_clients(draft, gateway.metadata.namespace, validation, lookup)
 
 
-def _certificate(draft: _ListenerDraft, namespace: str, reference: SecretReference, lookup: Resolver) -> Found | None:
+def _certificate(
+    draft: _ListenerDraft, namespace: str, reference: SecretReference, lookup: Resolver
+) -> ResolvedCertificate | None:
     field, key = "tls.certificateRefs", Key(reference.namespace or namespace, reference.name)
     if (reference.group, reference.kind) != ("", "Secret"):
         kind = ".".join(filter(None, (reference.kind, reference.group)))

@@ -10,7 +10,7 @@ from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.certificates import pem_path
 from pyconfd.presets.cluster import ReadService
-from pyconfd.presets.gateway.listeners import Found
+from pyconfd.presets.gateway.listeners import ResolvedCertificate
 from pyconfd.presets.gateway.servers import BackendTls, san_fault
 from pyconfd.presets.gateway.status import Fault, StatusCondition, name_fault, of_faults
 
@@ -73,7 +73,9 @@ def policy_of(targets: Lookup[PolicyPort, TargetPolicy], service: Key, port: str
     return targets.get(PolicyPort(service, port)) or targets.get(PolicyPort(service, ""))
 
 
-def validate(key: Key, policy: BackendTLSPolicy, bundle_of: Callable[[Key], Found], directory: str) -> ValidatedPolicy:
+def validate(
+    key: Key, policy: BackendTLSPolicy, bundle_of: Callable[[Key], ResolvedCertificate], directory: str
+) -> ValidatedPolicy:
     """Return what a policy asks for; ``directory`` is where files with CA certificates are."""
     invalid, unresolved, tls, bundle = _validation(key, policy, bundle_of, directory)
     return ValidatedPolicy(
@@ -134,7 +136,7 @@ def missing(at: PolicyPort, service: ReadService | None) -> str:
 
 
 def _validation(
-    key: Key, policy: BackendTLSPolicy, ca_bundle: Callable[[Key], Found], directory: str
+    key: Key, policy: BackendTLSPolicy, ca_bundle: Callable[[Key], ResolvedCertificate], directory: str
 ) -> tuple[list[Fault], list[Fault], BackendTls | None, tuple[str, str]]:
     """Return what is invalid, which references are not resolved, the TLS to use, and the file for it."""
     validation = policy.spec.validation

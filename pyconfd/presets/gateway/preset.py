@@ -7,7 +7,7 @@ from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName
 from pyconfd.model.gateway_api import Gateway, GRPCRoute, HTTPRoute, TCPRoute, TLSRoute
 from pyconfd.model.kubernetes import AnyObject
-from pyconfd.model.object_status import StatusOf
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.reservation import Name, Owner, Owners
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import values
@@ -60,8 +60,8 @@ class GatewayPreset(Preset):
 
 
 def claims(
-    gateways: Mapping[StatusOf, AskedGateway],
-    routes: Mapping[StatusOf, AskedRoute],
+    gateways: Mapping[ObjectKey, AskedGateway],
+    routes: Mapping[ObjectKey, AskedRoute],
     owners: Owners,
     frontends: Iterable[str],
     backends: Mapping[str, RuleBackend],
@@ -83,7 +83,7 @@ def claims(
         yield Claim(gateway.ref, PresetName.GATEWAY, because, (), (), listens=True, frontends=mine)
     for id_, route in routes.items():
         named = ((each, parent_key(id_.key, each)) for each in route.parent_refs if names_gateway(each))
-        parents = [key for _, key in named if StatusOf(Resource.GATEWAYS, key) in gateways]
+        parents = [key for _, key in named if ObjectKey(Resource.GATEWAYS, key) in gateways]
         if parents:
             yield _claim(route, parents, sections.get(route.owner, ()))
 

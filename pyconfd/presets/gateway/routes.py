@@ -13,7 +13,7 @@ from pyconfd.derived import Lookup
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.gateway_api import BackendRef, GRPCRoute, HTTPRoute, ParentReference, TCPRoute
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.object_status import ObjectStatus, StatusOf
+from pyconfd.model.object_status import ObjectKey, ObjectStatus
 from pyconfd.model.reservation import NEVER, Owner
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
 from pyconfd.presets.cluster import NO_SERVICE, ReadService
@@ -55,7 +55,7 @@ from pyconfd.presets.gateway.status import (
 from pyconfd.presets.gateway.work import OVER_BUDGET, work_of
 from pyconfd.presets.objects import Route
 from pyconfd.presets.policy import ClaimOptions
-from pyconfd.presets.routing.references import H2C, Missing, ServiceReference, app_protocol, resolve
+from pyconfd.presets.routing.references import H2C, ServiceReference, UnresolvedReference, app_protocol, resolve
 from pyconfd.presets.routing.types import RouteMatch, RouteRule, section_name
 from pyconfd.presets.views import PortAt, PortView
 
@@ -100,7 +100,7 @@ class SiteAt(NamedTuple):
 class AskedRoute(NamedTuple):
     """A route by itself; ``work`` is what conditions of a rule may take, ``hosts`` None for a kind without them."""
 
-    id: StatusOf
+    id: ObjectKey
     ref: ObjectRef
     owner: Owner
     uid: str
@@ -188,7 +188,7 @@ def site_id(frontend: str, host: str) -> str:
     return f"{frontend}|{host or '*'}"
 
 
-def asked(id_: StatusOf, route: Route, cluster: str) -> AskedRoute:
+def asked(id_: ObjectKey, route: Route, cluster: str) -> AskedRoute:
     """Return what a route asks for; equal where nothing but its status and the like is new."""
     meta, kind = route.metadata, KIND_OF[id_.resource]
     rules = tuple(route.spec.rules or ())
@@ -386,7 +386,7 @@ class _References:
         found = resolve(wanted, service, view, permitted=permitted)
         if permitted:
             self.services.add(key)
-        if isinstance(found, Missing):
+        if isinstance(found, UnresolvedReference):
             shown = key.name if namespace == self._namespace else f"{namespace}/{key.name}"
             if found.port and reference.port is not None:
                 shown = f"{shown}:{reference.port}"

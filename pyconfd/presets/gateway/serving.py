@@ -17,7 +17,7 @@ from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.gateway_api import BackendTLSPolicy, Gateway, GatewayClass, ReferenceGrant
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import Listener
-from pyconfd.model.object_status import ObjectStatus, StatusOf
+from pyconfd.model.object_status import ObjectKey, ObjectStatus
 from pyconfd.model.reservation import Owner
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.presets import values
@@ -40,7 +40,7 @@ from pyconfd.presets.gateway.gateways import (
 )
 from pyconfd.presets.gateway.grants import Grants
 from pyconfd.presets.gateway.http_rules import RuleBackend, RuleProfile
-from pyconfd.presets.gateway.listeners import Found, Resolver, decide_listeners
+from pyconfd.presets.gateway.listeners import ResolvedCertificate, Resolver, decide_listeners
 from pyconfd.presets.gateway.policies import (
     PolicyDecision,
     PolicyPort,
@@ -114,10 +114,10 @@ class AskedGateway(NamedTuple):
     listeners: tuple[ListenerClaim, ...]
 
 
-def gateways_asked(objects: Objects, addresses: AddressOwners) -> Collection[StatusOf, AskedGateway]:
+def gateways_asked(objects: Objects, addresses: AddressOwners) -> Collection[ObjectKey, AskedGateway]:
     """Return the Gateways of this controller."""
 
-    def ask(read: Read, id_: StatusOf, gateway: Gateway) -> AskedGateway | None:
+    def ask(read: Read, id_: ObjectKey, gateway: Gateway) -> AskedGateway | None:
         found = read(objects.gateway_classes, class_of_gateway(gateway))
         if found is None or not is_mine(found):
             return None
@@ -183,14 +183,14 @@ class ServedGateways:
         self._attached = Tally(self.routes, lambda _, route: ((at, 1) for at in route.attached), "attached routes")
         references = Derived(self.routes, _references_of, "references of routes")
         self._by_service = Grouped(references, lambda _, found: found.services, "routes by Service")
-        self.statuses = Joined[StatusOf, ObjectStatus](
+        self.statuses = Joined[ObjectKey, ObjectStatus](
             Derived(objects.gateway_classes, _class_status, "statuses of GatewayClasses"),
             Derived(self.gateways, self._gateway_status, "statuses of Gateways"),
             Derived(self.routes, lambda _, __, route: route.status, "statuses of routes"),
             Derived(self.policies, self._policy_status, "statuses of policies"),
             name="statuses of the Gateway API",
         )
-        self.refused = Joined[StatusOf, tuple[Refusal, ...]](
+        self.refused = Joined[ObjectKey, tuple[Refusal, ...]](
             Derived(objects.gateway_classes, self._refused_class, "conditions of GatewayClasses"),
             Derived(objects.gateways, self._refused_gateway, "conditions of Gateways"),
             Derived(self.routes, lambda _, __, route: route.refused or None, "conditions of routes"),
@@ -201,14 +201,14 @@ class ServedGateways:
 
     # Gateways and policies
 
-    def _secret(self, read: Read, key: Key) -> Found:
+    def _secret(self, read: Read, key: Key) -> ResolvedCertificate:
         found = certificate_for(self._objects.secrets_for(read), read.value(self._objects.tls), *key, ())
-        return Found(found.file.content if found.file is not None else "", found.path, found.fault, found)
+        return ResolvedCertificate(found.file.content if found.file is not None else "", found.path, found.fault, found)
 
-    def _bundle(self, read: Read, key: Key) -> Found:
+    def _bundle(self, read: Read, key: Key) -> ResolvedCertificate:
         return ca_bundle(read(self._objects.config_maps, key), key)
 
-    def _gateway(self, read: Read, id_: StatusOf, gateway: Gateway) -> GatewayDecision | None:
+    def _gateway(self, read: Read, id_: ObjectKey, gateway: Gateway) -> GatewayDecision | None:
         objects, key = self._objects, id_.key
         found = read(objects.gateway_classes, class_of_gateway(gateway))
         if found is None or not is_mine(found) or class_fault(found) is not None:
@@ -227,32 +227,32 @@ class ServedGateways:
         listeners = decide_listeners(gateway, lookup, taken)
         return decide_gateway(gateway, listeners, assigned, lookup, read.value(objects.host))
 
-    def _validated(self, read: Read, id_: StatusOf, policy: BackendTLSPolicy) -> ValidatedPolicy:
+    def _validated(self, read: Read, id_: ObjectKey, policy: BackendTLSPolicy) -> ValidatedPolicy:
         directory = read.value(self._objects.tls).directory
         return validate(id_.key, policy, lambda at: self._bundle(read, at), directory)
 
     def _holder(
-        self, read: Read, at: PolicyPort, claimants: Sequence[tuple[tuple[StatusOf, PolicyPort], ValidatedPolicy]]
+        self, read: Read, at: PolicyPort, claimants: Sequence[tuple[tuple[ObjectKey, PolicyPort], ValidatedPolicy]]
     ) -> TargetPolicy | None:
         if missing(at, read(self._objects.declared, at.service)):
             return None
         (id_, _), policy = claimants[0]
         return TargetPolicy(id_.key, policy.tls if not policy.invalid else None)
 
-    def _policy(self, read: Read, id_: StatusOf, policy: ValidatedPolicy) -> PolicyDecision:
+    def _policy(self, read: Read, id_: ObjectKey, policy: ValidatedPolicy) -> PolicyDecision:
         services, holders = read.view(self._objects.declared), read.view(self._holders)
         return decide_policy(id_.key, policy, services, holders)
 
     # Routes
 
-    def _ask(self, _: Read, id_: StatusOf, route: Route) -> AskedRoute:
+    def _ask(self, _: Read, id_: ObjectKey, route: Route) -> AskedRoute:
         return asked(id_, route, self._objects.cluster)
 
-    def _place(self, read: Read, _: StatusOf, route: AskedRoute) -> PlacedRoute:
+    def _place(self, read: Read, _: ObjectKey, route: AskedRoute) -> PlacedRoute:
         objects = self._objects
 
         def gateway_of(key: Key) -> GatewayDecision | None:
-            return read(self.gateways, StatusOf(Resource.GATEWAYS, key))
+            return read(self.gateways, ObjectKey(Resource.GATEWAYS, key))
 
         def labels_of(namespace: str) -> Labels:
             # The name is one of the labels, as in the API.
@@ -261,14 +261,14 @@ class ServedGateways:
 
         return place(route, gateway_of, labels_of, read.value(objects.policy))
 
-    def _work(self, read: Read, id_: StatusOf, route: AskedRoute) -> RouteWork | None:
+    def _work(self, read: Read, id_: ObjectKey, route: AskedRoute) -> RouteWork | None:
         placed = read(self._placed, id_) if any(route.work) else None
         if placed is None:
             return None
         listeners = frozenset((at.frontend, at.listener) for at in placed.sites)
         return RouteWork(_budget_of(route), route.rank, listeners, route.work)
 
-    def _serve(self, read: Read, id_: StatusOf, route: AskedRoute) -> ServedRoute | None:
+    def _serve(self, read: Read, id_: ObjectKey, route: AskedRoute) -> ServedRoute | None:
         objects, placed = self._objects, read(self._placed, id_)
         if placed is None:
             return None
@@ -290,7 +290,7 @@ class ServedGateways:
 
     # Frontends
 
-    def _ports_of(self, read: Read, _: StatusOf, gateway: GatewayDecision) -> tuple[Port, ...]:
+    def _ports_of(self, read: Read, _: ObjectKey, gateway: GatewayDecision) -> tuple[Port, ...]:
         return tuple(ports_of(gateway, read.value(self._objects.tls).directory))
 
     def _site(self, read: Read, at: tuple[str, str], _: int) -> Site:
@@ -308,7 +308,7 @@ class ServedGateways:
             if read(self._of_listeners, (frontend_, each)) is not None:
                 return
 
-    def _frontend(self, read: Read, _: tuple[StatusOf, int], port: Port) -> GatewayFrontend:
+    def _frontend(self, read: Read, _: tuple[ObjectKey, int], port: Port) -> GatewayFrontend:
         sites = read(self._sites, port.name) or () if port.kind is not FrontendKind.TCP else ()
         choices = (found for _, found in read(self._choices, port.name) or ())
         of_routes = (each.choices for _, each in read(self._splits, port.name) or ())
@@ -317,11 +317,11 @@ class ServedGateways:
 
     # What the owners are told
 
-    def _gateway_status(self, read: Read, id_: StatusOf, gateway: GatewayDecision) -> ObjectStatus:
+    def _gateway_status(self, read: Read, id_: ObjectKey, gateway: GatewayDecision) -> ObjectStatus:
         names = {each.name for each in gateway.listeners}
         return gateway_status(gateway, {name: read(self._attached, (id_.key, name)) or 0 for name in names})
 
-    def _policy_status(self, read: Read, _: StatusOf, policy: PolicyDecision) -> ObjectStatus:
+    def _policy_status(self, read: Read, _: ObjectKey, policy: PolicyDecision) -> ObjectStatus:
         """Return the status of a policy: an entry for each Gateway that leads to a Service of it."""
         routes = (each for service in policy.services for _, each in read(self._by_service, service) or ())
         gateways = sorted({gateway for each in routes for gateway in each.gateways})
@@ -331,11 +331,11 @@ class ServedGateways:
         ]
         return object_status(policy.meta, {"ancestors": ancestors}, CONTROLLER)
 
-    def _refused_class(self, _: Read, id_: StatusOf, found: GatewayClass) -> tuple[Refusal, ...] | None:
+    def _refused_class(self, _: Read, id_: ObjectKey, found: GatewayClass) -> tuple[Refusal, ...] | None:
         fault = class_fault(found) if is_mine(found) else None
         return (fault.refusal(self._ref("GatewayClass", id_.key)),) if fault is not None else None
 
-    def _refused_gateway(self, read: Read, id_: StatusOf, gateway: Gateway) -> tuple[Refusal, ...] | None:
+    def _refused_gateway(self, read: Read, id_: ObjectKey, gateway: Gateway) -> tuple[Refusal, ...] | None:
         key = id_.key
         decided = read(self.gateways, id_)
         if decided is not None:
@@ -350,7 +350,7 @@ class ServedGateways:
         detail = mistaken_class(gateway, classes)
         return (Refusal(ref, "spec.gatewayClassName", "", RefusalReason.UNKNOWN_CLASS, detail),)
 
-    def _refused_policy(self, _: Read, id_: StatusOf, policy: PolicyDecision) -> tuple[Refusal, ...] | None:
+    def _refused_policy(self, _: Read, id_: ObjectKey, policy: PolicyDecision) -> tuple[Refusal, ...] | None:
         ref = self._ref("BackendTLSPolicy", id_.key)
         return tuple(fault.refusal(ref) for fault in policy.faults) or None
 
@@ -362,11 +362,11 @@ def _namespace_of_grant(key: Key, _: ReferenceGrant) -> tuple[str]:
     return (key.namespace,)
 
 
-def _targets_of(_: StatusOf, policy: ValidatedPolicy) -> Iterator[tuple[PolicyPort, ValidatedPolicy]]:
+def _targets_of(_: ObjectKey, policy: ValidatedPolicy) -> Iterator[tuple[PolicyPort, ValidatedPolicy]]:
     return ((at, policy) for at in dict.fromkeys(each.at for each in policy.targets if each.at is not None))
 
 
-def _older_policy(at: tuple[StatusOf, PolicyPort], policy: ValidatedPolicy) -> tuple[str, Key]:
+def _older_policy(at: tuple[ObjectKey, PolicyPort], policy: ValidatedPolicy) -> tuple[str, Key]:
     return policy.rank, at[0].key
 
 
@@ -376,12 +376,12 @@ def _budget_of(route: AskedRoute) -> str:
 
 
 def _over_budget(
-    _: Read, __: str, works: Sequence[tuple[StatusOf, RouteWork]]
-) -> Mapping[StatusOf, frozenset[int]] | None:
+    _: Read, __: str, works: Sequence[tuple[ObjectKey, RouteWork]]
+) -> Mapping[ObjectKey, frozenset[int]] | None:
     return beyond_budget(dict(works)) or None
 
 
-def _hosts_at_ports(_: StatusOf, route: ServedRoute) -> Iterator[tuple[tuple[str, str], int]]:
+def _hosts_at_ports(_: ObjectKey, route: ServedRoute) -> Iterator[tuple[tuple[str, str], int]]:
     return (((at.frontend, at.host), 1) for at in route.sites if route.asked.is_of_requests)
 
 
@@ -389,13 +389,13 @@ def _hosts_of_port(_: object, port: Port) -> Iterator[tuple[tuple[str, str], int
     return (((port.name, host), 1) for host in hosts_of_listeners(port))
 
 
-def _rules_of_route(_: StatusOf, route: ServedRoute) -> Iterable[tuple[int, RouteRule]]:
+def _rules_of_route(_: ObjectKey, route: ServedRoute) -> Iterable[tuple[int, RouteRule]]:
     if not route.asked.is_of_requests:
         return ()
     return enumerate(rule for at in route.sites for rule in route.rules_at(at))
 
 
-def _sections_of(_: StatusOf, route: ServedRoute) -> Iterator[tuple[str, RuleSection]]:
+def _sections_of(_: ObjectKey, route: ServedRoute) -> Iterator[tuple[str, RuleSection]]:
     return ((each.name, RuleSection(route.asked.owner, each)) for each in route.backends)
 
 
@@ -421,7 +421,7 @@ def _counts_of(_: object, backend: RuleBackend) -> Iterator[tuple[str, int]]:
     yield "mirrored", bool(backend.mirrors)
 
 
-def _splits_of(_: Read, __: StatusOf, route: ServedRoute) -> Splits | None:
+def _splits_of(_: Read, __: ObjectKey, route: ServedRoute) -> Splits | None:
     choices = route.choices if route.asked.is_of_requests else ()
     return Splits(frozenset(at.frontend for at in route.sites), choices) if choices else None
 
@@ -431,20 +431,20 @@ def _choices_of_site(_: Read, __: tuple[str, str], site: Site) -> SiteChoices | 
     return SiteChoices(len(site.above) if is_wide(site.host) else None, found) if found else None
 
 
-def _streams_of(_: StatusOf, route: ServedRoute) -> Iterator[tuple[int, StreamAt]]:
+def _streams_of(_: ObjectKey, route: ServedRoute) -> Iterator[tuple[int, StreamAt]]:
     sites = route.sites if not route.asked.is_of_requests else ()
     return ((number, StreamAt(at, route.asked.rank, route.section_at(at))) for number, at in enumerate(sites))
 
 
-def _references_of(_: Read, __: StatusOf, route: ServedRoute) -> References:
+def _references_of(_: Read, __: ObjectKey, route: ServedRoute) -> References:
     return References(route.services, frozenset(gateway for gateway, _ in route.attached))
 
 
-def _class_status(_: Read, __: StatusOf, found: GatewayClass) -> ObjectStatus | None:
+def _class_status(_: Read, __: ObjectKey, found: GatewayClass) -> ObjectStatus | None:
     return class_status(found) if is_mine(found) else None
 
 
-def _presented(id_: StatusOf, gateway: GatewayDecision) -> Iterator[tuple[str, PresentedCertificate]]:
+def _presented(id_: ObjectKey, gateway: GatewayDecision) -> Iterator[tuple[str, PresentedCertificate]]:
     for listener in gateway.listeners:
         for number, each in enumerate(listener.certificates):
             found = presented(each.served, listener.hostname or "*")

@@ -30,15 +30,15 @@ from pyconfd.presets.objects import Objects
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import (
     H2C,
-    Missing,
     ServiceReference,
     Unresolved,
+    UnresolvedReference,
     app_protocol,
     resolve,
 )
 from pyconfd.presets.routing.table import (
     ALL_OF_HOST,
-    Lost,
+    ConflictedRule,
     PlainRoutingTable,
     SitePath,
     conflict_key,
@@ -99,7 +99,7 @@ class IngressTarget(NamedTuple):
     users: tuple[Key, ...]
     port: PortAt | None = None
     options: str = ""
-    fault: Missing | None = None
+    fault: UnresolvedReference | None = None
 
 
 class ParsingRules(NamedTuple):
@@ -227,15 +227,17 @@ class ServedIngresses:
         seen = read(objects.declared, key) or NO_SERVICE
         service, view = seen.object, seen.view
         port = resolve(reference, service, view)
-        if isinstance(port, Missing) or service is None or view is None:
-            return IngressTarget(reference, users, fault=port if isinstance(port, Missing) else None)
+        if isinstance(port, UnresolvedReference) or service is None or view is None:
+            return IngressTarget(reference, users, fault=port if isinstance(port, UnresolvedReference) else None)
         if restricted := _restricted(service, read.value(objects.ignored_annotations)):
             return IngressTarget(reference, users, fault=restricted)
         at, options = PortAt(key, view.ports.index(port)), _SERVER_OPTIONS.get(app_protocol(service, port), "")
         if not read.value(objects.targets).node_ports or port.node_port:
             return IngressTarget(reference, users, at, options)
         detail = "traffic goes to node ports (presets.backend_target) but this port has none: use type NodePort"
-        return IngressTarget(reference, users, at, options, Missing(Unresolved.NOT_FOUND, detail, port=True))
+        return IngressTarget(
+            reference, users, at, options, UnresolvedReference(Unresolved.NOT_FOUND, detail, port=True)
+        )
 
     def _backend(self, read: Read, name: str, target: IngressTarget) -> RouteBackend | None:
         """Return the backend, None where no path leads to it; it has no servers where the reference leads nowhere.
@@ -344,13 +346,13 @@ def _oldest_first(_: object, asked: tuple[IngressClaim, str]) -> tuple[str, str,
     return asked[0].owner.rank
 
 
-def _restricted(service: Service, accepted: tuple[str, ...]) -> Missing | None:
+def _restricted(service: Service, accepted: tuple[str, ...]) -> UnresolvedReference | None:
     """Return that annotations of a Service restrict access in a way that is not implemented; None where they do not."""
     foreign = read_foreign(service.metadata.annotations, "Service", accepted)
     if not foreign.restricting:
         return None
     detail = f"annotation {foreign.restricting[0]} of the Service: {foreign.why_restricted('it')}"
-    return Missing(Unresolved.RESTRICTED, detail)
+    return UnresolvedReference(Unresolved.RESTRICTED, detail)
 
 
 def addresses_of(backend: RouteBackend) -> Iterable[str]:
@@ -366,7 +368,7 @@ def _ready(_: str, backend: RouteBackend) -> Iterator[tuple[tuple[()], int]]:
     yield (), sum(server.state == "ready" for server in backend.servers)
 
 
-def _lost(ref: ObjectRef, lost: Lost, hosts: HostRights) -> Refusal:
+def _lost(ref: ObjectRef, lost: ConflictedRule, hosts: HostRights) -> Refusal:
     rule, why = lost.rule, lost.why
     reason = RefusalReason.NAME_RESERVED if hosts.is_kept(rule.site) else RefusalReason.NAME_TAKEN
     if lost.winner is not None:
@@ -375,7 +377,7 @@ def _lost(ref: ObjectRef, lost: Lost, hosts: HostRights) -> Refusal:
     return Refusal(ref, _PATH_FIELD, values.shown(name_of(path_of(rule)).name), reason, why)
 
 
-def _reason(fault: Missing) -> RefusalReason:
+def _reason(fault: UnresolvedReference) -> RefusalReason:
     if fault.reason is Unresolved.RESTRICTED:
         return RefusalReason.UNSUPPORTED_ANNOTATION
     if fault.reason is not Unresolved.NOT_FOUND:

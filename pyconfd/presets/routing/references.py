@@ -22,7 +22,7 @@ class Unresolved(StrEnum):
     """Not of the Gateway API: annotations of the Service restrict access in a way that is not implemented."""
 
 
-class Missing(NamedTuple):
+class UnresolvedReference(NamedTuple):
     """A reference that leads nowhere; ``detail`` says in words why, ``port``: the Service is there, its port is not."""
 
     reason: Unresolved
@@ -42,30 +42,36 @@ class ServiceReference(NamedTuple):
 
 def resolve(
     reference: ServiceReference, service: Service | None, view: ServiceView | None, *, permitted: bool = True
-) -> PortView | Missing:
+) -> PortView | UnresolvedReference:
     """Return the TCP port that is meant of a Service; ``permitted``: its namespace allows the reference."""
     group, kind, namespace, name = reference.group, reference.kind, reference.namespace, reference.name
     if (group, kind) not in {("", "Service"), ("core", "Service")}:
-        return Missing(Unresolved.INVALID_KIND, f"{kind}{group and f'.{group}'} is no Service: name a Service")
+        return UnresolvedReference(
+            Unresolved.INVALID_KIND, f"{kind}{group and f'.{group}'} is no Service: name a Service"
+        )
     if not permitted:
         detail = f"no ReferenceGrant of the namespace {namespace} allows it: add one there"
-        return Missing(Unresolved.NOT_PERMITTED, detail)
+        return UnresolvedReference(Unresolved.NOT_PERMITTED, detail)
     if service is None or view is None:
-        return Missing(Unresolved.NOT_FOUND, f"there is no Service {namespace}/{name}")
+        return UnresolvedReference(Unresolved.NOT_FOUND, f"there is no Service {namespace}/{name}")
     if service.spec.type == "ExternalName":
-        return Missing(Unresolved.UNSUPPORTED_PROTOCOL, EXTERNAL_NAME)
+        return UnresolvedReference(Unresolved.UNSUPPORTED_PROTOCOL, EXTERNAL_NAME)
     return _port(view, reference.port)
 
 
-def _port(view: ServiceView, wanted: str | int | None) -> PortView | Missing:
+def _port(view: ServiceView, wanted: str | int | None) -> PortView | UnresolvedReference:
     named = [port for port in view.ports if wanted is not None and wanted in {port.name, port.port}]
     found = next((port for port in named if port.protocol == "TCP"), None)
     if found is not None:
         return found
     if named:
-        return Missing(Unresolved.UNSUPPORTED_PROTOCOL, f"the port is {named[0].protocol or 'unknown'}, and not TCP")
+        return UnresolvedReference(
+            Unresolved.UNSUPPORTED_PROTOCOL, f"the port is {named[0].protocol or 'unknown'}, and not TCP"
+        )
     known = ", ".join(f"{port.name or '(unnamed)'} {port.port}" for port in view.ports if port.protocol == "TCP")
-    return Missing(Unresolved.NOT_FOUND, f"the Service has no such TCP port; it has: {known or 'none'}", port=True)
+    return UnresolvedReference(
+        Unresolved.NOT_FOUND, f"the Service has no such TCP port; it has: {known or 'none'}", port=True
+    )
 
 
 def app_protocol(service: Service, port: PortView) -> str:

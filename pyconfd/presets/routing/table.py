@@ -50,7 +50,7 @@ class SitePath(NamedTuple):
     place: Place
 
 
-class Lost(NamedTuple):
+class ConflictedRule(NamedTuple):
     """A rule that does not own its match: ``winner`` does, or ``why`` says why this rule may not."""
 
     rule: RouteRule
@@ -62,7 +62,7 @@ class DecidedPath(NamedTuple):
     """The rules of one path that got their match, in order of precedence, and those that did not."""
 
     winners: tuple[RouteRule, ...]
-    lost: tuple[Lost, ...]
+    lost: tuple[ConflictedRule, ...]
 
 
 class Lead(NamedTuple):
@@ -134,13 +134,13 @@ class RoutingTable:
         claimants = [rule for _, rule in asking]
         why_not = self._blocked(read, path, claimants)
         given: dict[object, RouteRule] = {}
-        lost: list[Lost] = []
+        lost: list[ConflictedRule] = []
         for rule in claimants:
             what = conflict_key(rule.match)
             if what in given:
-                lost.append(Lost(rule, given[what]))
+                lost.append(ConflictedRule(rule, given[what]))
             elif why := why_not(rule):
-                lost.append(Lost(rule, None, why))
+                lost.append(ConflictedRule(rule, None, why))
             else:
                 given[what] = rule
         winners = tuple(sorted(given.values(), key=_precedence)) if len(given) > 1 else tuple(given.values())
@@ -172,7 +172,7 @@ class PlainRoutingTable(RoutingTable):
             return decided
         claimants = [rule for _, rule in asking]
         why_not = self._blocked(read, path, claimants)
-        return DecidedPath((), tuple(Lost(each, None, why_not(each) or taken) for each in claimants))
+        return DecidedPath((), tuple(ConflictedRule(each, None, why_not(each) or taken) for each in claimants))
 
 
 def key_of(rule: RouteRule) -> Key:
@@ -184,8 +184,8 @@ def _objects_that_won(_: SitePath, path: DecidedPath) -> Iterator[Key]:
     return (key_of(rule) for rule in path.winners)
 
 
-def _lost_by_object(_: SitePath, path: DecidedPath) -> Iterable[tuple[Key, tuple[Lost, ...]]]:
-    found: defaultdict[Key, tuple[Lost, ...]] = defaultdict(tuple)
+def _lost_by_object(_: SitePath, path: DecidedPath) -> Iterable[tuple[Key, tuple[ConflictedRule, ...]]]:
+    found: defaultdict[Key, tuple[ConflictedRule, ...]] = defaultdict(tuple)
     for each in path.lost:
         found[key_of(each.rule)] += (each,)
     return found.items()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pyconfd.model.gateway_api import GROUP
-from pyconfd.model.object_status import StatusOf
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.snapshot import KIND_OF, Resource
 from pyconfd.sources.kubernetes.resources import API_VERSION_OF, path_of
 
@@ -160,12 +160,12 @@ class Scope:
         return bool(published) and self.addresses.issuperset(published)
 
 
-def status_path(of: StatusOf) -> str:
+def status_path(of: ObjectKey) -> str:
     """Return the path of an object's status."""
     return f"{path_of(of.resource, of.key.namespace)}/{of.key.name}/status"
 
 
-def document(of: StatusOf, current: CurrentObject, status: Status) -> bytes:
+def document(of: ObjectKey, current: CurrentObject, status: Status) -> bytes:
     """Return the body of a request that applies ``status`` to this very object, and to no other one of its name."""
     metadata = {"name": of.key.name, "uid": current.uid}
     if of.key.namespace:

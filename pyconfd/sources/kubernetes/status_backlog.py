@@ -9,7 +9,7 @@ from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pyconfd.model.object_status import ObjectStatus, Statuses, StatusOf
+from pyconfd.model.object_status import ObjectKey, ObjectStatus, Statuses
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.model.versioned import differing
 from pyconfd.sources.kubernetes.object_status import (
@@ -42,9 +42,9 @@ class Asked:
     """What a reconciliation that HAProxy runs asks for; those in quarantine are not served."""
 
     statuses: tuple[Statuses, ...] = ()
-    quarantined: frozenset[StatusOf] = frozenset()
+    quarantined: frozenset[ObjectKey] = frozenset()
 
-    def of(self, of: StatusOf) -> ObjectStatus | None:
+    def of(self, of: ObjectKey) -> ObjectStatus | None:
         """Return what the status of one object shall be; None where it is not ours."""
         return next((each[of] for each in self.statuses if of in each), None)
 
@@ -52,7 +52,7 @@ class Asked:
 class StatusWrite(NamedTuple):
     """One request: the ``body`` of a server-side apply; ``asked`` None removes our part."""
 
-    of: StatusOf
+    of: ObjectKey
     body: bytes
     current: CurrentObject
     asked: Mapping[str, Any] | None
@@ -108,18 +108,18 @@ class _Turns:
     """Objects that wait, by namespace: each has its turn, so that thousands of one delay those of no other."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, dict[StatusOf, None]] = {}
+        self._waiting: dict[str, dict[ObjectKey, None]] = {}
 
-    def add(self, of: StatusOf) -> None:
+    def add(self, of: ObjectKey) -> None:
         self._waiting.setdefault(of.key.namespace, {})[of] = None
 
-    def discard(self, of: StatusOf) -> None:
+    def discard(self, of: ObjectKey) -> None:
         waiting = self._waiting.get(of.key.namespace, {})
         waiting.pop(of, None)
         if not waiting:
             self._waiting.pop(of.key.namespace, None)
 
-    def next(self, is_ready: Callable[[StatusOf], bool]) -> StatusOf | None:
+    def next(self, is_ready: Callable[[ObjectKey], bool]) -> ObjectKey | None:
         """Return the first object of the next namespace that has one ready; that namespace is the last one then."""
         for namespace, waiting in self._waiting.items():
             # Most often the first one is ready: thousands wait in a storm.
@@ -141,20 +141,20 @@ class StatusBacklog:
         self._scope = scope
         self._asked = Asked()
         self._snapshot = Snapshot()
-        self._due: dict[StatusOf, _Due] = {}
+        self._due: dict[ObjectKey, _Due] = {}
         self._withdrawals, self._others = _Turns(), _Turns()
         self._withdrew = False
         """Whether the last write withdrew an address."""
-        self._written: dict[StatusOf, _Written] = {}
-        self._left: dict[StatusOf, _Left] = {}
-        self._retries: dict[StatusOf, Backoff] = {}
+        self._written: dict[ObjectKey, _Written] = {}
+        self._left: dict[ObjectKey, _Left] = {}
+        self._retries: dict[ObjectKey, Backoff] = {}
         self._blocked: dict[Resource, float] = {}
-        self._contested: dict[StatusOf, float] = {}
+        self._contested: dict[ObjectKey, float] = {}
 
     def __len__(self) -> int:
         return len(self._due)
 
-    def __contains__(self, of: StatusOf) -> bool:
+    def __contains__(self, of: ObjectKey) -> bool:
         return of in self._due
 
     @property
@@ -166,7 +166,7 @@ class StatusBacklog:
         """Compare what changed since the last call."""
         former, self._asked = self._asked, asked
         before, self._snapshot = self._snapshot, snapshot
-        changed: dict[StatusOf, None] = {}
+        changed: dict[ObjectKey, None] = {}
         for old, new in zip_longest(former.statuses, asked.statuses, fillvalue=_NO_STATUSES):
             changed.update(dict.fromkeys(differing(old, new)))
         changed.update(dict.fromkeys(former.quarantined ^ asked.quarantined))
@@ -176,7 +176,7 @@ class StatusBacklog:
             if resource not in self._scope.resources:
                 continue
             records = differing(getattr(before, resource.field), getattr(snapshot, resource.field))
-            changed.update((StatusOf(resource, key), None) for key in records)
+            changed.update((ObjectKey(resource, key), None) for key in records)
         for of in changed:
             self._consider(of, now)
 
@@ -230,18 +230,18 @@ class StatusBacklog:
         """Write nothing to objects of a resource for a while."""
         self._blocked[resource] = until
 
-    def contested(self, now: float) -> tuple[StatusOf, ...]:
+    def contested(self, now: float) -> tuple[ObjectKey, ...]:
         """Return the objects whose status somebody else changes again and again, sorted."""
         self._contested = {of: at for of, at in self._contested.items() if of in self._written and now - at < CALM_S}
         return tuple(sorted(self._contested))
 
-    def _note_owner(self, of: StatusOf, former: ObjectStatus | None, now: float) -> None:
+    def _note_owner(self, of: ObjectKey, former: ObjectStatus | None, now: float) -> None:
         if self._asked.of(of) is not None:
             self._left.pop(of, None)
         elif former is not None:
             self._left[of] = _Left(former.uid, former.controller, now)
 
-    def _note_left_over(self, of: StatusOf, now: float) -> None:
+    def _note_left_over(self, of: ObjectKey, now: float) -> None:
         """Record that a former process, or another balancer, may have written to an object that is not ours."""
         if of in self._left or of in self._written or self._asked.of(of) is not None:
             return
@@ -249,7 +249,7 @@ class StatusBacklog:
         if current is not None and self._scope.has_mark(of.resource, current.status):
             self._left[of] = _Left(current.uid, self._scope.controller, now)
 
-    def _current(self, of: StatusOf) -> CurrentObject | None:
+    def _current(self, of: ObjectKey) -> CurrentObject | None:
         """Return an object as it is, though the watch may not have brought it yet; None where there is none."""
         record = getattr(self._snapshot, of.resource.field).get(of.key)
         if record is None:
@@ -267,7 +267,7 @@ class StatusBacklog:
             return found
         return CurrentObject(written.uid, written.after, written.status)
 
-    def _consider(self, of: StatusOf, now: float) -> None:
+    def _consider(self, of: ObjectKey, now: float) -> None:
         """Schedule the write of one object, if it needs one."""
         self._note_left_over(of, now)
         need, left, written = self._need(of), self._left.get(of), self._written.get(of)
@@ -289,7 +289,7 @@ class StatusBacklog:
         (self._others if need.withdraws else self._withdrawals).discard(of)
         (self._withdrawals if need.withdraws else self._others).add(of)
 
-    def _need(self, of: StatusOf) -> _Need | None:
+    def _need(self, of: ObjectKey) -> _Need | None:
         """Return why one object has to be written; None where it says already what it shall say."""
         current, asked, left = self._current(of), self._asked.of(of), self._left.get(of)
         if current is None:
@@ -304,7 +304,7 @@ class StatusBacklog:
             return None
         return _Need(current, asked, asked.controller)
 
-    def _says(self, of: StatusOf, asked: ObjectStatus, current: CurrentObject) -> bool:
+    def _says(self, of: ObjectKey, asked: ObjectStatus, current: CurrentObject) -> bool:
         written = self._written.get(of)
         if written is not None:
             if written.asked != asked.body:
@@ -313,10 +313,10 @@ class StatusBacklog:
                 return True  # that is what the API server made of it
         return is_in_sync(of.resource, asked.body, asked.controller, current.status)
 
-    def _is_ready(self, of: StatusOf, now: float) -> bool:
+    def _is_ready(self, of: ObjectKey, now: float) -> bool:
         return self._due[of].at <= now and self._blocked.get(of.resource, 0.0) <= now
 
-    def _forget(self, of: StatusOf) -> None:
+    def _forget(self, of: ObjectKey) -> None:
         self._due.pop(of, None)
         self._withdrawals.discard(of)
         self._others.discard(of)

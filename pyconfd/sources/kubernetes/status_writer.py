@@ -14,7 +14,7 @@ import structlog
 
 from pyconfd.errors import Problem, TransientError
 from pyconfd.model.context import Context, Refusal, RefusalReason
-from pyconfd.model.object_status import StatusOf
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.snapshot import KIND_OF, Key, Resource, Snapshot
 from pyconfd.model.status import StatusWriterState, WriterRole
 from pyconfd.settings import ClusterStatusSettings, KubernetesSettings
@@ -121,8 +121,8 @@ class StatusWriter:
         self._pauses = Backoff(first_s=_RETRY_FIRST_S, last_s=_RETRY_LAST_S)
         self._paused_until = 0.0
         self._offered: Context | None = None
-        self._quarantined: tuple[tuple[Refusal, ...], frozenset[StatusOf]] = (), frozenset()
-        self._refused: dict[StatusOf, Problem] = {}
+        self._quarantined: tuple[tuple[Refusal, ...], frozenset[ObjectKey]] = (), frozenset()
+        self._refused: dict[ObjectKey, Problem] = {}
         self._problems: tuple[Problem, ...] = ()
         self._state = StatusWriterState(WriterRole.IDLE)
         self._newest = newest
@@ -190,10 +190,10 @@ class StatusWriter:
             self._backlog.take(asked, snapshot, self._clock.monotonic())
         self.election.want(wanted=bool(self._wanted_for) or not self._backlog.is_idle)
 
-    def _quarantined_of(self, refused: tuple[Refusal, ...]) -> frozenset[StatusOf]:
+    def _quarantined_of(self, refused: tuple[Refusal, ...]) -> frozenset[ObjectKey]:
         if refused is not self._quarantined[0]:
             found = frozenset(
-                StatusOf(_RESOURCE_OF[each.ref.kind], Key(each.ref.namespace, each.ref.name))
+                ObjectKey(_RESOURCE_OF[each.ref.kind], Key(each.ref.namespace, each.ref.name))
                 for each in refused
                 if each.reason is RefusalReason.QUARANTINED and each.ref.kind in _RESOURCE_OF
             )
@@ -280,12 +280,12 @@ class StatusWriter:
         return (Problem(_PLACE, f"not accepted for {_names(tuple(self._refused))}: {first.message}", remedy),)
 
 
-def _name(of: StatusOf) -> str:
+def _name(of: ObjectKey) -> str:
     namespace, name = of.key
     return f"{KIND_OF[of.resource]} {namespace}/{name}" if namespace else f"{KIND_OF[of.resource]} {name}"
 
 
-def _names(objects: tuple[StatusOf, ...]) -> str:
+def _names(objects: tuple[ObjectKey, ...]) -> str:
     more = len(objects) - _SHOWN
     return ", ".join(map(_name, objects[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
 

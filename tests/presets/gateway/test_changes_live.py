@@ -81,11 +81,11 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
 @pytest.mark.parametrize("kind", ["Exact", "PathPrefix"])
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_host_and_a_path_come_and_go_without_a_reload(appliance: Appliance, host: str, kind: str) -> None:
-    former = appliance.haproxy.worker()
+    previous = appliance.haproxy.worker()
     for path in ("/", CHARACTERS, "/~u"):
         appliance.reach([("shop.example.com", "PathPrefix", "/"), (host, kind, path)])
         assert appliance.status(host, path) == 200
         appliance.reach([("shop.example.com", "PathPrefix", "/")])
         assert appliance.status(host, path) == 404
     assert appliance.status("shop.example.com", "/a/12") == 200
-    assert appliance.haproxy.worker() == former
+    assert appliance.haproxy.worker() == previous

@@ -8,7 +8,7 @@ import pytest
 
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.gateway.grants import Grants
-from pyconfd.presets.gateway.listeners import Found, ListenerDecision, Resolver, decide_listeners
+from pyconfd.presets.gateway.listeners import ListenerDecision, ResolvedCertificate, Resolver, decide_listeners
 from tests.presets.gateway.objects import gateway, snapshot
 
 SECRETS = {Key("shop", "cert"), Key("other", "cert")}
@@ -17,8 +17,14 @@ BUNDLES = {Key("shop", "ca"), Key("other", "ca")}
 
 def lookup(grants: Grants | None = None) -> Resolver:
     return Resolver(
-        lambda key: Found("PEM", "/cert.pem") if key in SECRETS else Found(fault="there is no such Secret"),
-        lambda key: Found("CA\n") if key in BUNDLES else Found(fault="there is no such ConfigMap"),
+        lambda key: (
+            ResolvedCertificate("PEM", "/cert.pem")
+            if key in SECRETS
+            else ResolvedCertificate(fault="there is no such Secret")
+        ),
+        lambda key: (
+            ResolvedCertificate("CA\n") if key in BUNDLES else ResolvedCertificate(fault="there is no such ConfigMap")
+        ),
         grants or Grants(),
     )
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pyconfd.model.context import Context, PresetName, RefusalReason
-from pyconfd.model.object_status import StatusOf
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.reservation import namespaces_of_changes
 from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot
 from pyconfd.presets import registry
@@ -63,7 +63,7 @@ def read(snapshot: Snapshot, memo: Memo | None = None, options: PresetOptions = 
 
 def status(context: Context, resource: Resource, name: str, namespace: str = "shop") -> Mapping[str, Any]:
     (statuses,) = context.statuses
-    return statuses[StatusOf(resource, Key(namespace, name))].body
+    return statuses[ObjectKey(resource, Key(namespace, name))].body
 
 
 def reasons(body: Mapping[str, Any]) -> dict[str, str]:
@@ -536,17 +536,17 @@ def test_reloads_for_routes_and_ports_are_put_down_to_their_namespaces() -> None
         (wider, second),
         (GATEWAY, second),
     ]
-    memo, former, counts = Memo(), read(snapshot(CLASS, APP)), []
+    memo, previous, counts = Memo(), read(snapshot(CLASS, APP)), []
     for objects in clusters:
         seen = snapshot(CLASS, APP, *objects)
         context = read(seen, memo)
         assert context.owners == read(seen).owners, "what is remembered changes nothing"
-        assert namespaces_of_changes(former.owners, context.owners) == {"shop"}
+        assert namespaces_of_changes(previous.owners, context.owners) == {"shop"}
         assert all(name.place and not name.name for name in context.owners["gateway"]), "they are no hosts"
         counts.append(len(context.owners["gateway"]))
-        former = context
+        previous = context
     assert counts == [1, 3, 4, 5, 3, 2]
-    assert "gateway" not in former.reserved
+    assert "gateway" not in previous.reserved
 
 
 def test_certificates_of_listeners_are_known_with_host_and_end_and_a_wrong_name_is_said(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from pyconfd.presets.registry import Memo
 from tests.presets.ingress.objects import ADDRESSES, PRESETS, Obj, ingress, ingress_class, path, service, snapshot
 
 
-def _with(seen: Snapshot, former: Snapshot) -> Snapshot:
-    """Return ``seen`` with the records of ``former`` where they are equal, as caches keep them."""
+def _with(seen: Snapshot, previous: Snapshot) -> Snapshot:
+    """Return ``seen`` with the records of ``previous`` where they are equal, as caches keep them."""
     parts: dict[str, Any] = {}
     for name in ("services", "endpointslices", "ingresses", "ingressclasses"):
-        old, new = getattr(former, name), getattr(seen, name)
+        old, new = getattr(previous, name), getattr(seen, name)
         parts[name] = {key: old[key] if old.get(key) == value else value for key, value in new.items()}
     return replace(seen, **parts)
 

@@ -9,7 +9,7 @@ from pyconfd.model.reservation import Owner
 from pyconfd.presets.routing.table import (
     Blocked,
     ConditionalRoutingTable,
-    Lost,
+    ConflictedRule,
     Place,
     entry_of,
     never_blocked,
@@ -77,7 +77,7 @@ class Table:
         return {site: {path.place: lead.group for path, lead in found if lead.group} for site, found in groups}
 
     @property
-    def lost(self) -> list[Lost]:
+    def lost(self) -> list[ConflictedRule]:
         return [lost for path in self.table.decided.items.values() for lost in path.lost]
 
     def has_won(self, rule: RouteRule) -> bool:

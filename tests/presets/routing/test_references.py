@@ -4,7 +4,7 @@ import pytest
 
 from pyconfd.model.kubernetes import ServicePort
 from pyconfd.model.snapshot import Key
-from pyconfd.presets.routing.references import Missing, ServiceReference, Unresolved, app_protocol, resolve
+from pyconfd.presets.routing.references import ServiceReference, Unresolved, UnresolvedReference, app_protocol, resolve
 from pyconfd.presets.views import PortView
 from tests.presets import cluster
 from tests.presets.objects import service, snapshot
@@ -17,7 +17,7 @@ def reference(port: str | int | None, name: str = "shop", kind: str = "Service",
     return ServiceReference("demo", name, port, group, kind)
 
 
-def resolved(given: ServiceReference, *, permitted: bool = True) -> PortView | Missing:
+def resolved(given: ServiceReference, *, permitted: bool = True) -> PortView | UnresolvedReference:
     key = Key(given.namespace, given.name)
     return resolve(given, CLUSTER.snapshot.services.get(key), CLUSTER.service(key), permitted=permitted)
 
@@ -48,13 +48,13 @@ def test_a_reference_that_leads_nowhere_has_a_reason(
     given: ServiceReference, permitted: bool, reason: Unresolved
 ) -> None:
     made = resolved(given, permitted=permitted)
-    assert isinstance(made, Missing)
+    assert isinstance(made, UnresolvedReference)
     assert made.reason is reason
 
 
 def test_a_port_that_is_not_there_is_said_beside_those_that_are() -> None:
     made = resolved(reference(81))
-    assert made == Missing(
+    assert made == UnresolvedReference(
         Unresolved.NOT_FOUND, "the Service has no such TCP port; it has: web 80, dns-tcp 53", port=True
     )
     assert not getattr(resolved(reference(80, "none")), "port", None)

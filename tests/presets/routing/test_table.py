@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from pyconfd.derived import Graph, Source
 from pyconfd.model.snapshot import Key
-from pyconfd.presets.routing.table import Lost, PlainRoutingTable, SitePath, entry_of, never_blocked, path_of, place_of
+from pyconfd.presets.routing.table import (
+    ConflictedRule,
+    PlainRoutingTable,
+    SitePath,
+    entry_of,
+    never_blocked,
+    path_of,
+    place_of,
+)
 from pyconfd.presets.routing.types import PathKind, RouteMatch, RouteRule, ValueCondition
 from tests.derived.checking import CheckedCalls, items_of
 from tests.presets.routing.requests import SITE, Request, Table, by_rules, exact, prefix, rule, table, through_maps
@@ -190,8 +198,8 @@ def test_plain_paths_are_listed_by_object_backend_and_site() -> None:
         two: [path_of(second)],
     }
     assert {key: [lost for _, each in found for lost in each] for key, found in plain.lost.items.items()} == {
-        two: [Lost(late, first), Lost(later, first)],
-        three: [Lost(foreign, None, "demo/other has it")],
+        two: [ConflictedRule(late, first), ConflictedRule(later, first)],
+        three: [ConflictedRule(foreign, None, "demo/other has it")],
     }
     leading = {backend: [path for path, _ in found] for backend, found in plain.leading.items.items()}
     assert leading == {"web": sorted([path_of(first), path_of(second)], key=lambda path: entry_of(*path))}

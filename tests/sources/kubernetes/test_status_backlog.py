@@ -9,7 +9,7 @@ import pytest
 
 from pyconfd.model.gateway_api import Gateway, HTTPRoute
 from pyconfd.model.ingress import Ingress
-from pyconfd.model.object_status import ObjectStatus, StatusOf
+from pyconfd.model.object_status import ObjectKey, ObjectStatus
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.sources.kubernetes.object_status import Scope, is_in_sync, to_apply, without_ours
@@ -159,9 +159,9 @@ def test_entries_of_others_survive_the_removal_of_ours() -> None:
 # The backlog: an API server of a few lines, which keeps what is applied
 
 
-WEB = StatusOf(Resource.INGRESSES, Key("shop", "web"))
-ROUTE = StatusOf(Resource.HTTPROUTES, Key("shop", "route"))
-GATEWAY = StatusOf(Resource.GATEWAYS, Key("shop", "gate"))
+WEB = ObjectKey(Resource.INGRESSES, Key("shop", "web"))
+ROUTE = ObjectKey(Resource.HTTPROUTES, Key("shop", "route"))
+GATEWAY = ObjectKey(Resource.GATEWAYS, Key("shop", "gate"))
 RECORDS = {Resource.INGRESSES: Ingress, Resource.HTTPROUTES: HTTPRoute, Resource.GATEWAYS: Gateway}
 
 
@@ -175,32 +175,32 @@ class Here:
         self.snapshot = Snapshot()
         self.asked = Asked()
         self.lags = False
-        self.writes: list[tuple[StatusOf, dict[str, Any]]] = []
+        self.writes: list[tuple[ObjectKey, dict[str, Any]]] = []
 
-    def put(self, of: StatusOf, status: Mapping[str, Any] | None = None, uid: str = "u1") -> None:
+    def put(self, of: ObjectKey, status: Mapping[str, Any] | None = None, uid: str = "u1") -> None:
         self.version += 1
         metadata = ObjectMeta(of.key.name, of.key.namespace, uid, str(self.version), 1)
         made = RECORDS[of.resource](metadata, status=dict(status or {}))
         self._set(of, made)
 
-    def delete(self, of: StatusOf) -> None:
+    def delete(self, of: ObjectKey) -> None:
         self._set(of, None)
 
-    def _set(self, of: StatusOf, record: Any) -> None:
+    def _set(self, of: ObjectKey, record: Any) -> None:
         records = {key: each for key, each in getattr(self.snapshot, of.resource.field).items() if key != of.key}
         records |= {of.key: record} if record is not None else {}
         changed: dict[str, Any] = {of.resource.field: records}
         self.snapshot = replace(self.snapshot, **changed)
 
-    def status(self, of: StatusOf) -> dict[str, Any]:
+    def status(self, of: ObjectKey) -> dict[str, Any]:
         found: dict[str, Any] = getattr(self.snapshot, of.resource.field)[of.key].status
         return found
 
     def ask(
         self,
-        statuses: Mapping[StatusOf, Mapping[str, Any]],
+        statuses: Mapping[ObjectKey, Mapping[str, Any]],
         *,
-        quarantined: tuple[StatusOf, ...] = (),
+        quarantined: tuple[ObjectKey, ...] = (),
         may_wait: bool = False,
     ) -> None:
         made = {of: ObjectStatus("u1", 1, body, OURS, may_wait) for of, body in statuses.items()}
@@ -213,10 +213,10 @@ class Here:
         self.take()
         return self.backlog.next_write(self.now, NOW)
 
-    def run(self, for_s: float = 0.0) -> list[StatusOf]:
+    def run(self, for_s: float = 0.0) -> list[ObjectKey]:
         """Write all that is due within a time; return the objects."""
         until = self.now + for_s
-        written: list[StatusOf] = []
+        written: list[ObjectKey] = []
         while True:
             write = self.next()
             if write is None:
@@ -248,7 +248,7 @@ def here() -> Here:
     return Here()
 
 
-STORM = [StatusOf(Resource.INGRESSES, Key("storm", f"i{number}")) for number in range(300)]
+STORM = [ObjectKey(Resource.INGRESSES, Key("storm", f"i{number}")) for number in range(300)]
 
 
 def test_storm_of_one_namespace_delays_no_other(here: Here) -> None:
@@ -268,7 +268,7 @@ def test_namespaces_take_turns_for_as_long_as_one_flaps(here: Here) -> None:
     here.put(WEB)
     for of in STORM[:20]:
         here.put(of)
-    written: list[StatusOf] = []
+    written: list[ObjectKey] = []
     for flip in range(40):
         body = {"loadBalancer": {"ingress": [{"ip": f"192.0.2.{flip + 1}"}]}}
         here.ask({**dict.fromkeys(STORM[:20], body), WEB: body})
@@ -386,7 +386,7 @@ def test_deleted_objects_need_nothing(here: Here) -> None:
     ],
 )
 def test_what_a_former_process_left_is_removed_after_the_grace(
-    here: Here, of: StatusOf, status: dict[str, Any], expected: list[StatusOf]
+    here: Here, of: ObjectKey, status: dict[str, Any], expected: list[ObjectKey]
 ) -> None:
     here.put(of, status)
     here.ask({})
@@ -408,7 +408,7 @@ def test_quarantine_withdraws_the_address_at_once(here: Here, restarted: bool) -
 
 
 def test_withdrawals_come_first(here: Here) -> None:
-    many = [StatusOf(Resource.INGRESSES, Key("shop", f"web-{number}")) for number in range(50)]
+    many = [ObjectKey(Resource.INGRESSES, Key("shop", f"web-{number}")) for number in range(50)]
     for of in many:
         here.put(of)
     here.put(WEB, LB)
@@ -444,7 +444,7 @@ def test_what_the_server_drops_is_written_once(here: Here) -> None:
 
 
 def test_a_failure_is_tried_again_and_delays_no_other(here: Here) -> None:
-    other = StatusOf(Resource.INGRESSES, Key("shop", "web-2"))
+    other = ObjectKey(Resource.INGRESSES, Key("shop", "web-2"))
     here.put(WEB)
     here.put(other)
     here.ask({WEB: LB, other: LB})
@@ -476,7 +476,7 @@ def test_conditions_that_are_not_asked_for_any_more_go(here: Here) -> None:
 
 
 def test_only_what_changed_is_compared(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = [StatusOf(Resource.INGRESSES, Key("shop", f"web-{number}")) for number in range(200)]
+    many = [ObjectKey(Resource.INGRESSES, Key("shop", f"web-{number}")) for number in range(200)]
     for of in many:
         here.put(of, LB)
     here.ask(dict.fromkeys(many, LB))

@@ -10,7 +10,7 @@ import pytest
 
 from pyconfd.model.context import Context, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.object_status import ObjectStatus, StatusOf
+from pyconfd.model.object_status import ObjectKey, ObjectStatus
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.model.status import WriterRole
 from pyconfd.settings import ClusterStatusSettings, KubernetesSettings
@@ -80,20 +80,20 @@ class Place:
         self.cluster, self.servers = cluster, servers
         self.clock = StandingClock()
         self.nodes = [Node(self.clock, name, cluster, *servers) for name in ("lb1", "lb2")]
-        self.statuses: dict[StatusOf, ObjectStatus] = {}
+        self.statuses: dict[ObjectKey, ObjectStatus] = {}
 
-    def ingress(self, name: str, body: Mapping[str, Any] | None = None) -> StatusOf:
+    def ingress(self, name: str, body: Mapping[str, Any] | None = None) -> ObjectKey:
         """Create an Ingress that is ours."""
         made = self.cluster.create("ingresses", {"metadata": {"namespace": "shop", "name": name}, "spec": {}})
-        of = StatusOf(Resource.INGRESSES, Key("shop", name))
+        of = ObjectKey(Resource.INGRESSES, Key("shop", name))
         self.statuses[of] = ObjectStatus(made["metadata"]["uid"], 1, LB if body is None else body)
         return of
 
-    def route(self, name: str, foreign: list[dict[str, Any]]) -> StatusOf:
+    def route(self, name: str, foreign: list[dict[str, Any]]) -> ObjectKey:
         """Create a route that is ours, with entries of other controllers."""
         made = self.cluster.create("httproutes", {"metadata": {"namespace": "shop", "name": name}, "spec": {}})
         self.cluster.patch("httproutes", "shop", name, {"status": {"parents": foreign}}, manager="other")
-        of = StatusOf(Resource.HTTPROUTES, Key("shop", name))
+        of = ObjectKey(Resource.HTTPROUTES, Key("shop", name))
         body = {"parents": [entry(OURS)]}
         self.statuses[of] = ObjectStatus(made["metadata"]["uid"], 1, body, OURS)
         return of
@@ -120,7 +120,7 @@ class Place:
     def writes(self) -> int:
         return sum(len(server.seen(verb="patch")) for server in self.servers)
 
-    def published(self, of: StatusOf) -> Any:
+    def published(self, of: ObjectKey) -> Any:
         status = self.cluster.get(of.resource.value, *of.key).get("status") or {}
         return (status.get("loadBalancer") or {}).get("ingress")
 
@@ -207,7 +207,7 @@ class Chances:
         self.here.apply()
         self.here.run(2000.0, step_s=2.0)
 
-    def _any(self) -> StatusOf | None:
+    def _any(self) -> ObjectKey | None:
         return self.chance.choice(list(self.here.statuses)) if self.here.statuses else None
 
 
@@ -222,7 +222,7 @@ def test_whatever_happens_every_status_says_at_last_what_it_shall(here: Place, s
         assert is_in_sync(of.resource, asked.body, OURS, current), of
     for resource in KINDS:
         for obj in here.cluster.objects(resource.value):
-            of = StatusOf(resource, Key(obj["metadata"]["namespace"], obj["metadata"]["name"]))
+            of = ObjectKey(resource, Key(obj["metadata"]["namespace"], obj["metadata"]["name"]))
             status = obj.get("status") or {}
             assert of in here.statuses or "192.0.2.1" not in addresses_in(status)
             assert of in here.statuses or not may_hold(Resource.HTTPROUTES, OURS, status)
