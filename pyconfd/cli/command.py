@@ -24,7 +24,7 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 EXITS = {
     Exit.OK: "done",
-    Exit.FAILED: "it did not work",
+    Exit.FAILED: "failed",
     Exit.USAGE: "the command line is wrong",
     Exit.TEMPORARY: "something is away: an API server, a directory, a program; try again when it is back",
     Exit.CONFIGURATION: "settings are wrong; all problems are listed",

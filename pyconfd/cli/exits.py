@@ -41,7 +41,7 @@ def exit_code_of(error: PyconfdError) -> Exit:
 _HEADINGS = {
     Exit.CONFIGURATION: "pyconfd cannot use its settings",
     Exit.TEMPORARY: "it cannot be done now; try again when the cause is gone",
-    Exit.FAILED: "it did not work; the running configuration is unchanged",
+    Exit.FAILED: "failed; the running configuration is unchanged",
 }
 
 

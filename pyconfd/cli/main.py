@@ -152,7 +152,7 @@ class Program(click.Group):
         },
         exits={
             **EXITS,
-            Exit.FAILED: "it did not work; the running configuration is unchanged",
+            Exit.FAILED: "failed; the running configuration is unchanged",
             Exit.BUG: "a bug in pyconfd",
         },
     ),

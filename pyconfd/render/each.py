@@ -173,7 +173,7 @@ class EachLoops:
     def __init__(
         self, previous: Mapping[tuple[str, int], RenderedLoop], recorded: list[Recorded], refused: re.Pattern[str]
     ) -> None:
-        self._former = previous
+        self._previous = previous
         self._recorded = recorded
         self._refused = refused
         self._in_order: list[RenderedLoop] = []
@@ -184,7 +184,7 @@ class EachLoops:
     def render(self, place: str, width: int, elements: Any, outer: tuple[Any, ...], caller: Callable[..., str]) -> str:
         """Render the elements that changed since the former rendering; return the mark that stands for all."""
         number = sum(known == place for known, _ in self.loops)
-        previous = self._former.get((place, number))
+        previous = self._previous.get((place, number))
         if previous is not None and not _all_same(previous.outer, outer):
             previous = None
         elements = elements.mapping if isinstance(elements, _ITEMS) else elements
