@@ -116,7 +116,7 @@ class Graph:
                     follower.follow_up()
 
     def update_later(self, collection: "Collection[Any, Any]") -> None:
-        """Have a collection updated in this round, or in the next where none is going on; after all before it."""
+        """Mark a collection as due: it is updated in this round, or the next where none runs, after all before it."""
         if not collection.is_due:
             collection.is_due = True
             heappush(self._due, collection.number)
@@ -165,7 +165,7 @@ class Follower(Protocol):
     """What goes by the changes of a collection."""
 
     def follow_up(self) -> None:
-        """Hear that it has changed in this round."""
+        """Record that the collection has changed in this round."""
         ...
 
 

@@ -80,16 +80,27 @@ def _meets(requirement: LabelRequirement, labels: Labels) -> bool:
     return False
 
 
+MOST_LABELS = 8
+"""Of a wildcard of a route: each one below another costs every request of the port four rules of HAProxy."""
+
+
 def valid_hosts(hostnames: Iterable[str]) -> RouteHosts:
     """Parse the hosts of a route."""
     hosts: dict[str, None] = {}
     faults = []
     for hostname in hostnames:
         try:
-            hosts[values.host_name(hostname)] = None
+            hosts[_route_host(hostname)] = None
         except ValueError as error:
             faults.append(Fault("UnsupportedValue", "hostnames", hostname, str(error)))
     return RouteHosts(tuple(hosts), tuple(faults))
+
+
+def _route_host(hostname: str) -> str:
+    host = values.host_name(hostname)
+    if host.startswith("*.") and host.count(".") > MOST_LABELS:
+        raise ValueError(f"a wildcard has at most {MOST_LABELS} labels behind the asterisk: name its hosts")
+    return host
 
 
 def in_common(listener: str, route: str) -> str | None:

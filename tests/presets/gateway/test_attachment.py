@@ -178,6 +178,22 @@ def test_most_specific_listener_has_a_host(host: str, listener: str) -> None:
     assert isolated(decide_listeners(gateway(f"listeners: [{spec}]".replace("None", "null")), LOOKUP), host) == listener
 
 
+@pytest.mark.parametrize(
+    ("hostname", "hosts", "detail"),
+    [
+        ("*.b.c.d.e.f.g.example.com", ("*.b.c.d.e.f.g.example.com",), ""),
+        ("*.a.b.c.d.e.f.g.example.com", (), "at most 8 labels"),
+        ("a.b.c.d.e.f.g.h.example.com", ("a.b.c.d.e.f.g.h.example.com",), ""),
+        ("shop example", (), "not a host name"),
+    ],
+)
+def test_hosts_of_a_route(hostname: str, hosts: tuple[str, ...], detail: str) -> None:
+    found = valid_hosts([hostname])
+    assert found.names == hosts
+    assert [(fault.field, fault.value) for fault in found.faults] == [("hostnames", hostname)] * (not hosts)
+    assert all(detail in fault.detail for fault in found.faults)
+
+
 def test_a_route_keeps_the_host_that_it_asked_for() -> None:
     assert hosts_at("a.example.com", ("*.example.com", "a.example.com")) == (
         ("a.example.com", "*.example.com"),
