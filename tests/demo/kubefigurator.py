@@ -186,9 +186,11 @@ def broken_certificate(stage: KubefiguratorStage) -> None:
     wait_until(lambda: "shop" in stage.refused(), "the broken file is explained")
     line(paint("33", f"refused: shop: {stage.refused()['shop']}"))
     wait_until(lambda: "shop.example.com" not in stage.haproxy.conf.read_text(), "the host is left out")
+    wait_until(lambda: not stage.ask("shop.example.com").startswith("shop@"), "the host is no longer served")
     require("@" in stage.ask(DASHBOARD), "the others go on")
     stage.certify("shop.example.com")
     wait_until(lambda: stage.ask("shop.example.com").startswith("shop@"), "the host is back")
+    wait_until(lambda: "shop" not in stage.refused(), "nothing is said against it any more")
     good("HAProxy would refuse the whole configuration for it; pyconfd leaves out one host")
 
 

@@ -409,12 +409,17 @@ def test_another_program_reloads_while_spares_serve(spared: Spared, written: boo
         assert ("backend be-b" in spared.bench.conf.read_text()) is written
         spared.bench.haproxy.reload()
         wait_until(lambda: spared.bench.haproxy.worker() != worker, "the new worker")
-    spared.balancer.look()
-    plan = spared.plan("a", "b")
-    if isinstance(plan, Reload):
-        spared.balancer.apply(spared.rendering("a", "b"), plan, curdate="", now=5.0)
-    elif isinstance(plan, RuntimeUpdate):
-        spared.change("a", "b")
-    assert [spared.get(host) for host in "ab"] == ["200 a", "200 b"]
+
+    def served() -> bool:
+        """Do what the daemon does at each look."""
+        spared.balancer.look()
+        plan = spared.plan("a", "b")
+        if isinstance(plan, Reload):
+            spared.balancer.apply(spared.rendering("a", "b"), plan, curdate="", now=5.0)
+        elif isinstance(plan, RuntimeUpdate):
+            spared.change("a", "b")
+        return [spared.get(host) for host in "ab"] == ["200 a", "200 b"]
+
+    wait_until(served, "both hosts are served")
     spared.follow()
     assert "backend be-b" in spared.bench.conf.read_text()

@@ -246,7 +246,7 @@ def test_tcp_is_divided_by_weights_and_closed_without_a_route(tmp_path: Path) ->
     port, closed = free_port(), free_port()
     with pods("one", "two") as (one, two):
         references = [stage.reference(90, (one.endpoint,)), stage.reference(10, (two.endpoint,))]
-        backends = {"gw_tcp": stream_backend(references, "gw_tcp", "TCPRoute demo/web")}
+        backends = {"gw_tcp": stage.with_servers(stream_backend(references, "gw_tcp", "TCPRoute demo/web"))}
         fronts = [
             GatewayFrontend(
                 f"gw_demo_web_{number}", "Gateway demo/web", FrontendKind.TCP, ("127.0.0.1",), number, backend=backend
