@@ -46,7 +46,7 @@ class Claim:
     for. ``endpoints`` are all that stand behind it, in any state: those of ``services``, or its own. ``refused`` is
     what was refused of it: each one sets the condition of :func:`pyconfd.model.condition.condition_of_refusal`.
     ``listens`` is True for an object that has ports and no servers of its own; ``frontends`` are the sections of those
-    that can be had.
+    that are served.
     """
 
     ref: ObjectRef

@@ -151,7 +151,7 @@ def shards(number: int) -> range:
 
 
 class KillPoints:
-    """The effects before which a child dies, one after the other, until :meth:`record` is told that it lived.
+    """The effects before which a child is killed, one after the other, until :meth:`record` gets that it was not.
 
     ``make crash-test`` takes every one of them. The suite takes the first few, every eighth, and all of the last few:
     what is kept open, written or removed differs from one effect to the next most of all where work begins and ends.

@@ -138,7 +138,7 @@ _PLAIN_TOO = (AS_USUAL, "", ())
 
 
 class RuleSections(NamedTuple):
-    """What serves a rule, without servers yet.
+    """The backends of a rule, without servers.
 
     ``route`` is what the table is to lead to: a section's name, or the route of ``choices``. All path entries of the
     rule belong to the first of ``backends``.
