@@ -1,5 +1,6 @@
 """What a worker counted: the text of its answer, and a real worker with a real reload."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,5 +82,23 @@ def test_a_worker_is_watched_and_the_next_one_after_a_reload(
         assert found is not None
         assert found.worker != running.worker_pid
         assert found.backends["pods"].requests == 0
+    finally:
+        watch.stop()
+
+
+def test_slow_answers_do_not_end_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine without processors to spare each answer takes long, and the next one is read all the same."""
+    monkeypatch.setattr("pyconfd.haproxy.runtime.traffic.SHARE", 1e-12)
+    monkeypatch.setattr("pyconfd.haproxy.runtime.traffic.LONGEST_S", 0.01)
+    asked = threading.Semaphore(0)
+
+    def paths() -> tuple[str, ...]:
+        asked.release()
+        return ()
+
+    watch = TrafficWatch(paths, every_s=0.0)
+    watch.start()
+    try:
+        assert all(asked.acquire(timeout=60) for _ in range(3))
     finally:
         watch.stop()

@@ -16,7 +16,9 @@ from pyconfd.model.status import Counts, Sample
 
 EVERY_S = 1.0
 SHARE = 0.01
-"""Most of the time that is spent on reading."""
+"""Most of the time that is spent on reading ..."""
+LONGEST_S = 10.0
+"""... but after this pause it is read in any case: where processors are short an answer takes long for others' sake."""
 
 _ASK = "show stat -1 3 -1 no-maint"
 """Frontends (1) and backends (2) only; ``no-maint`` has the state of a backend followed by ``(up/all servers)``."""
@@ -71,7 +73,7 @@ class TrafficWatch:
                 connections.pop(path).close()
             found = [connections.setdefault(path, RuntimeSocket(path)) for path in paths]
             self._newest = _first_sample(found, self._spares)
-            pause_s = max(self._every_s, (time.monotonic() - began) / SHARE)
+            pause_s = max(self._every_s, min(LONGEST_S, (time.monotonic() - began) / SHARE))
         for connection in connections.values():
             connection.close()
 
