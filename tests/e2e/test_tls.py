@@ -4,12 +4,13 @@ import http.client
 import os
 import socket
 import ssl
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pyconfd.haproxy.runtime.sockets import NoAnswer
 from pyconfd.haproxy.runtime.sockets import ask as socket_ask
 from tests.e2e import browser
 from tests.e2e.expect import all_is_well
@@ -117,8 +118,16 @@ def test_the_first_host_that_goes_through_brings_the_inspection_with_one_reload(
 
 
 def reloads(appliance: Appliance) -> int:
-    """Return how often the master process was reloaded."""
-    answer = socket_ask(appliance.haproxy.master_socket, "show proc")
+    """Return how often the master process was reloaded; it takes no connection for a moment after a reload."""
+    answers: list[str] = []
+
+    def answered() -> bool:
+        with suppress(NoAnswer):
+            answers.append(socket_ask(appliance.haproxy.master_socket, "show proc"))
+        return bool(answers)
+
+    appliance.until(answered, "the master answers")
+    (answer,) = answers
     return int(next(line for line in answer.splitlines() if " master " in line).split()[2])
 
 
