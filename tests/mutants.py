@@ -1,33 +1,37 @@
 """``make mutants``: what share of small changes to the pure packages the nearest tests catch.
 
 mutmut makes the mutants (another comparison, an argument less, ``and`` for ``or``, ...). A seeded sample of them runs,
-one at a time, each in a copy of the repository and against the nearest tests of its module only. One JSON object a
-line: what became of each mutant, with the diff of those that survived, then the sums of each package.
+one at a time, each in a copy of the repository and against the nearest tests of its module only, of these against those
+that reach the changed line, the quickest first. One JSON object a line: what became of each mutant, with the diff of
+those that survived, then the sums of each package.
 """
 
 import ast
 import difflib
 import json
+import operator
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from importlib.util import cache_from_source
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Self
 
 import libcst
+from coverage import CoverageData
 from libcst import matchers
 from libcst.metadata import MetadataWrapper
 from mutmut.mutation.file_mutation import Mutation, MutationVisitor, deep_replace
@@ -63,11 +67,10 @@ TESTS_OF = {"predecessors": "presets", "derived.py": "derived"}
 TOP = 2
 """Parts of the path of a folder of tests that is not one of a package in a package, such as ``tests/presets``."""
 CAUGHT, TIMED_OUT, SURVIVED = "caught", "timed_out", "survived"
+_OPTIONS = ("-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-m", "not haproxy")
 _OUT_OF_TIME = frozenset({-signal.SIGXCPU, -signal.SIGKILL})
 _FAILING = frozenset({1, 2, 4})
 """A test failed, or a file of tests or a conftest could not be imported. Source: pytest's exit codes."""
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/[\w/.]+(?:::\w+)*)", re.MULTILINE)
-"""The file and function of a test in what pytest prints last, without its parameters."""
 
 _LOG_LINE = matchers.Call(func=matchers.Attribute(value=matchers.Name("log")))
 _COLLECTION = matchers.OneOf(*map(matchers.Name, ("Source", "Derived", "Spread", "Grouped", "Tally", "Joined")))
@@ -215,6 +218,52 @@ def sample(root: Path, places: Sequence[str], size: int, seed: int) -> tuple[lis
     return [made[each] for each in chosen], len(all_of_them)
 
 
+@dataclass(frozen=True)
+class Reach:
+    """Which tests reach which lines, and the seconds that each test takes.
+
+    Tests are functions as pytest names them, without their parameters.
+    """
+
+    lines: Mapping[str, Mapping[int, Sequence[str]]]
+    """By path and line; "" is what runs outside of a test, such as a fixture or an import."""
+    seconds: Mapping[str, float]
+
+    @classmethod
+    def read(cls, folder: Path, paths: Sequence[str], data: Path, times: Path) -> Self:
+        """Read what coverage and pytest wrote of ``paths`` in a run in ``folder``."""
+        measured = CoverageData(str(data))
+        measured.read()
+        seconds = defaultdict[str, float](float)
+        for case in ET.parse(times).getroot().iter("testcase"):
+            name = case.get("name", "").partition("[")[0]
+            seconds[f"{case.get('classname')}.{name}"] += float(case.get("time", "0"))
+        lines = {path: measured.contexts_by_lineno(str(folder / path)) for path in paths}
+        return cls(lines, seconds)
+
+    def tests(self, path: str, line: int, files: Sequence[str]) -> list[str]:
+        """Return those of ``files`` that reach a line, the quickest first; all files where that is not known."""
+        modules = {_module(Path(file)): file for file in files}
+        found = dict[str, str]()
+        for test in self.lines.get(path, {}).get(line, ()):
+            module = next((each for each in modules if test.startswith(f"{each}.")), "")
+            if not module:
+                if test:
+                    continue  # a test of another module's
+                return list(files)
+            found[test] = "::".join((modules[module], *test.removeprefix(f"{module}.").split(".")))
+        quickest_first = sorted(found, key=lambda test: (self.seconds.get(test, 0.0), test))
+        return [found[test] for test in quickest_first] or list(files)
+
+    def __or__(self, other: Self) -> Self:
+        lines = defaultdict[str, defaultdict[int, list[str]]](lambda: defaultdict(list))
+        for each in (self.lines, other.lines):
+            for path, reached in each.items():
+                for line, tests in reached.items():
+                    lines[path][line] += tests
+        return type(self)(lines, {**self.seconds, **other.seconds})
+
+
 class Copy:
     """A copy of the repository, in which tests run."""
 
@@ -224,15 +273,28 @@ class Copy:
 
     def run(self, tests: Sequence[str]) -> tuple[int, str]:
         """Run tests; return the exit status of pytest and what it printed."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
-        command += ["-m", "not haproxy", *tests]
+        argv = [sys.executable, "-m", "pytest", "-x", *_OPTIONS, *tests]
+        limits = f'ulimit -v {MEMORY_KIB}; ulimit -t {SECONDS}; exec "$@"'
+        return self._run(["/bin/sh", "-c", limits, "sh", *argv])
+
+    def _run(self, argv: Sequence[str]) -> tuple[int, str]:
         environment = os.environ | {"PYTHONPATH": str(self._folder), "PYCONFD_TEST_PROFILE": "mutants"}
-        limited = ["/bin/sh", "-c", f'ulimit -v {MEMORY_KIB}; ulimit -t {SECONDS}; exec "$@"', "sh", *command]
-        done = subprocess.run(limited, cwd=self._folder, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(argv, cwd=self._folder, env=environment, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 
-    def judge(self, mutant: Mutant, tests: Sequence[str]) -> tuple[str, str]:
-        """Return what became of a mutant, and the test that caught it, "" where pytest named none."""
+    def measure(self, tests: Sequence[str], paths: Sequence[str]) -> Reach:
+        """Run tests without any mutant; return what they reach in ``paths``. Raises: SystemExit, where one fails."""
+        with tempfile.TemporaryDirectory(prefix="reach-") as folder:
+            settings, data, times = (Path(folder, name) for name in ("settings", "data", "times.xml"))
+            settings.write_text(f"[run]\nsource = pyconfd\ndynamic_context = test_function\ndata_file = {data}\n")
+            argv = ["coverage", "run", f"--rcfile={settings}", "-m", "pytest", f"--junitxml={times}", *_OPTIONS, *tests]
+            status, printed = self._run([sys.executable, "-m", *argv])
+            if status:
+                raise SystemExit(f"tests fail without any mutant:\n{printed}")
+            return Reach.read(self._folder, paths, data, times)
+
+    def judge(self, mutant: Mutant, tests: Sequence[str]) -> str:
+        """Return what became of a mutant."""
         file = self._folder / mutant.path
         original = file.read_text(encoding="utf-8")
         try:
@@ -241,11 +303,10 @@ class Copy:
         finally:
             self._write(file, original)
         if status == 0:
-            return SURVIVED, ""
+            return SURVIVED
         if status not in _OUT_OF_TIME | _FAILING:
             raise SystemExit(f"{mutant.path}:{mutant.line}: pytest ended with {status}, which says nothing:\n{printed}")
-        found = _FAILED.search(printed)
-        return TIMED_OUT if status in _OUT_OF_TIME else CAUGHT, found[1] if found else ""
+        return TIMED_OUT if status in _OUT_OF_TIME else CAUGHT
 
     @staticmethod
     def _write(file: Path, text: str) -> None:
@@ -265,30 +326,33 @@ def run(root: Path, places: Sequence[str], *, size: int, seed: int, jobs: int = 
     imports = Imports(root)
     nearest = {path: imports.nearest_tests(path) for path in {mutant.path for mutant in mutants}}
     outcomes = defaultdict[str, Counter[str]](Counter)
-    caught_by: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(jobs) as pool:
         copies = [Copy(root, Path(folder, str(number))) for number in range(jobs)]
+        files = sorted({file for tests in nearest.values() for file in tests})
+        shares = [files[number::jobs] for number in range(jobs)]
+        measured = [
+            pool.submit(copy.measure, share, sorted(nearest))
+            for copy, share in zip(copies, shares, strict=True)
+            if share
+        ]
+        reach = reduce(operator.or_, (each.result() for each in measured))
         free = SimpleQueue[Copy]()
         for copy in copies:
             free.put(copy)
 
-        def judge(mutant: Mutant) -> tuple[str, str]:
+        def judge(mutant: Mutant) -> str:
             copy = free.get()
             try:
-                return copy.judge(mutant, nearest[mutant.path])
+                return copy.judge(mutant, reach.tests(mutant.path, mutant.line, nearest[mutant.path]))
             finally:
                 free.put(copy)
 
-        for mutant, (outcome, test) in zip(mutants, pool.map(judge, mutants), strict=True):
-            caught_by |= {test} - {""}
+        for mutant, outcome in zip(mutants, pool.map(judge, mutants), strict=True):
             outcomes[_package(mutant.path, places)][outcome] += 1
             shown: dict[str, object] = (
                 {"diff": mutant.diff, "tests": nearest[mutant.path]} if outcome == SURVIVED else {}
             )
             yield {outcome: f"{mutant.path}:{mutant.line}", **shown}
-        status, printed = copies[0].run(sorted(caught_by)) if caught_by else (0, "")
-        if status:
-            raise SystemExit(f"tests that caught something fail without any mutant, too:\n{printed}")
     for package, counts in sorted(outcomes.items()):
         yield {"package": package} | _sums(counts)
     whole = sum(outcomes.values(), Counter[str]())

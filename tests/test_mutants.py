@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants import ELSEWHERE, PURE, ROOT, Imports, run, sample
+from tests.mutants import ELSEWHERE, PURE, ROOT, Copy, Imports, Reach, run, sample
 
 MODULE = '''"""A module."""
 
@@ -38,6 +38,8 @@ def repository(tmp_path: Path) -> Path:
     root = tmp_path / "repository"
     for folder in ("pyconfd/model", "tests/model", "tests/status"):
         (root / folder).mkdir(parents=True)
+        (root / folder / "__init__.py").touch()
+    (root / "tests/__init__.py").touch()
     (root / "pyconfd/__init__.py").touch()
     (root / "pyconfd/model/small.py").write_text(MODULE)
     (root / "tests/model/test_small.py").write_text(TESTS)
@@ -101,9 +103,34 @@ def test_names_of_collections_and_log_lines_are_left_alone(repository: Path) -> 
     }
 
 
+def test_what_reaches_a_line_is_measured(repository: Path, tmp_path: Path) -> None:
+    found = Copy(repository, tmp_path / "copy").measure(["tests/model/test_small.py"], ["pyconfd/model/small.py"])
+    reached = {line: tests for line, tests in found.lines["pyconfd/model/small.py"].items() if tests != [""]}
+    assert reached == {8: ["tests.model.test_small.test_larger"], 13: ["tests.model.test_small.test_within"]}
+    assert found.seconds.keys() == {"tests.model.test_small.test_larger", "tests.model.test_small.test_within"}
+
+
+def test_tests_that_reach_a_line_are_chosen_the_quickest_first() -> None:
+    lines = {
+        3: ["tests.m.test_a.test_slow", "tests.m.test_b.TestIt.test_quick", "tests.m.test_else.test_it"],
+        4: ["tests.m.test_a.test_slow", ""],
+        5: ["tests.m.test_else.test_it"],
+    }
+    reach = Reach({"pyconfd/a.py": lines}, {"tests.m.test_a.test_slow": 2.0, "tests.m.test_b.TestIt.test_quick": 0.1})
+    files = ["tests/m/test_a.py", "tests/m/test_b.py"]
+    assert reach.tests("pyconfd/a.py", 3, files) == [
+        "tests/m/test_b.py::TestIt::test_quick",
+        "tests/m/test_a.py::test_slow",
+    ]
+    # Outside of tests, by no test of these files, or by nothing that was seen.
+    assert [reach.tests(*each, files) for each in (("pyconfd/a.py", 4), ("pyconfd/a.py", 5), ("pyconfd/b.py", 3))] == [
+        files
+    ] * 3
+
+
 def test_tests_that_fail_anyway_are_no_judge(repository: Path) -> None:
     (repository / "tests/model/test_small.py").write_text(TESTS.replace("[2, 4]", "[2, 3]"))
-    with pytest.raises(SystemExit, match="tests that caught something fail without any mutant"):
+    with pytest.raises(SystemExit, match="tests fail without any mutant"):
         list(run(repository, ["pyconfd/model"], size=1, seed=1))
 
 
