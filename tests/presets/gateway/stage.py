@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import shutil
 import subprocess
 import threading
 from collections import Counter
@@ -277,11 +278,21 @@ def running(
     frontends: Sequence[GatewayFrontend], backends: Mapping[str, RuleBackend], folder: Path, **variables: Any
 ) -> Iterator[None]:
     """Run haproxy with these until the end of the block."""
+    (folder / "mirror.lua").write_text(SCRIPT)
+
+    def rendered(runtime_socket: str) -> Rendering:
+        return render(frontends, backends, str(folder), runtime_socket=runtime_socket, **variables)
+
+    with haproxy_with(rendered, folder):
+        yield
+
+
+@contextmanager
+def haproxy_with(rendered: Callable[[str], Rendering], folder: Path) -> Iterator[None]:
+    """Run haproxy with what is rendered for a runtime socket, until the end of the block."""
     sockets = short_folder("gw-")
     conf, log = folder / "haproxy.cfg", folder / "haproxy.log"
-    rendering = render(frontends, backends, str(folder), runtime_socket=f"{sockets}/s", **variables)
-    write_rendering(rendering, conf)
-    (folder / "mirror.lua").write_text(SCRIPT)
+    write_rendering(rendered(f"{sockets}/s"), conf)
     checked = subprocess.run([HAPROXY, "-c", "-f", str(conf)], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr + conf.read_text()
     assert "WARNING" not in checked.stderr, checked.stderr
@@ -294,3 +305,4 @@ def running(
     finally:
         process.kill()
         process.wait(30)
+        shutil.rmtree(sockets)

@@ -4,8 +4,6 @@ Each rule redirects to a path of its own, so no server is needed.
 """
 
 import random
-import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -16,6 +14,7 @@ from typing import Any
 import pytest
 
 from pyconfd.fragments import directory
+from pyconfd.model.rendering import Rendering
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.preset import PresetOptions
@@ -23,11 +22,10 @@ from pyconfd.presets.routing.table import place_of
 from pyconfd.presets.routing.types import PathKind, RouteMatch
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
-from pyconfd.trying.own_haproxy import short_folder
-from tests.fragments.shipped import HAPROXY, write_rendering
-from tests.presets.gateway.stage import ask
+from tests.fragments.shipped import HAPROXY
+from tests.presets.gateway.stage import ask, haproxy_with
 from tests.presets.ingress.objects import Obj, snapshot
-from tests.world.haproxy import free_port, wait_until
+from tests.world.haproxy import free_port
 
 pytestmark = [pytest.mark.haproxy, pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")]
 
@@ -180,24 +178,14 @@ def serving(worlds: Sequence[World], folder: Path) -> Iterator[None]:
     objects = [classes, *(each.gateway for each in worlds), *(each for world in worlds for each in world.routes)]
     pool = AddressOptions(tuple(each.address for each in worlds), per_namespace=len(worlds))
     context = registry.translate(snapshot(*objects), ("domains", "gateway"), PresetOptions(addresses=pool))
-    sockets = short_folder("gw-")
-    variables = {"http_bind": "", "https_bind": "", "stats_bind": "", "runtime_socket": f"{sockets}/s"}
-    renderer = copy(Renderer(read_fragments(directory()), RenderOptions(str(folder), variables=variables)))
-    conf, log = folder / "haproxy.cfg", folder / "haproxy.log"
-    write_rendering(renderer.render(context, curdate="").rendering, conf)
-    checked = subprocess.run([HAPROXY, "-c", "-f", str(conf)], capture_output=True, text=True, check=False)
-    assert checked.returncode == 0, checked.stderr
-    assert "WARNING" not in checked.stderr, checked.stderr
-    with log.open("wb") as output:
-        process = subprocess.Popen([HAPROXY, "-db", "-f", str(conf)], stdout=output, stderr=output)
-    try:
-        wait_until(lambda: process.poll() is not None or (sockets / "s").exists(), "haproxy")
-        assert process.poll() is None, log.read_text()
+
+    def rendered(runtime_socket: str) -> Rendering:
+        variables = {"http_bind": "", "https_bind": "", "stats_bind": "", "runtime_socket": runtime_socket}
+        renderer = copy(Renderer(read_fragments(directory()), RenderOptions(str(folder), variables=variables)))
+        return renderer.render(context, curdate="").rendering
+
+    with haproxy_with(rendered, folder):
         yield
-    finally:
-        process.kill()
-        process.wait(30)
-        shutil.rmtree(sockets)
 
 
 def answered(world: World, host: str, path: str, method: str, header: str) -> str:
