@@ -58,7 +58,7 @@ class RenderedFragment:
     """What a fragment gave: its text as a ``piece``, and what the next rendering builds on.
 
     ``parts`` are the texts between its loops and the loops, in order. ``read`` are the values of all names that it
-    reads, None where other files have a say; ``recorded`` is what it declared. ``suspect``: some text has a character
+    reads, None where these are not known; ``recorded`` is what it declared. ``suspect``: some text has a character
     that no configuration may have.
     """
 
@@ -89,7 +89,8 @@ class CompiledFragment:
         self._reads: tuple[str, ...] | None = ()
         if fragment.is_template:
             tree = environment.parse(fragment.text, fragment.name)
-            self._reads = _names_read(tree)
+            names = _names_read(environment, tree, set())
+            self._reads = tuple(sorted(names - DECLARING - {EACH})) if names is not None else None
             self._template = Template.from_code(environment, environment.compile(tree, fragment.name), {})
 
     def render(
@@ -132,11 +133,29 @@ class CompiledFragment:
         return template.root_render_func(scope)
 
 
-def _names_read(tree: nodes.Template) -> tuple[str, ...] | None:
-    """Return every name that a template reads, its own included; None where other files have a say in what it gives."""
-    if next(tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)), None) is not None:
-        return None
-    return tuple(sorted({name.name for name in tree.find_all(nodes.Name) if name.ctx == "load"} - DECLARING - {EACH}))
+_NamesFile = nodes.Include | nodes.Import | nodes.FromImport | nodes.Extends
+
+
+def _names_read(environment: Environment, tree: nodes.Template, seen: set[str]) -> set[str] | None:
+    """Return every name that a template and the files that it names read, their own included; None where in doubt."""
+    found = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "load"}
+    kinds: tuple[type[_NamesFile], ...] = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
+    for each in tree.find_all(kinds):
+        file = each.template.value if isinstance(each.template, nodes.Const) else None
+        if file in seen:
+            continue
+        if not isinstance(file, str) or environment.loader is None:
+            return None
+        seen.add(file)
+        try:
+            parsed = environment.parse(environment.loader.get_source(environment, file)[0], file)
+        except TEMPLATE_FAULTS:
+            return None  # rendering says what is wrong
+        names = _names_read(environment, parsed, seen)
+        if names is None:
+            return None
+        found |= names
+    return found
 
 
 def _piece(name: str, parts: list[str | RenderedLoop], previous: RenderedFragment | None) -> Piece:

@@ -9,7 +9,15 @@ from pyconfd.render.engine import RenderOptions, _environment
 from pyconfd.render.fragment import CompiledFragment, RenderedFragment
 from tests.render.stage import declarations
 
-ENVIRONMENT = _environment(FragmentSet((), (Fragment("part.j2", "from a part\n"),)), RenderOptions("/files"))
+PARTS = {
+    "part.j2": "from a part\n",
+    "x.j2": "{% macro m() %}{{ x | default('-') }}{% endmacro %}",
+    "chain.j2": "{% from 'x.j2' import m with context %}{{ m() }}",
+    "circle.j2": "{% if again %}{% include 'circle.j2' %}{% endif %}{{ x }}",
+    "bad.j2": "{% if %}",
+    "base.j2": "{{ x }}{% block b %}{% endblock %}",
+}
+ENVIRONMENT = _environment(FragmentSet((), tuple(Fragment(*each) for each in PARTS.items())), RenderOptions("/files"))
 
 
 def compiled(text: str, name: str = "1.tmpl") -> CompiledFragment:
@@ -62,12 +70,35 @@ def test_a_fragment_that_reads_the_same_objects_is_not_rendered_again() -> None:
     assert render(text, as_it_is, x=1) is as_it_is
 
 
-def test_what_includes_other_files_or_declares_whole_ones_is_always_rendered_again() -> None:
-    for text in ("{% include 'part.j2' %}", "{{ map_file('hosts', {'k': 'v'}) }}"):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{% from 'x.j2' import m %}{{ m() }}",
+        "{% import 'x.j2' as x_ with context %}{{ x_.m() }}",
+        "{% include 'chain.j2' %}",
+        "{% include 'circle.j2' %}",
+        "{% extends 'base.j2' %}{% block b %}b{% endblock %}",
+    ],
+)
+def test_what_other_files_read_is_read_too(text: str) -> None:
+    fragment, value = compiled(text), [1]
+    before = render(fragment, x=value, again=False, other=1)
+    assert render(fragment, before, x=value, again=False, other=2) is before
+    assert render(fragment, before, x=[2], again=False, other=1).piece.text.startswith("[2]")
+
+
+def test_what_reads_files_that_are_not_known_or_declares_whole_ones_is_always_rendered_again() -> None:
+    for text in (
+        "{% include name %}",
+        "{% include ['gone.j2', 'part.j2'] %}",
+        "{% include 'gone.j2' ignore missing %}",
+        "{% if x is defined %}{% include 'bad.j2' %}{% endif %}",
+        "{{ map_file('hosts', {'k': 'v'}) }}",
+    ):
         fragment = compiled(text)
-        before = render(fragment)
+        before = render(fragment, name="part.j2")
         assert before.read is None
-        assert render(fragment, before) is not before
+        assert render(fragment, before, name="part.j2") is not before
 
 
 def test_entries_of_maps_are_declared_again_without_rendering() -> None:
