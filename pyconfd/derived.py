@@ -314,7 +314,7 @@ class Value(Source[tuple[()], V]):
 
     def set(self, value: V) -> None:
         """Set the value from the next :meth:`Graph.settle` on."""
-        if self._waiting or value is not self.items.get(()):
+        if self._waiting or value != self.items.get(()):
             self.replace({(): value})
 
 

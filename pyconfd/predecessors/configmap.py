@@ -369,7 +369,6 @@ class ConfigmapCollections(PresetCollections):
 
     def __init__(self, objects: Objects) -> None:
         self._objects, graph = objects, objects.graph
-        self._in_use = Value[bool](graph, "whether configmap is in use")
         self._records = Value[_Records](graph, "records of configmap")
         self.asked = Derived(self._records, self._ask, "ConfigMap of services")
         self.entries = Spread(self.asked, lambda _, asked: asked.entries.items(), "entries of configmap")
@@ -388,14 +387,14 @@ class ConfigmapCollections(PresetCollections):
         self._refused = JoinedRefusals(self.asked, self.selected, self.certificates, self.template)
         self._names = SameParts[Mapping[str, Any]]()
 
-    def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
+    def see(self, snapshot: Snapshot, options: PresetOptions) -> None:
         """Record the objects that are read by name."""
         own = options.of(ConfigmapOptions)
-        seen = snapshot if in_use else Snapshot(snapshot.cluster)
-        maps = (seen.config_maps.get(Key(own.namespace, each)) for each in (own.services, own.certificates, own.config))
+        maps = (
+            snapshot.config_maps.get(Key(own.namespace, each)) for each in (own.services, own.certificates, own.config)
+        )
         services, certificates, config = maps
-        keys = seen.secrets.get(Key(own.namespace, own.keys))
-        self._in_use.set(in_use)
+        keys = snapshot.secrets.get(Key(own.namespace, own.keys))
         self._records.set(_Records(own, options.claims, services, certificates, keys, config))
 
     def result(self) -> PresetResult:
@@ -439,8 +438,6 @@ class ConfigmapCollections(PresetCollections):
 
     def _select(self, read: Read, key: Key, pod: Pod) -> SelectedPod | None:
         """Find the entries of a pod by its labels: each is found by one label of its selector."""
-        if not read.value(self._in_use):
-            return None
         labels = pod.metadata.labels or {}
         found = [read(self._by_label, (key.namespace, *each)) or () for each in (("", ""), *labels.items())]
         names = tuple(

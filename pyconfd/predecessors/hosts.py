@@ -86,7 +86,6 @@ def _balancer(snapshot: Snapshot, options: HostsOptions) -> _OwnBalancer | None:
 class _HostsTerms(NamedTuple):
     """What pods are read with; ``home`` is the namespace of the balancer, "" where that is not known."""
 
-    in_use: bool
     options: HostsOptions
     own_app: str
 
@@ -164,11 +163,11 @@ class HostsCollections(PresetCollections):
         self._refused = JoinedRefusals(self.targets, self.apps, self.configuration)
         self._names = SameParts[Mapping[str, Any]]()
 
-    def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
+    def see(self, snapshot: Snapshot, options: PresetOptions) -> None:
         """Record by which options pods are targets, and what the balancer's own object says."""
         own = options.of(HostsOptions)
-        balancer = _balancer(snapshot, own) if in_use else None
-        self._terms.set(_HostsTerms(in_use, own, _own_app(balancer, own)))
+        balancer = _balancer(snapshot, own)
+        self._terms.set(_HostsTerms(own, _own_app(balancer, own)))
         self._carrier.set(_Carrier(own, balancer, options.claims))
         self._reserved.follow(options.reservations_of(PresetName.HOSTS))
 
@@ -196,7 +195,7 @@ class HostsCollections(PresetCollections):
 
     def _target(self, read: Read, key: Key, pod: Pod) -> HostsTarget | None:
         terms = read.value(self._terms)
-        if not terms.in_use or not is_target(pod, terms.options):
+        if not is_target(pod, terms.options):
             return None
         cluster, app = self._objects.cluster, (pod.metadata.labels or {}).get(APP, "")
         if app and app == terms.own_app:

@@ -15,7 +15,6 @@ from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners,
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.model.versioned import differing
 from pyconfd.presets.addresses import (
-    NO_POOL,
     NOTHING_ASSIGNED,
     RESERVED,
     AddressOptions,
@@ -30,13 +29,6 @@ from pyconfd.presets.addresses import (
 from pyconfd.presets.cluster import ReadService
 from pyconfd.presets.objects import Objects, class_of_gateway
 from pyconfd.presets.preset import PresetOptions
-
-
-class _PoolTerms(NamedTuple):
-    """The settings, and whether Services are served at all."""
-
-    options: AddressOptions = NO_POOL
-    for_services: bool = False
 
 
 class _Before(NamedTuple):
@@ -61,27 +53,25 @@ class AddressOwners:
 
     def __init__(self, objects: Objects) -> None:
         self._objects, graph = objects, objects.graph
-        self._terms = Value[_PoolTerms](graph, "addresses")
+        self._options = Value[AddressOptions](graph, "addresses")
         self._before = Value[_Before](graph, "who had which address")
-        requests = Joined[Any, AddressRequest](
-            Derived(objects.gateways, self._of_gateway, "requests of Gateways"),
-            Derived(objects.declared, self._of_service, "requests of Services"),
-            name="requests for addresses",
-        )
+        asking = [Derived[Any, Any, AddressRequest](objects.gateways, self._of_gateway, "requests of Gateways")]
+        if PresetName.LOADBALANCER in objects.presets:
+            asking.append(Derived(objects.declared, self._of_service, "requests of Services"))
+        requests = Joined(*asking, name="requests for addresses")
         self._requests = Grouped(requests, lambda _, __: ((),), "all requests for addresses", rank=_rank)
         self._allocation = Derived(self._requests, self._allocate, "allocation of addresses")
         self._assigned = Spread(self._allocation, lambda _, found: found.assigned.items(), "addresses of objects")
         self._counted, self._waiting = _Before(), _Before()
 
-    def see(self, options: PresetOptions, had: Owners, names: Sequence[str]) -> None:
+    def see(self, options: PresetOptions, had: Owners) -> None:
         """Put what differs from the last time into the sources; ``had`` is what objects had before.
 
         What only records the last allocation makes no other one: :meth:`catch_up` is for when somebody asks for more.
         By other settings each keeps what it has by the newest record.
         """
-        terms = _PoolTerms(options.addresses, PresetName.LOADBALANCER in names)
-        is_other = terms != self._terms.items.get(())
-        self._terms.set(terms)
+        is_other = options.addresses != self._options.items.get(())
+        self._options.set(options.addresses)
         self._waiting = _Before(had, options.reservations_of(RESERVED))
         if is_other or not self._is_recorded(self._waiting):
             self._count()
@@ -128,14 +118,13 @@ class AddressOwners:
         return of_gateway(id_.key, gateway, found, read.value(self._objects.policy)) if found is not None else None
 
     def _of_service(self, read: Read, key: Key, seen: ReadService) -> AddressRequest | None:
-        terms = read.value(self._terms)
-        if seen.object is None or not terms.for_services:
+        if seen.object is None:
             return None
-        return of_service(key, seen.object, terms.options, read.value(self._objects.policy))
+        return of_service(key, seen.object, read.value(self._options), read.value(self._objects.policy))
 
     def _allocate(self, read: Read, _: tuple[()], asking: Sequence[tuple[object, AddressRequest]]) -> _Allocation:
         requests, before = [request for _, request in asking], read.value(self._before)
-        options = read.value(self._terms).options
+        options = read.value(self._options)
         assigned = allocate(
             requests,
             options.pool,

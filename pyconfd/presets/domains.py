@@ -150,8 +150,9 @@ class DomainClaims:
         self.claims = Derived(asking, self._parsed, "claims of domains")
         self.by_domain = Grouped(self.claims, _domain_of, "claims by domain", rank=_rank)
         self.hosts = Derived(self.claims, lambda _, __, parsed: parsed.host, "hosts of domains")
-        self.come_first = Value[bool](graph, "domains are listed before Ingresses")
-        """Which of two objects of the same age and name comes first."""
+        sharing = (each for each in objects.presets if each in {PresetName.DOMAINS, PresetName.INGRESS})
+        self.come_first = next(sharing, None) == PresetName.DOMAINS
+        """Which of a domain and an Ingress of the same age and name comes first: that of the preset listed first."""
 
     def first(self, read: Read, domain: str, hosts: HostRights) -> DomainClaim | None:
         """Return the first claim of the namespace that has a domain, for a function of a later collection."""
@@ -391,9 +392,9 @@ class ServedDomains(PresetCollections):
         """Return ``domains``: a dict from domain to its entry, sorted by domain."""
         return self._result.result()
 
-    def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
+    def see(self, snapshot: Snapshot, options: PresetOptions) -> None:
         """Put what differs from the last time into the sources."""
-        del snapshot, in_use
+        del snapshot
         self._listening.set(_PortTerms(options.listen_address, options.listen_ports))
         reserved = options.reservations_of(PresetName.DOMAINS)
         self._reserved_ports.replace({name: reserved.get(name) for name in differing(self._reserved, reserved)})

@@ -23,7 +23,6 @@ from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
 from pyconfd.presets.policy import AllowedAddresses
-from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import EndpointView, NodeView, PortView
 
 EXTERNAL_NAME = "a Service of type ExternalName is an alias in DNS: it has no endpoints to send traffic to"
@@ -261,8 +260,15 @@ def in_one_family(endpoints: tuple[EndpointView, ...], families: tuple[str, ...]
     return tuple(endpoint for endpoint in endpoints if endpoint.family == chosen)
 
 
+class TargetOptions(NamedTuple):
+    """Where traffic goes: the settings of this name in :class:`pyconfd.presets.preset.PresetOptions`."""
+
+    node_ports: bool = False
+    node_address_types: tuple[str, ...] = ("InternalIP",)
+
+
 def targets_of_port(
-    port: PortView, service: Service | None, nodes: tuple[NodeView, ...], options: PresetOptions
+    port: PortView, service: Service | None, nodes: tuple[NodeView, ...], options: TargetOptions
 ) -> tuple[EndpointView, ...]:
     """Return the endpoints to put into the backend, without those that are down.
 

@@ -89,13 +89,6 @@ class BalancedPort(msgspec.Struct, frozen=True, gc=False):
     endpoints: tuple[EndpointView, ...]
 
 
-class _LoadbalancerTerms(NamedTuple):
-    """Which Services are read: those of pyconfd's class, and those without one where it is the ``default``."""
-
-    in_use: bool
-    addresses: AddressOptions
-
-
 class AskedService(NamedTuple):
     """What one Service asks for; ``ports`` are those that can be served: number, and position among all.
 
@@ -323,15 +316,15 @@ class BalancedServices(PresetCollections):
 
     def __init__(self, objects: Objects, addresses: AddressOwners) -> None:
         self._objects, self._addresses = objects, addresses
-        self._terms = Value[_LoadbalancerTerms](objects.graph, "loadbalancer")
+        self._terms = Value[AddressOptions](objects.graph, "loadbalancer")
         self.asked = Derived(objects.services, self._ask, "claims of LoadBalancer Services")
         self.listeners = Spread(self.asked, _listeners_of, "listeners that LoadBalancer Services ask for")
         self._asked = Published[Key, AskedService](self.asked)
 
-    def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
-        """Record whether the preset is in use, and which class is its own."""
+    def see(self, snapshot: Snapshot, options: PresetOptions) -> None:
+        """Record which class is its own."""
         del snapshot
-        self._terms.set(_LoadbalancerTerms(in_use, options.addresses))
+        self._terms.set(options.addresses)
 
     def serve(self, owners: ListenerOwners) -> None:
         """Make the ports, the statuses and the refusals."""
@@ -364,8 +357,7 @@ class BalancedServices(PresetCollections):
         )
 
     def _ask(self, read: Read, key: Key, seen: ReadService) -> AskedService | None:
-        terms = read.value(self._terms)
-        if not terms.in_use or seen.object is None or seen.view is None or not is_served(seen.object, terms.addresses):
+        if seen.object is None or seen.view is None or not is_served(seen.object, read.value(self._terms)):
             return None
         assigned = self._addresses.assigned(read, ObjectKey(Resource.SERVICES, key))
         return _Reader(read, key, (seen.object, seen.view), self._objects, assigned).read()

@@ -1,6 +1,6 @@
 """The sources of the presets' collections: the objects of the cluster, what was read of them, and the settings."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -24,7 +24,7 @@ from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot, denies_se
 from pyconfd.model.versioned import differing
 from pyconfd.presets.certificates import ReadSecret, TlsOptions
 from pyconfd.presets.cluster import ReadCluster
-from pyconfd.presets.endpoints import targets_of_port
+from pyconfd.presets.endpoints import TargetOptions, targets_of_port
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import EndpointView, PortAt
@@ -38,10 +38,10 @@ ROUTES = (Resource.TLSROUTES, Resource.TCPROUTES, Resource.HTTPROUTES, Resource.
 
 
 class Objects:
-    """The sources. What is read for one preset only has items while that preset is in use."""
+    """The sources. What is read for one preset only has items where that is among ``presets``, in order."""
 
-    def __init__(self, cluster: str) -> None:
-        self.cluster, self.graph = cluster, Graph()
+    def __init__(self, cluster: str, presets: Sequence[str]) -> None:
+        self.cluster, self.presets, self.graph = cluster, presets, Graph()
         graph = self.graph
         self.read = read = ReadCluster(graph, cluster)
         self.places, self.denied, self.nodes = read.places, read.denied, read.nodes
@@ -49,7 +49,7 @@ class Objects:
         self.policy = Value[ClaimOptions](graph, "claims")
         self.ignored_annotations = Value[tuple[str, ...]](graph, "ingress.ignored_annotations")
         self.tls = Value[TlsOptions](graph, "tls")
-        self.targets = Value[PresetOptions](graph, "presets.backend_target")
+        self.targets = Value[TargetOptions](graph, "presets.backend_target")
         self.shared_addresses = Value[tuple[str, ...]](graph, "addresses.shared")
         self.host = Value[HostFacts](graph, "addresses of this machine")
         self.ingress_classes = Value[Mapping[Key, IngressClass]](graph, "IngressClasses")
@@ -68,28 +68,30 @@ class Objects:
             Resource.BACKENDTLSPOLICIES: self.tls_policies,
             **dict.fromkeys(ROUTES, self.routes),
         }
-        gateway = PresetName.GATEWAY
-        self._followed = (
-            _Followed(PresetName.INGRESS, Resource.INGRESSES, self.ingresses),
-            *(_Followed(gateway, each, source, partial(ObjectKey, each)) for each, source in by_status.items()),
-            _Followed(gateway, Resource.REFERENCEGRANTS, self.grants),
-            _Followed(gateway, Resource.CONFIGMAPS, self.config_maps),
-            _Followed(gateway, Resource.NAMESPACES, self.labels, attrgetter("name"), _labels),
-        )
+        self._followed: list[_Followed] = []
+        if PresetName.INGRESS in presets:
+            self._followed.append(_Followed(Resource.INGRESSES, self.ingresses))
+        if PresetName.GATEWAY in presets:
+            self._followed += (
+                *(_Followed(each, source, partial(ObjectKey, each)) for each, source in by_status.items()),
+                _Followed(Resource.REFERENCEGRANTS, self.grants),
+                _Followed(Resource.CONFIGMAPS, self.config_maps),
+                _Followed(Resource.NAMESPACES, self.labels, attrgetter("name"), _labels),
+            )
 
-    def see(self, snapshot: Snapshot, options: PresetOptions, names: Collection[str]) -> None:
-        """Put what differs from the last time into the sources; ``names`` are the presets in use."""
+    def see(self, snapshot: Snapshot, options: PresetOptions) -> None:
+        """Put what differs from the last time into the sources."""
         self.read.see(snapshot, options.claims)
         self.policy.set(options.claims)
         self.ignored_annotations.set(options.ignored_annotations)
         self.tls.set(options.tls)
-        self.targets.set(PresetOptions(node_ports=options.node_ports, node_address_types=options.node_address_types))
+        self.targets.set(TargetOptions(options.node_ports, options.node_address_types))
         self.shared_addresses.set(options.addresses.shared)
         self.host.set(snapshot.host.addressing)
         self.ingress_classes.set(snapshot.ingressclasses)
         self.pods.follow(snapshot.pods)
         for each in self._followed:
-            each.see(snapshot, names)
+            each.see(snapshot)
 
     def servers(self, read: Read, at: PortAt) -> tuple[EndpointView, ...]:
         """Return where traffic for a port of a Service goes, for a function of a collection."""
@@ -114,22 +116,21 @@ def _labels(namespace: Namespace | None) -> Mapping[str, str] | None:
 
 
 class _Followed:
-    """The objects of one resource as items of a source, while the preset that they are read for is in use."""
+    """The objects of one resource as items of a source."""
 
     def __init__(
         self,
-        preset: str,
         resource: Resource,
         source: Source[Any, Any],
         key: Callable[[Key], Any] = lambda key: key,
         value: Callable[[Any], Any] = lambda item: item,
     ) -> None:
-        self._preset, self._field, self._source, self._key, self._value = preset, resource.field, source, key, value
+        self._field, self._source, self._key, self._value = resource.field, source, key, value
         self._items = _NONE
 
-    def see(self, snapshot: Snapshot, names: Collection[str]) -> None:
+    def see(self, snapshot: Snapshot) -> None:
         """Put what differs from the last time into the source."""
-        items: Mapping[Key, Any] = getattr(snapshot, self._field) if self._preset in names else _NONE
+        items: Mapping[Key, Any] = getattr(snapshot, self._field)
         previous, self._items = self._items, items
         if items is not previous:
             changed = differing(previous, items)

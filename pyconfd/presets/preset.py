@@ -32,6 +32,10 @@ CLUSTER_VIEW = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.E
 """The resources of a preset that reads Services."""
 
 
+_NONE: Mapping[Any, Any] = MappingProxyType({})
+"""The same object each time, so that nobody looks for what has changed."""
+
+
 def own_options(*options: object) -> Mapping[type, object]:
     """Return the options of single presets as ``PresetOptions.own`` has them."""
     return MappingProxyType({type(each): each for each in options})
@@ -104,17 +108,17 @@ class PresetResult:
     refused: tuple[Refusal, ...]
     claimed: int
     claims: Callable[[], Iterator[Claim]]
-    listeners: Mapping[Listener, Owner] = field(default_factory=lambda: MappingProxyType({}))
+    listeners: Mapping[Listener, Owner] = field(default_factory=lambda: _NONE)
     templates: tuple[ClusterTemplate, ...] = ()
     files: tuple[OutputFile, ...] = ()
     dns_names: tuple[str, ...] | None = None
-    serves: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    serves: Mapping[str, Any] = field(default_factory=lambda: _NONE)
     addresses_of: Callable[[Any], Iterable[str]] = tuple
     owners: Owners = field(default_factory=lambda: NO_OWNERS)
     reserves: Owners | None = None
     ends_tls: bool = False
-    statuses: Statuses = field(default_factory=lambda: MappingProxyType({}))
-    certificates: Mapping[str, PresentedCertificate] = field(default_factory=lambda: MappingProxyType({}))
+    statuses: Statuses = field(default_factory=lambda: _NONE)
+    certificates: Mapping[str, PresentedCertificate] = field(default_factory=lambda: _NONE)
 
 
 class PresetCollections(ABC):
@@ -126,7 +130,7 @@ class PresetCollections(ABC):
     listeners: "Collection[Any, ListenerClaim] | None" = None
 
     @abstractmethod
-    def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
+    def see(self, snapshot: Snapshot, options: PresetOptions) -> None:
         """Put a Snapshot and options into its own sources; those of all are up to date already."""
 
     def serve(self, owners: "ListenerOwners") -> None:  # noqa: B027 - what listens nowhere has nothing to do here

@@ -88,14 +88,18 @@ class Memo:
         self.bound: _Recent[Owners] = _Recent()
         self.files: _Recent[tuple[OutputFile, ...]] = _Recent()
         self.default: _Recent[_DefaultCertificate] = _Recent()
+        self.tls = SameParts[GivenDict]()
         self.names = SameParts[Mapping[str, object]]()
 
     def see(self, snapshot: Snapshot, names: Sequence[str], options: PresetOptions, had: Owners) -> Cluster:
         """Read a Snapshot."""
         graph = self._graph
-        if graph is None or graph.objects.cluster != snapshot.cluster or graph.graph.is_broken:
-            graph = self._graph = PresetGraph(snapshot.cluster, PRESETS.values())
-        return graph.see(snapshot, options, names, had)
+        presets = [PRESETS[name] for name in names]
+        if graph is None or graph.graph.is_broken or (graph.objects.cluster, graph.presets) != (
+            snapshot.cluster, presets
+        ):  # fmt: skip
+            graph = self._graph = PresetGraph(snapshot.cluster, presets)
+        return graph.see(snapshot, options, had)
 
     def forget(self) -> None:
         """Forget the collections: an exception may have left anything half done."""
@@ -254,16 +258,19 @@ def _template_names(
     """Return the names for the templates; the same object as before where each value is."""
     view, in_use = read.view, bool(default.path) or any(result.ends_tls for result in results)
     named, reads_hello = memo.graph.named_sites(), memo.graph.hosts.read_hello()
+    tls = memo.tls.made(
+        (default, in_use, reads_hello),
+        lambda: GivenDict(default_certificate=default.path, in_use=in_use, reads_hello=reads_hello),
+    )
 
     def make() -> Mapping[str, object]:
-        tls = GivenDict(default_certificate=default.path, in_use=in_use, reads_hello=reads_hello)
         given: dict[str, object] = {"cluster": view, "tls": tls, "named_sites": named}
         for name, result in zip(names, results, strict=True):
             given.setdefault(name, MappingProxyType(dict(result.names)))
             given.update({each: value for each, value in result.names.items() if each not in given or each == name})
         return MappingProxyType(given)
 
-    parts: list[object] = [read.services, view.nodes, view.certificates, default, in_use, reads_hello, named, *names]
+    parts: list[object] = [read.services, view.nodes, view.certificates, tls, named, *names]
     for value in (value for result in results for value in result.names.values()):
         parts += value.values() if isinstance(value, GivenDict) else (value,)  # it is made again for each result
     return memo.names.made(tuple(parts), make)

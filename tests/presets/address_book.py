@@ -40,13 +40,13 @@ def read(
     owners: Owners = NO_OWNERS,
 ) -> AddressBook:
     """Return what the objects have; ``owners`` says what they had, with ``previous`` the same collections go on."""
-    objects = previous.objects if previous is not None else Objects("")
+    objects = previous.objects if previous is not None else Objects("", presets)
     book = previous.collections if previous is not None else AddressOwners(objects)
     options = PresetOptions(
         addresses=addresses or AddressOptions(), claims=claims, reservations={RESERVED: reservations}
     )
-    objects.see(snapshot, options, presets)
-    book.see(options, owners, presets)
+    objects.see(snapshot, options)
+    book.see(options, owners)
     objects.graph.settle()
     if book.catch_up():
         objects.graph.settle()

@@ -346,7 +346,7 @@ def test_other_terms_share_the_pool_out_again() -> None:
     before = book(balancer("a"))
     found = read(before.snapshot, ("loadbalancer",), AddressOptions(POOL[1:]), ClaimOptions(), before)
     assert found.of(SERVICES, A).addresses == ("192.0.2.2",)
-    assert read(before.snapshot, (), AddressOptions(POOL), ClaimOptions(), before).assigned == {}
+    assert read(before.snapshot, (), AddressOptions(POOL)).assigned == {}
 
 
 def test_who_is_told_until_when_an_address_is_reserved_is_told_when_that_changes() -> None:

@@ -24,6 +24,7 @@ from pyconfd.presets.endpoints import (
     EXTERNAL_NAME,
     NO_TCP,
     Join,
+    TargetOptions,
     in_one_family,
     join,
     node_targets,
@@ -36,7 +37,6 @@ from pyconfd.presets.endpoints import (
     unservable,
 )
 from pyconfd.presets.policy import AllowedAddresses
-from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import EndpointView, NodeView, PortView
 from tests.presets.objects import endpoint, service, slice_
 
@@ -285,7 +285,7 @@ def test_a_local_policy_sends_to_nodes_with_an_endpoint_only() -> None:
     ],
 )
 def test_targets_are_pods_or_node_ports(node_ports: bool, node_port: int, found: list[tuple[str, int]]) -> None:
-    options = PresetOptions(node_ports=node_ports, node_address_types=("InternalIP",))
+    options = TargetOptions(node_ports=node_ports, node_address_types=("InternalIP",))
     nodes = (node("n", ("InternalIP", "192.0.2.1")),)
     made = targets_of_port(port(view("10.0.0.9"), node_port=node_port), service("a"), nodes, options)
     assert [(each.address, each.port) for each in made] == found

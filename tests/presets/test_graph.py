@@ -184,13 +184,12 @@ STEPS = st.tuples(
     st.sampled_from([None, None, None, True, False]),
     st.none() | st.none() | OPTIONS,
     st.none() | RESERVED,
-    st.none() | st.none() | IN_USE,
     st.none() | st.none() | RESERVED_PORTS,
     st.none() | st.none() | st.none() | TAKEN_LISTENERS,
     st.none() | st.none() | RESERVED_LISTENERS,
 )
 """A few objects that come, change or go; which Secrets there are; whether the class is the default; other settings;
-hosts that are reserved; which presets are in use; ports that are reserved; listeners that are taken, and reserved."""
+hosts that are reserved; ports that are reserved; listeners that are taken, and reserved."""
 
 
 class World:
@@ -200,7 +199,6 @@ class World:
         self.options = PresetOptions(addresses=POOL, tls=TlsOptions("/tls", ("*",)))
         self._pairs, self._objects = pairs, dict[tuple[str, str, str], Obj]()
         self._secrets, self._default = frozenset[str](), False
-        self.presets: tuple[str, ...] = NAMES
 
     def after(self, step: Any) -> Callable[[PresetGraph], object]:
         """Return how a graph is shown the cluster after a step."""
@@ -211,16 +209,15 @@ class World:
                     self._objects[_at(each)] = each
         self._secrets = self._secrets if step[1] is None else step[1]
         self._default = self._default if step[2] is None else step[2]
-        self.presets = step[5] or self.presets
         previous, options = self.options, step[3] or self.options
         self.options = replace(
             options,
             reservations={
                 SCOPE: previous.reservations_of(SCOPE) if step[4] is None else step[4],
-                "domains": previous.reservations_of("domains") if step[6] is None else step[6],
-                LISTENERS: previous.reservations_of(LISTENERS) if step[8] is None else step[8],
+                "domains": previous.reservations_of("domains") if step[5] is None else step[5],
+                LISTENERS: previous.reservations_of(LISTENERS) if step[7] is None else step[7],
             },
-            taken_listeners=previous.taken_listeners if step[7] is None else step[7],
+            taken_listeners=previous.taken_listeners if step[6] is None else step[6],
         )
         secrets = (
             secret(name, self._pairs[name], namespace=namespace)
@@ -228,13 +225,13 @@ class World:
             for namespace in NAMESPACES
         )
         seen = snapshot(ingress_class(default=self._default), *self._objects.values(), *secrets)
-        return lambda graph: graph.see(seen, self.options, self.presets)
+        return lambda graph: graph.see(seen, self.options)
 
 
 @settings(max_examples=150, deadline=None)
-@given(steps=st.lists(STEPS, min_size=4, max_size=10))
+@given(presets=IN_USE, steps=st.lists(STEPS, min_size=4, max_size=10))
 def test_collections_are_those_of_a_new_graph_and_no_call_is_superfluous(
-    pairs: dict[str, KeyPair], steps: list[Any]
+    pairs: dict[str, KeyPair], presets: tuple[str, ...], steps: list[Any]
 ) -> None:
     world = World(pairs)
-    follow(lambda: PresetGraph("", PRESETS.values()), map(world.after, steps))
+    follow(lambda: PresetGraph("", [PRESETS[name] for name in presets]), map(world.after, steps))

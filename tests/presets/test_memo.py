@@ -218,10 +218,10 @@ def snapshots(steps: Any) -> Iterator[tuple[Snapshot, PresetOptions]]:
 @settings(deadline=None, max_examples=150)
 def test_collections_are_those_of_a_new_graph_and_no_call_is_superfluous(steps: Any) -> None:
     def see(graph: PresetGraph, snapshot: Snapshot, options: PresetOptions) -> PresetGraph:
-        graph.see(snapshot, options, ALL)
+        graph.see(snapshot, options)
         return graph
 
-    graph = PresetGraph("", registry.PRESETS.values())
+    graph = PresetGraph("", [registry.PRESETS[name] for name in ALL])
     calls = CheckedCalls(graph.graph)
     for snapshot, options in snapshots(steps):
         before = items_of(graph.graph)
@@ -229,7 +229,7 @@ def test_collections_are_those_of_a_new_graph_and_no_call_is_superfluous(steps: 
         calls.settled()
         mine, fresh = (
             items_of(graph.graph),
-            items_of(see(PresetGraph("", registry.PRESETS.values()), snapshot, options).graph),
+            items_of(see(PresetGraph("", [registry.PRESETS[name] for name in ALL]), snapshot, options).graph),
         )
         assert [(name, mine[name], fresh[name]) for name in mine if mine[name] != fresh[name]] == []
         see_that_changes_are_told(before, graph.graph)
@@ -333,6 +333,22 @@ def test_after_a_bug_all_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     again = registry.translate(seen, ("domains",), OPTIONS_OF_PODS, memo)
     assert again == first
     assert again.names["domains"] is not first.names["domains"]
+
+
+def test_with_other_presets_in_use_there_are_their_collections_only() -> None:
+    memo, seen = Memo(), world(2)
+
+    def collections() -> set[str]:
+        return {each.name for each in memo.graph.graph.collections}
+
+    assert registry.translate(seen, ("domains",), OPTIONS_OF_PODS, memo).names["domains"]
+    few = collections()
+    both = registry.translate(seen, ("ingress", "kubefigurator"), OPTIONS_OF_PODS, memo)
+    assert both == registry.translate(seen, ("ingress", "kubefigurator"), OPTIONS_OF_PODS)
+    assert {each for each in collections() - few if "kubefigurator" in each}
+    assert not {each for each in few if "kubefigurator" in each}
+    assert registry.translate(seen, ("domains",), OPTIONS_OF_PODS, memo).names["domains"]
+    assert collections() == few
 
 
 def test_endpoints_beside_slices_leave_the_names_the_same_object() -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.snapshot import Key, Resource, Snapshot
+from pyconfd.presets.endpoints import TargetOptions
 from pyconfd.presets.objects import ROUTES, Objects
 from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions
@@ -39,15 +40,13 @@ metadata: {name: bare}
 WEB, PRESETS = Key("shop", "web"), ("ingress", "gateway")
 
 
-def seen(
-    objects: Objects, now: Snapshot, options: PresetOptions | None = None, names: tuple[str, ...] = PRESETS
-) -> None:
-    objects.see(now, options or PresetOptions(), names)
+def seen(objects: Objects, now: Snapshot, options: PresetOptions | None = None) -> None:
+    objects.see(now, options or PresetOptions())
     objects.graph.settle()
 
 
 def test_each_object_is_in_its_source_and_leaves_it() -> None:
-    objects, now = Objects(""), snapshot(CLASS, OBJECTS)
+    objects, now = Objects("", PRESETS), snapshot(CLASS, OBJECTS)
     seen(objects, now)
     assert objects.ingresses.items == now.ingresses
     assert objects.grants.items == now.referencegrants
@@ -71,7 +70,7 @@ def test_each_object_is_in_its_source_and_leaves_it() -> None:
 
 def test_routes_of_all_kinds_are_in_one_source() -> None:
     kinds = ("TLSRoute", "TCPRoute", "HTTPRoute", "GRPCRoute")
-    objects = Objects("")
+    objects = Objects("", PRESETS)
     now = snapshot(*(f"kind: {kind}\nmetadata: {{name: web}}\nspec: {{}}\n" for kind in kinds))
     seen(objects, now)
     assert objects.routes.items.keys() == {ObjectKey(each, WEB) for each in ROUTES}
@@ -80,17 +79,18 @@ def test_routes_of_all_kinds_are_in_one_source() -> None:
 
 
 def test_objects_of_presets_that_are_not_in_use_are_not_there() -> None:
-    objects, now = Objects(""), snapshot(CLASS, OBJECTS)
-    seen(objects, now, names=("ingress",))
+    objects, now = Objects("", ("ingress",)), snapshot(CLASS, OBJECTS)
+    seen(objects, now)
     assert (objects.ingresses.items, objects.gateways.items, objects.labels.items) == (now.ingresses, {}, {})
-    seen(objects, now, names=("gateway",))
+    objects = Objects("", ("gateway",))
+    seen(objects, now)
     assert (objects.ingresses.items, len(objects.gateways.items), len(objects.labels.items)) == ({}, 1, 2)
 
 
 def test_settings_are_sources_too() -> None:
-    objects = Objects("")
+    objects = Objects("", PRESETS)
     claims = ClaimOptions((Rule(("shop",)),))
     seen(objects, Snapshot(), PresetOptions(claims=claims, node_ports=True, ignored_annotations=("a",)))
     assert objects.policy.items[()] == claims
     assert objects.ignored_annotations.items[()] == ("a",)
-    assert objects.targets.items[()] == PresetOptions(node_ports=True)
+    assert objects.targets.items[()] == TargetOptions(node_ports=True)

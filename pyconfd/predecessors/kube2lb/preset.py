@@ -68,13 +68,6 @@ FUNCTIONS = frozenset({"ServerNames", "EscapeNode", "IntRange", "Add", "ToLower"
 NAMES = FUNCTIONS | {"services", "ports", "by_port", "nodes", "domain"}
 
 
-class _Kube2lbTerms(NamedTuple):
-    """By what Services are read; none is while the preset is not in use."""
-
-    in_use: bool
-    options: Kube2lbOptions
-
-
 class ParsedKube2lbService(NamedTuple):
     """What a Service asks for, and what is refused of it; ``external`` are its domains as they are written."""
 
@@ -323,7 +316,7 @@ class Kube2lbCollections(PresetCollections):
 
     def __init__(self, objects: Objects) -> None:
         self._objects, graph = objects, objects.graph
-        self._terms = Value[_Kube2lbTerms](graph, "preset kube2lb")
+        self._terms = Value[Kube2lbOptions](graph, "preset kube2lb")
         self._reserved = Source[Name, Reservation](graph, "names reserved in kube2lb")
         self.parsed = Derived(objects.services, self._parse, "claims of kube2lb by Service")
         self.claims = Spread(
@@ -331,10 +324,10 @@ class Kube2lbCollections(PresetCollections):
         )
         self.listeners = Derived(self.claims, _asked_listener, "listeners that kube2lb asks for")
 
-    def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
+    def see(self, snapshot: Snapshot, options: PresetOptions) -> None:
         """Record the settings of the preset, and the names that namespaces have."""
         del snapshot
-        self._terms.set(_Kube2lbTerms(in_use, options.of(Kube2lbOptions)))
+        self._terms.set(options.of(Kube2lbOptions))
         self._reserved.follow(options.reservations_of(PresetName.KUBE2LB))
 
     def serve(self, owners: ListenerOwners) -> None:
@@ -366,7 +359,7 @@ class Kube2lbCollections(PresetCollections):
 
     def result(self) -> PresetResult:
         """Return the names of :data:`NAMES`; services in order of age, ports by address and number."""
-        options, services = self._terms.items[()].options, self._services.mapping()
+        options, services = self._terms.items[()], self._services.mapping()
         types = self._objects.targets.items[()].node_address_types
         parts = self._decided.mapping(), options, self._objects.policy.items[()], self._reservations.mapping()
         names = self._server_names.made(parts, lambda: Kube2lbServerNames(*parts))
@@ -397,11 +390,9 @@ class Kube2lbCollections(PresetCollections):
         )
 
     def _parse(self, read: Read, _: Key, seen: ReadService) -> ParsedKube2lbService | None:
-        terms, objects = read.value(self._terms), self._objects
-        if not terms.in_use:
-            return None
+        options, objects = read.value(self._terms), self._objects
         node_ports = read.value(objects.targets).node_ports
-        return _parse(seen, _Rules(terms.options, read.value(objects.policy), read.value(objects.host), node_ports))
+        return _parse(seen, _Rules(options, read.value(objects.policy), read.value(objects.host), node_ports))
 
     def _held(self, read: Read, _: object, claim: Kube2lbClaim) -> Refusal | None:
         port = claim.entry.port
@@ -417,7 +408,7 @@ class Kube2lbCollections(PresetCollections):
             for protocol in dict.fromkeys(claim.entry.port.protocol for _, claim in asking)
             for name, each in read(self._reserved_by_port, (number, protocol)) or ()
         }
-        options, rules = read.value(self._terms).options, read.value(self._objects.policy)
+        options, rules = read.value(self._terms), read.value(self._objects.policy)
         return decide([claim for _, claim in asking], options, rules, reserved)
 
     def _entry(self, read: Read, _: object, claim: Kube2lbClaim) -> Kube2lbService:

@@ -277,7 +277,6 @@ def _backend_name(claim: KubefiguratorClaim) -> str:
 class _KubefiguratorTerms(NamedTuple):
     """By what Services are read, and whether it is known which files there are."""
 
-    in_use: bool
     options: KubefiguratorOptions
     judges_files: bool
 
@@ -300,10 +299,10 @@ class KubefiguratorCollections(PresetCollections):
             "listeners that kubefigurator asks for",
         )
 
-    def see(self, snapshot: Snapshot, options: PresetOptions, *, in_use: bool) -> None:
+    def see(self, snapshot: Snapshot, options: PresetOptions) -> None:
         """Record the settings of the preset, the files of certificates, and the names that namespaces have."""
         files = snapshot.host.certificates
-        self._terms.set(_KubefiguratorTerms(in_use, options.of(KubefiguratorOptions), files is not None))
+        self._terms.set(_KubefiguratorTerms(options.of(KubefiguratorOptions), files is not None))
         self._files.follow(files or {})
         self._reserved.follow(options.reservations_of(PresetName.KUBEFIGURATOR))
 
@@ -363,8 +362,6 @@ class KubefiguratorCollections(PresetCollections):
 
     def _parse(self, read: Read, _: Key, seen: ReadService) -> ParsedService | None:
         terms, objects = read.value(self._terms), self._objects
-        if not terms.in_use:
-            return None
         return parse(seen, objects.cluster, terms.options, read.value(objects.policy), read.value(objects.host))
 
     def _held(self, read: Read, _: object, claim: KubefiguratorClaim) -> Refusal | None:

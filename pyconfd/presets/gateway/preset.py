@@ -2,23 +2,111 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
 
+from pyconfd.derived import Joined, Published, SameParts, Spread
+from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName
 from pyconfd.model.gateway_api import Gateway, GRPCRoute, HTTPRoute, TCPRoute, TLSRoute
 from pyconfd.model.kubernetes import AnyObject
-from pyconfd.model.object_status import ObjectKey
-from pyconfd.model.reservation import Name, Owner, Owners
+from pyconfd.model.listener import Listener
+from pyconfd.model.object_status import ObjectKey, ObjectStatus
+from pyconfd.model.rendering import OutputFile
+from pyconfd.model.reservation import NO_OWNERS, Name, Owner, Owners
 from pyconfd.model.snapshot import Key, Resource, Snapshot
+from pyconfd.model.versioned import GivenDict
 from pyconfd.presets import values
+from pyconfd.presets.address_ownership import AddressOwners
 from pyconfd.presets.gateway.attachment import names_gateway, parent_key
+from pyconfd.presets.gateway.frontends import GatewayFrontend
 from pyconfd.presets.gateway.gateways import mistaken_class, mistaken_parent
 from pyconfd.presets.gateway.http_rules import RuleBackend
-from pyconfd.presets.gateway.routes import AskedRoute
-from pyconfd.presets.gateway.serving import AskedGateway
+from pyconfd.presets.gateway.mirror import script_file
+from pyconfd.presets.gateway.policies import PolicyDecision
+from pyconfd.presets.gateway.ports import Port, files_of, listeners_of
+from pyconfd.presets.gateway.routes import AskedRoute, frontend_name
+from pyconfd.presets.gateway.serving import AskedGateway, RuleSection, ServedGateways, gateways_asked
+from pyconfd.presets.gateway.serving import addresses_of as addresses_of_rule
 from pyconfd.presets.gateway.status import CONTROLLER
-from pyconfd.presets.objects import ROUTES
-from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions
+from pyconfd.presets.listener_ownership import ListenerOwners
+from pyconfd.presets.objects import ROUTES, Objects
+from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetCollections, PresetOptions, PresetResult
+from pyconfd.presets.refusals import JoinedRefusals
+
+
+class GatewayCollections(PresetCollections):
+    """The Gateway API: its sections, frontends, statuses and files."""
+
+    def __init__(self, objects: Objects, addresses: AddressOwners) -> None:
+        self._objects, self._addresses = objects, addresses
+        self._directory = ""
+        asked = gateways_asked(objects, addresses)
+        self.listeners = Spread(asked, lambda _, each: enumerate(each.listeners), "listeners that Gateways ask for")
+        self._asked = Published[ObjectKey, AskedGateway](asked)
+
+    def see(self, snapshot: Snapshot, options: PresetOptions) -> None:
+        """Record where files with certificates are."""
+        del snapshot
+        self._directory = options.tls.directory
+
+    def serve(self, owners: ListenerOwners) -> None:
+        """Make all that is served."""
+        self._gateways = gateways = ServedGateways(self._objects, self._addresses, owners)
+        self._routes = Published[ObjectKey, AskedRoute](gateways.asked, rank=_rank_of_route)
+        self._ports = Published[str, Port](gateways.ports, key=_port_name)
+        self._frontends = Published[str, GatewayFrontend](gateways.frontends, key=_port_name)
+        sections = Joined[Any, RuleBackend](gateways.profiles, gateways.backends, name="sections of Gateways")
+        self._backends = Published[str, RuleBackend](sections, key=lambda at: at[1])
+        self._owners = Published[Name, Owner](
+            Joined[Any, Any](gateways.sections, gateways.ports, name="owners of sections"),
+            key=lambda at: Name(at[1] if isinstance(at[1], str) else _port_name(at), ""),
+            rank=None,
+            value=lambda each: each.owner if isinstance(each, RuleSection) else each.gateway.owner,
+        )
+        self._statuses = Published[ObjectKey, ObjectStatus](gateways.statuses, rank=None)
+        self._policies = Published[ObjectKey, PolicyDecision](gateways.policies)
+        self._presented = Published[str, PresentedCertificate](gateways.presented, key=lambda at: at[1], rank=None)
+        self._refused = JoinedRefusals(gateways.refused)
+        self._files = SameParts[tuple[OutputFile, ...]]()
+        self._listeners = SameParts[Mapping[Listener, Owner]]()
+
+    def result(self) -> PresetResult:
+        """Return ``gateway``: the frontends of Gateways' ports, and the backends of routes' rules, each by its name."""
+        counts = self._gateways.counts.items
+        ports, policies, backends = self._ports.mapping(), self._policies.mapping(), self._backends.mapping()
+        frontends, owners = self._frontends.mapping(), self._owners.mapping()
+        files = self._files.made((ports, policies), lambda: files_of(ports.values(), policies.values()))
+        script = script_file(self._directory) if counts.get("mirrored") else None
+        given = GivenDict(
+            frontends=frontends,
+            backends=backends,
+            profiles=len(self._gateways.profiles.items),
+            mirror_script=script.path if script else "",
+        )
+        return PresetResult(
+            {"gateway": given},
+            self._refused.all(),
+            counts.get("ready", 0),
+            partial(claims, self._asked.mapping(), self._routes.mapping(), owners, frontends, backends),
+            self._listeners.made((ports,), lambda: listeners_of(ports.values())),
+            files=(*files, script) if script else files,
+            serves=backends,
+            addresses_of=addresses_of_rule,
+            owners=owners,
+            reserves=NO_OWNERS,
+            statuses=self._statuses.mapping(),
+            certificates=self._presented.mapping(),
+        )
+
+
+def _rank_of_route(id_: ObjectKey) -> tuple[int, Key]:
+    return ROUTES.index(id_.resource), id_.key
+
+
+def _port_name(at: tuple[ObjectKey, int]) -> str:
+    return frontend_name(at[0].key, at[1])
 
 
 class GatewayPreset(Preset):
@@ -39,6 +127,10 @@ class GatewayPreset(Preset):
         Resource.CONFIGMAPS,
     }
     writes_status = frozenset({Resource.GATEWAYCLASSES, Resource.GATEWAYS, *ROUTES, Resource.BACKENDTLSPOLICIES})
+
+    def collections(self, objects: Objects, addresses: AddressOwners) -> GatewayCollections:
+        """Return what is made of the Gateway API."""
+        return GatewayCollections(objects, addresses)
 
     def how_to_claim(self, options: PresetOptions) -> str:
         """Return which object to make."""

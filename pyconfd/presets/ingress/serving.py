@@ -208,7 +208,7 @@ class ServedIngresses:
         if domain is None:
             return ""
         is_owner, mine, others = hosts.is_owner(path.site, rule.owner.namespace), rule.owner, domain.owner
-        if is_owner and (mine.since, mine.namespace, mine.name, read.value(self._domains.come_first)) < (
+        if is_owner and (mine.since, mine.namespace, mine.name, self._domains.come_first) < (
             others.since, others.namespace, others.name, True
         ):  # fmt: skip
             return ""

@@ -14,6 +14,7 @@ from pyconfd.presets.gateway import work
 from pyconfd.presets.graph import PresetGraph
 from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.registry import PRESETS
 from pyconfd.presets.routing.types import PathKind, RouteMatch
 from tests.derived.checking import follow
 from tests.presets.ingress.objects import Obj, secret, service, snapshot
@@ -209,11 +210,11 @@ class World:
         self.options = step[2] or self.options
         secrets = [secret(name, self._pairs[name]) for name in sorted(self._secrets)]
         seen = snapshot(*self._objects.values(), *secrets)
-        return lambda graph: graph.see(seen, self.options, NAMES)
+        return lambda graph: graph.see(seen, self.options)
 
 
 def _graph() -> PresetGraph:
-    return PresetGraph("")
+    return PresetGraph("", [PRESETS["gateway"]])
 
 
 @settings(max_examples=200, deadline=None)
