@@ -4,7 +4,10 @@ from itertools import product
 
 import pytest
 
+from pyconfd.model.plan import RuntimeUpdate
+from pyconfd.render.fragment import CompiledFragment
 from tests.bench import routing
+from tests.bench.proportion import Chain
 from tests.bench.translation import Made, Translating, calls
 from tests.world.resources import Obj
 
@@ -47,3 +50,18 @@ def test_a_change_costs_the_same_beside_more_gateways(what: str) -> None:
     few, many = calls_for(what, "gateway", FEW, gateways=2), calls_for(what, "gateway", FEW, gateways=8)
 
     assert many <= few + PASSED_OVER
+
+
+@pytest.mark.parametrize("kind", ["ingress", "gateway"])
+def test_an_endpoint_is_a_matter_of_its_backends(kind: str) -> None:
+    """Nothing is made again of paths, and one fragment is rendered."""
+    made = Made(kind, FEW)
+    chain = Chain(made.presets, made.options)
+    for version in (1, 2):
+        chain.follow(made.cluster.snapshot())
+        made.cluster.apply(made.changes["endpoint"](version))
+    with calls() as called:
+        assert isinstance(chain.follow(made.cluster.snapshot()), RuntimeUpdate)
+    rendered = CompiledFragment._parts.__code__
+    assert called[rendered.co_filename, rendered.co_firstlineno] == 1
+    assert not [file for file, _ in called if file.endswith("/routing/table.py")]

@@ -161,7 +161,8 @@ class ServedGateways:
         self._profiles = Derived(of_namespace, _shared_profiles, "profiles that are shared")
         shared = Tally(self._profiles, lambda _, found: ((each, 1) for each in found), "namespaces by profile")
         self.profiles = Spread(shared, lambda each, _: ((each.name, each.section),), "sections of profiles")
-        self.backends = Derived(self.sections, self._backend, "backends of Gateways")
+        led_to = Derived(self.sections, self._led_to, "sections with what leads to them")
+        self.backends = Derived(led_to, self._backend, "backends of Gateways")
         self.counts = Tally(self.backends, _counts_of, "ready endpoints of Gateways")
 
         together = Derived(self.gateways, self._ports_of, "ports by Gateway")
@@ -277,16 +278,20 @@ class ServedGateways:
         inputs = RouteInputs(services, holders, Grants(grants))
         return serve(route, placed, over.get(id_, frozenset()) if over else frozenset(), inputs)
 
-    def _backend(self, read: Read, _: object, section: RuleSection) -> RuleBackend:
+    def _led_to(self, read: Read, _: object, section: RuleSection) -> RuleBackend:
         backend = section.backend
         paths, lines = read(self._table.leading, backend.route) or (), backend.lines
         is_shared = lines is not None and lines in (read(self._profiles, section.owner.namespace) or ())
         return msgspec.structs.replace(
             backend,
-            servers=weighted_servers([(weight, self._objects.servers(read, at)) for weight, at in backend.ports]),
             entries=tuple(entry_of(*path) for path, _ in paths),
             profile=lines.name if lines is not None and is_shared else "",
         )
+
+    def _backend(self, read: Read, _: object, backend: RuleBackend) -> RuleBackend:
+        """Add the servers, which change far more often than all else of a rule."""
+        servers = weighted_servers([(weight, self._objects.servers(read, at)) for weight, at in backend.ports])
+        return msgspec.structs.replace(backend, servers=servers)
 
     # Frontends
 

@@ -39,6 +39,7 @@ from pyconfd.presets.routing.references import (
 from pyconfd.presets.routing.table import (
     ALL_OF_HOST,
     ConflictedRule,
+    DecidedPath,
     PlainRoutingTable,
     SitePath,
     conflict_key,
@@ -161,6 +162,7 @@ class ServedIngresses:
         self._targets = Derived(named, self._target, "targets of references")
         faulty = Derived(self._targets, lambda _, __, found: found if found.fault else None, "faults of references")
         self._faults_of = Grouped(faulty, lambda _, found: found.users, "faults by Ingress")
+        self._entries = Derived(routes.leading, _entries_of, "entries of backends of Ingresses")
         self.backends = Derived(self._targets, self._backend, "backends of Ingresses")
         self._answering = Derived(self.backends, lambda _, __, backend: _can_answer(backend), "answering backends")
         self.ready = Tally(self.backends, _ready, "ready endpoints of Ingresses")
@@ -244,11 +246,10 @@ class ServedIngresses:
 
         Requests get 503 until the Service is there.
         """
-        paths = read(self._routes.leading, name)
-        if not paths:
+        entries = read(self._entries, name)
+        if entries is None:
             return None
         reference, port = target.reference, target.port
-        entries: tuple[PathEntry, ...] = tuple(entry_of(*path) for path, _ in paths)
         owner = f"Service {reference.namespace}/{reference.name}, port {reference.port}, of Ingresses"
         servers = self._objects.servers(read, port) if port is not None else ()
         return RouteBackend(name, owner, reference.namespace, reference.name, entries, servers, options=target.options)
@@ -353,6 +354,10 @@ def _restricted(service: Service, accepted: tuple[str, ...]) -> UnresolvedRefere
         return None
     detail = f"annotation {foreign.restricting[0]} of the Service: {foreign.why_restricted('it')}"
     return UnresolvedReference(Unresolved.RESTRICTED, detail)
+
+
+def _entries_of(_: Read, __: str, paths: Sequence[tuple[SitePath, DecidedPath]]) -> tuple[PathEntry, ...]:
+    return tuple(entry_of(*path) for path, _ in paths)
 
 
 def addresses_of(backend: RouteBackend) -> Iterable[str]:
