@@ -612,10 +612,7 @@ class Published(Generic[S, V]):
         # The keys of one that went and of one that came may stand for the same.
         now |= {key_of(key): self._value(items[key]) for key in changed if key in items}
         # A value of an item that is another one may be the same.
-        new = {key: value for key, value in now.items() if value is not None and self._mapping.get(key) != value}
-        gone = [key for key, value in now.items() if value is None and key in self._mapping]
-        if new or gone:
-            self._mapping = self._mapping.with_changes(new, gone, self._rank)
+        self._mapping = self._mapping.replaced(now, self._rank)
         self._changed = {}
         return self._mapping
 

@@ -45,7 +45,7 @@ from pyconfd.model.hold import SHOWN, Hold, HoldEvent, HoldKind, HoldStep
 from pyconfd.model.ingress import Ingress, IngressClass, IngressClassSpec
 from pyconfd.model.kubernetes import ConfigMap, Endpoints, EndpointSlice, Namespace, Node, Pod, Service
 from pyconfd.model.snapshot import ENDS_BY_DELETION, Snapshot
-from pyconfd.model.versioned import differing, without
+from pyconfd.model.versioned import differing, versioned
 
 _CLASSES = ("ingressclasses", "gatewayclasses")
 _OUR_CONTROLLERS = "pyconfd.io/"
@@ -155,7 +155,7 @@ class RemovalProtection:
             gone = [key for key in differing(before, after) if key not in after]
             deleted = [key for key in gone if any(before[key].metadata.uid in each for each in snapshot.departures)]
             if deleted:
-                parts[field] = without(before, deleted)
+                parts[field] = versioned(before).with_changes({}, deleted)
         return replace(former, **parts) if parts else former
 
     def rebase(self, snapshot: Snapshot, context: Context) -> None:
@@ -170,7 +170,8 @@ class RemovalProtection:
         ]
         applied: dict[str, Any] = {}
         for field in {field for field, _ in deleted}:
-            applied[field] = without(getattr(self._applied, field), [key for of, key in deleted if of == field])
+            gone = [key for of, key in deleted if of == field]
+            applied[field] = versioned(getattr(self._applied, field)).with_changes({}, gone)
         self.snapshot, self._applied = snapshot, replace(self._applied, **applied)
         forgiven, unwanted = self._kept.forget(deleted) if deleted and self.hold is not None else (set(), set())
         self._missing -= unwanted

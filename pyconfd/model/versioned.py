@@ -88,6 +88,14 @@ class VersionedDict(dict[_K, _V]):
         made._former, made._changed, made._touched = self.mark, None, {*replaced, *gone}
         return made
 
+    def replaced(
+        self, values: Mapping[_K, _V | None], rank: Callable[[_K], Any] | None = None
+    ) -> "VersionedDict[_K, _V]":
+        """Return the same with other values, None for none; itself where all are equal. With ``rank`` in its order."""
+        changed = {key: value for key, value in values.items() if value is not None and self.get(key) != value}
+        gone = [key for key, value in values.items() if value is None and key in self]
+        return self.with_changes(changed, gone, rank) if changed or gone else self
+
     def changed_since(self, previous: Mapping[_K, _V]) -> Collection[_K] | None:
         """Return the keys with other values; None where this was not made of ``previous``, or has other keys."""
         return self._changed if isinstance(previous, VersionedDict) and previous.mark is self._former else None
@@ -106,34 +114,6 @@ class VersionedDict(dict[_K, _V]):
 def versioned(values: Mapping[_K, _V]) -> VersionedDict[_K, _V]:
     """Return ``values`` itself if its successors know what differs, else a copy that does."""
     return values if isinstance(values, VersionedDict) else VersionedDict(values)
-
-
-def with_values(previous: Mapping[_K, _V], replaced: Mapping[_K, _V]) -> Mapping[_K, _V]:
-    """Return ``previous`` with other values for keys that it has; itself where there are none."""
-    if not replaced:
-        return previous
-    return versioned(previous).with_values(replaced)
-
-
-def without(previous: Mapping[_K, _V], gone: Collection[_K]) -> Mapping[_K, _V]:
-    """Return ``previous`` without some keys; itself where there are none."""
-    if not gone:
-        return previous
-    return (previous if isinstance(previous, VersionedDict) else VersionedDict(previous)).with_changes({}, gone)
-
-
-def replaced(
-    previous: Mapping[_K, _V], values: Mapping[_K, _V | None], rank: Callable[[_K], str] | None = None
-) -> Mapping[_K, _V]:
-    """Return ``previous`` with other values, None for none; the same object where all are equal.
-
-    With ``rank`` the result is in its order.
-    """
-    changed = {key: value for key, value in values.items() if value is not None and previous.get(key) != value}
-    gone = [key for key, value in values.items() if value is None and key in previous]
-    if not changed and not gone:
-        return previous
-    return versioned(previous).with_changes(changed, gone, rank)
 
 
 def differing(old: Mapping[_K, _V], new: Mapping[_K, _V]) -> Collection[_K]:

@@ -11,7 +11,7 @@ import msgspec
 from pyconfd.model.claim import Claim
 from pyconfd.model.kubernetes import ConfigMap, ObjectRef
 from pyconfd.model.snapshot import KIND_OF, ROUTING_RESOURCES, Key, Resource, Snapshot
-from pyconfd.model.versioned import VersionedDict, with_values
+from pyconfd.model.versioned import VersionedDict, versioned
 from pyconfd.presets.gateway.frontends import GatewayFrontend
 from pyconfd.presets.routing.types import RouteBackend
 from pyconfd.presets.views import CertificateView, NodeText, NodeView
@@ -99,7 +99,7 @@ class Filter:
                 return known
             changed = source.changed_since(previous.source) if isinstance(source, VersionedDict) else None
             if changed is not None:
-                result = with_values(previous.result, {key: source[key] for key in changed if key not in gone})
+                result = versioned(previous.result).with_values({k: source[k] for k in changed if k not in gone})
                 self._known[resource] = _Filtered(source, gone, result)
                 return result
         result = VersionedDict({key: value for key, value in source.items() if key not in gone})

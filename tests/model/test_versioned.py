@@ -5,17 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.model.snapshot import Key
-from pyconfd.model.versioned import VersionedDict, differing, replaced, with_values
+from pyconfd.model.versioned import VersionedDict, differing, versioned
 
 KEYS = [Key("ns", f"name-{number}") for number in range(8)]
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(KEYS), st.none() | st.integers(0, 3))))
 def test_it_is_what_a_dict_would_be_after_any_changes(rounds: list[dict[Key, int | None]]) -> None:
-    previous = replaced(dict[Key, int](), {})
+    previous: VersionedDict[Key, int] = VersionedDict({})
     expected: dict[Key, int] = {}
     for changes in rounds:
-        now = replaced(previous, changes, lambda key: key.name)
+        now = previous.replaced(changes, lambda key: key.name)
         for key, value in changes.items():
             if value is None:
                 expected.pop(key, None)
@@ -25,6 +25,7 @@ def test_it_is_what_a_dict_would_be_after_any_changes(rounds: list[dict[Key, int
         assert {key: now.get(key) for key in KEYS} == {key: expected.get(key) for key in KEYS}
         assert [key in now for key in KEYS] == [key in expected for key in KEYS]
         assert len(now) == len(expected)
+        assert now.replaced(dict(now)) is now
         assert set(differing(previous, now)) == {key for key in KEYS if previous.get(key) is not now.get(key)}
         previous = now
 
@@ -42,10 +43,10 @@ def test_a_successor_names_what_was_replaced_and_leaves_the_former_as_it_was() -
 
 def test_a_plain_mapping_is_copied_before_it_is_built_on() -> None:
     plain = {"a": 1}
-    made = with_values(plain, {"a": 2})
+    made = versioned(plain).with_values({"a": 2})
     plain["a"] = 5
     assert dict(made) == {"a": 2}
-    assert with_values(plain, {}) is plain
+    assert versioned(made) is made
 
 
 def test_places_are_those_of_the_keys_whatever_was_replaced() -> None:

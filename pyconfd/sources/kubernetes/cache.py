@@ -6,7 +6,7 @@ from typing import assert_never
 from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import AnyObject, EndpointSlice, Node, Pod
 from pyconfd.model.snapshot import DELETION_COUNTS, RECORD_OF, Departures, Key
-from pyconfd.model.versioned import VersionedDict, replaced
+from pyconfd.model.versioned import VersionedDict
 from pyconfd.sources.kubernetes.decode import Bookmark, Deleted, Event, Unreadable, Upserted, key_of, same_content
 
 _DELETION_COUNTS = tuple(RECORD_OF[resource] for resource in DELETION_COUNTS)
@@ -24,7 +24,7 @@ class Cache:
         self.departures = Departures()
         self._records: dict[Key, AnyObject] = {}
         self._refusals: dict[Key | None, Refusal] = {}
-        self._view: Mapping[Key, AnyObject] = VersionedDict({})
+        self._view: VersionedDict[Key, AnyObject] = VersionedDict({})
         self._changed: dict[Key, AnyObject | None] | None = None
         """What came, changed or went (None) since the last view; None after a whole list."""
         self._view_version = 0
@@ -80,7 +80,7 @@ class Cache:
         """Return an immutable view; the same one again until something changes."""
         if self._view_version != self.version:
             changed = self._changed
-            self._view = VersionedDict(self._records) if changed is None else replaced(self._view, changed)
+            self._view = VersionedDict(self._records) if changed is None else self._view.replaced(changed)
             self._view_version = self.version
             self._changed = {}
         return self._view
