@@ -1,11 +1,10 @@
 """All presets, and what those in use make of one Snapshot together."""
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter, is_
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Generic, TypeVar
 
 import structlog
 
@@ -42,24 +41,6 @@ from pyconfd.presets.views import EndpointView
 
 log = structlog.get_logger(__name__)
 
-_T = TypeVar("_T")
-
-
-class _Recent(Generic[_T]):
-    """What was made of the very same objects a moment ago."""
-
-    def __init__(self) -> None:
-        self._known: deque[tuple[tuple[object, ...], _T]] = deque(maxlen=4)
-
-    def made(self, parts: tuple[object, ...], make: Callable[[], _T]) -> _T:
-        """Return what ``make`` returns, or returned for the same ``parts``."""
-        for known, made in self._known:
-            if len(known) == len(parts) and all(map(is_, known, parts)):
-                return made
-        made = make()
-        self._known.append((parts, made))
-        return made
-
 
 @dataclass(frozen=True, slots=True)
 class _DefaultCertificate:
@@ -84,10 +65,10 @@ class Memo:
     def __init__(self) -> None:
         self._refused = SameParts[tuple[Refusal, ...]]()
         self._graph: PresetGraph | None = None
-        self.listeners: _Recent[frozenset[Listener]] = _Recent()
-        self.bound: _Recent[Owners] = _Recent()
-        self.files: _Recent[tuple[OutputFile, ...]] = _Recent()
-        self.default: _Recent[_DefaultCertificate] = _Recent()
+        self.listeners = SameParts[frozenset[Listener]]()
+        self.bound = SameParts[Owners]()
+        self.files = SameParts[tuple[OutputFile, ...]]()
+        self.default = SameParts[_DefaultCertificate]()
         self.tls = SameParts[GivenDict]()
         self.names = SameParts[Mapping[str, object]]()
 
