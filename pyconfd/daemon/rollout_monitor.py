@@ -16,7 +16,7 @@ from pyconfd.daemon.reporting import Reporter
 from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.config.diff import differences
 from pyconfd.haproxy.config.text import emptied
-from pyconfd.model.operations import AddBackend, Command, RemoveBackend
+from pyconfd.model.operations import AddBackend, Command, FillSpare, RemoveBackend
 from pyconfd.model.outcome import Applied, Outcome, Stored
 from pyconfd.model.plan import Reload
 from pyconfd.model.status import RolloutAlarm, RolloutStatus, Sample
@@ -95,7 +95,7 @@ class RolloutMonitor:
             return
         former, self._serving = self._serving, self._world.balancer.last_good()
         reasons, commands = _plan_of(outcome)
-        if reasons or any(isinstance(each, AddBackend | RemoveBackend) for each in commands):
+        if reasons or any(isinstance(each, AddBackend | FillSpare | RemoveBackend) for each in commands):
             self._quiet_since, self._marked = now, False
         if former is None or self._serving is None or not self._settings.rollout_monitor_s or self._newest is None:
             return

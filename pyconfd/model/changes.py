@@ -150,7 +150,10 @@ def summary_of(commands: Iterable[Command]) -> str:
     groups: dict[str, Counter[str]] = {}
     for command in commands:
         groups.setdefault(command.group(), Counter())[command.counted] += command.number()
-    texts = [f"{name} {', '.join(_counted(what, number) for what, number in groups[name].items())}" for name in groups]
+    texts = [
+        f"{name} {', '.join(_counted(what, number) for what, number in groups[name].items() if what)}"
+        for name in groups
+    ]
     more = len(texts) - SUMMARY_GROUPS
     return "; ".join(texts[:SUMMARY_GROUPS]) + (f"; and {more} more" if more > 0 else "")
 

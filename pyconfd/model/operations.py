@@ -167,24 +167,53 @@ class AddBackend(BackendCommand):
 
 
 @dataclass(frozen=True, slots=True)
-class FillSpare(AddBackend):
-    """Serve a new backend by ``spare``, an empty one of the process, until the next reload gives it its own name.
+class FillSpare(BackendCommand):
+    """Use ``spare``, an empty backend of the process, for the servers of ``backend`` from now on.
 
-    ``map_path`` is the map that leads from the name to the spare.
+    ``changed``: the process has a section of that name, with other lines, whose sessions go on there.
     """
 
-    counted: ClassVar[str] = "added"
-    spare: str = field(kw_only=True)
-    map_path: str = field(kw_only=True)
+    defaults: str
+    spare: str
+    changed: bool = False
+    rank: ClassVar[int] = 0
+
+    @property
+    def counted(self) -> str:  # type: ignore[override]
+        """What became of the backend."""
+        return "changed" if self.changed else "added"
 
     def description(self) -> str:
-        return f"add backend {self.backend} from {self.defaults}: served by {self.spare} until the next reload"
+        verb = "change" if self.changed else "add"
+        return f"{verb} backend {self.backend} from {self.defaults}: served by {self.spare} until the next reload"
 
     def socket_lines(self, answer: str = "") -> list[SocketLine]:
         return []
 
-    def published(self) -> SocketLine:
-        return SocketLine(f"add map {self.map_path} {self.backend} {self.spare}")
+
+@dataclass(frozen=True, slots=True)
+class LeadToSpare(BackendCommand):
+    """Lead requests for ``backend`` to ``spare`` by the map at ``map_path``, which has the name where ``is_set``.
+
+    Where the backend ``changed`` requests were led to its former lines until now: these need their entries of maps.
+    """
+
+    spare: str
+    map_path: str
+    is_set: bool = False
+    changed: bool = False
+    counted: ClassVar[str] = ""
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """Before what points to a new backend, and after what a changed one reads."""
+        return 3 if self.changed else 2
+
+    def description(self) -> str:
+        return f"lead from {self.backend} to {self.spare} in map {self.map_path}"
+
+    def socket_lines(self, answer: str = "") -> list[SocketLine]:
+        return [SocketLine(f"{'set' if self.is_set else 'add'} map {self.map_path} {self.backend} {self.spare}")]
 
     def questions(self) -> list[str]:
         return [f"get map {self.map_path} {self.backend}"]
@@ -414,6 +443,7 @@ class RemoveMapEntries(FileCommand):
     """Remove keys from the map at ``path``."""
 
     keys: tuple[str, ...]
+    rank: ClassVar[int] = 3
     counted: ClassVar[str] = "- entry"
 
     def number(self) -> int:

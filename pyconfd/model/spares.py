@@ -25,9 +25,9 @@ def spare_section(defaults: str, number: int) -> str:
 
 
 def is_spare_section(text: str) -> bool:
-    """Return whether the text of a section is that of a spare: a header and nothing else."""
+    """Return whether the text of a section is that of a spare: a header and nothing else but comments."""
     header, _, rest = text.partition("\n")
     words = header.split(" ")
     if len(words) != 4 or words[0] != "backend" or words[2] != "from":
         return False
-    return spare_kind(words[1]) == words[3] and not rest.strip("\n")
+    return spare_kind(words[1]) == words[3] and all(line[:1] in {"", "#"} for line in rest.split("\n"))

@@ -1,11 +1,12 @@
 """Commands in words, each in one line; nothing of a key is ever in them."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from pyconfd.errors import RejectedInput
-from pyconfd.haproxy.runtime.batch import transcript, unfulfilled
+from pyconfd.haproxy.runtime.batch import batches, transcript, unfulfilled
 from pyconfd.haproxy.runtime.servers_now import ServerNow, checks_now, find_servers, servers_now, wrong_address
 from pyconfd.model.operations import (
     AddBackend,
@@ -17,6 +18,7 @@ from pyconfd.model.operations import (
     Command,
     EmptyBackend,
     FillSpare,
+    LeadToSpare,
     RemoveBackend,
     RemoveCertificate,
     RemoveListLines,
@@ -31,11 +33,14 @@ from pyconfd.model.operations import (
 
 PEM = "-----BEGIN CERTIFICATE-----\nc2VjcmV0\n-----END CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\na2V5\n"
 ENTRIES = tuple((f"h{at}.example.com", "be-a") for at in range(7))
-SPARE = FillSpare("be-a", "plain", spare="spare-plain-1", map_path="/s")
+SPARE = FillSpare("be-a", "plain", "spare-plain-1")
+LEAD = LeadToSpare("be-a", "spare-plain-1", "/s")
 EACH: list[tuple[Command, str]] = [
     (AddBackend("be-a", "plain"), "add backend be-a from plain"),
     (AddBackend("be-a", "plain", "tcp"), "add backend be-a from plain, mode tcp"),
     (SPARE, "add backend be-a from plain: served by spare-plain-1 until the next reload"),
+    (replace(SPARE, changed=True), "change backend be-a from plain: served by spare-plain-1 until the next reload"),
+    (LEAD, "lead from be-a to spare-plain-1 in map /s"),
     (
         EmptyBackend("be-a", (RemoveServer("be-a", "s1"),)),
         "remove backend be-a with 1 server: drained, it goes with the next reload",
@@ -103,10 +108,10 @@ READ_BACK: list[tuple[Command, int, str, dict[str, str], str]] = [
         "does not give be-a",
     ),
     (ChangeMapEntries("/m", ENTRIES[:1]), 2, "set map /m h0.example.com be-a", {MAP: ""}, "does not give be-a"),
-    (RemoveMapEntries("/m", ("h0.example.com",)), 2, "del map /m h0.example.com", {MAP: "found=no"}, ""),
+    (RemoveMapEntries("/m", ("h0.example.com",)), 3, "del map /m h0.example.com", {MAP: "found=no"}, ""),
     (
         RemoveMapEntries("/m", ("h0.example.com",)),
-        2,
+        3,
         "del map /m h0.example.com",
         {MAP: 'key="h0.example.com"'},
         "map /m still has h0.example.com",
@@ -154,14 +159,22 @@ def test_the_transcript_has_each_line_of_the_socket_and_publishes_before_a_map_p
 
 
 def test_a_spare_is_led_to_once_its_servers_are_there() -> None:
-    lines = list(transcript([SPARE, AddServer("be-a", "s", "192.0.2.1:80"), AddMapEntries("/m", ENTRIES[:1])]))
+    lines = list(transcript([SPARE, AddServer("be-a", "s", "192.0.2.1:80"), LEAD, AddMapEntries("/m", ENTRIES[:1])]))
     assert lines[0] == "add server be-a/s 192.0.2.1:80"
     assert lines[-2:] == ["add map /s be-a spare-plain-1", "add map /m h0.example.com be-a"]
+    assert replace(LEAD, is_set=True).socket_lines()[0].text == "set map /s be-a spare-plain-1"
     asked = "get map /s be-a"
-    assert SPARE.questions() == [asked]
-    assert SPARE.unfulfilled({asked: 'value="spare-plain-1"'}) == ""
-    assert "does not lead from be-a to spare-plain-1" in SPARE.unfulfilled({asked: 'value="spare-plain-11"'})
-    assert SPARE.rank == 0
+    assert LEAD.questions() == [asked]
+    assert LEAD.unfulfilled({asked: 'value="spare-plain-1"'}) == ""
+    assert "does not lead from be-a to spare-plain-1" in LEAD.unfulfilled({asked: 'value="spare-plain-11"'})
+    assert (SPARE.rank, LEAD.rank, replace(LEAD, changed=True).rank) == (0, 2, 3)
+
+
+def test_requests_for_a_backend_that_serves_are_led_to_a_spare_after_its_servers_were_seen() -> None:
+    added, lead = AddServer("be-a", "s", "192.0.2.1:80"), replace(LEAD, changed=True)
+    entries = AddMapEntries("/m", ENTRIES[:1])
+    assert [*batches([SPARE, added, LEAD, entries])] == [[SPARE, added, LEAD, entries]]
+    assert [*batches([SPARE, added, entries, lead, lead])] == [[SPARE, added, entries], [lead, lead]]
 
 
 def server(backend: str, name: str, address: str = "10.0.0.1", port: int = 80) -> ServerNow:

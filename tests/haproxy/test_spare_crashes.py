@@ -40,12 +40,16 @@ def wrong(spared: Spared, hosts: str) -> list[str]:
 @pytest.mark.parametrize("shard", SHARDS)
 def test_whenever_it_is_killed_each_host_is_served_by_its_own_servers(bench: Bench, shard: int) -> None:
     wanted = ["abc", "acde"]
-    with spared_hosts(bench, *HOSTS, spares=3) as spared, crashing_child(bench) as apply:
+    # The backend of the first host is from other defaults at each turn.
+    kinds = [{"c": "other"}, {"a": "other", "c": "other"}]
+    with spared_hosts(bench, *HOSTS, spares=4) as spared, crashing_child(bench) as apply:
+        spared.kinds = kinds[0]
         spared.begin(*wanted[0])
         spared.balancer.close()
         at = 0
         points = KillPoints(shard, SHARDS)
         for point in points:
+            spared.kinds = kinds[1 - at]
             outcome = apply(spared.rendering(*wanted[1 - at]), point)
             assert loads(bench.conf), f"killed at {point}"
             # Half a change may be there; none is served by what it did not ask for.
@@ -62,6 +66,7 @@ def test_whenever_it_is_killed_each_host_is_served_by_its_own_servers(bench: Ben
             wait_until(lambda: not balancer.file_behind, "the file is level")  # noqa: B023 - called at once
             assert balancer.look() == Noop(verified=True), f"killed at {point}"
             assert wrong(spared, wanted[at]) == [], f"killed at {point}"
+            assert spared.lines_of("a") == kinds[at].get("a", "plain"), f"killed at {point}"
             balancer.close()
             points.record(outcome)
     assert points.died > 8, "the kill points were not reached"

@@ -13,7 +13,12 @@ MAPS = f"""# id (file) description
 """
 BACKENDS = "# name\nbe-a\nspare-http-service-1\nspare-http-service-2\nspare-parts\n\n"
 ENTRIES = "0x7f85e804eea0 be-b spare-http-service-2\n\n"
-SPARES = spares_of(PATH, BACKENDS, ENTRIES)
+SERVERS = """1
+# be_id be_name srv_id srv_name
+4 be-a 7 s
+5 spare-http-service-2 7 s
+"""
+SPARES = spares_of(PATH, BACKENDS, ENTRIES, SERVERS)
 
 
 def test_a_worker_says_which_spares_it_has_and_what_they_serve() -> None:
@@ -21,6 +26,8 @@ def test_a_worker_says_which_spares_it_has_and_what_they_serve() -> None:
     assert SPARES.names == {"spare-http-service-1", "spare-http-service-2"}
     assert SPARES.serving == {"be-b": "spare-http-service-2"}
     assert SPARES.free == {"spare-http-service-1"}
+    filled = spares_of(PATH, BACKENDS, "\n", SERVERS)
+    assert filled.free == {"spare-http-service-1"}, "it has servers, though nothing leads there"
     assert map_path([BACKENDS, "# id (file) description\n0 (/x/other-spare-backends.map) pattern\n"]) == ""
 
 
@@ -55,6 +62,13 @@ def test_answers_name_the_backend() -> None:
     assert SPARES.understood("show servers state be-b", pod) == "4 be-b 7 spare-http-service-2 10.0.0.1\n"
     assert SPARES.understood("show stat -1 4 -1", "be-a,spare-http-service-2,0\n") == "be-a,spare-http-service-2,0\n"
     assert SPARES.understood("show stat -1 4 -1", "spare-http-service-2,s,0\n") == "be-b,s,0\n"
+    own = "3 be-b 7 s\n4 spare-http-service-2 7 s\n5 spare-http-service-1 7 old\n"
+    again = (
+        spares_of(PATH, BACKENDS, "\n", "").using("be-b", "spare-http-service-1").using("be-b", "spare-http-service-2")
+    )
+    assert again.understood("show servers state", own) == "4 be-b 7 s\n", "what it was served by before is left out"
+    frontend = "be-b,FRONTEND,1\nbe-b,BACKEND,1\nspare-http-service-2,BACKEND,2"
+    assert again.understood("show stat -1 -1 -1", frontend) == "be-b,FRONTEND,1\nbe-b,BACKEND,2"
     assert SPARES.understood(f"get map {PATH} be-b", 'value="spare-http-service-2"') == 'value="spare-http-service-2"'
 
 
@@ -66,6 +80,10 @@ def test_what_is_used_or_removed_waits_for_a_reload() -> None:
     assert used
     assert used.free == {"spare-http-service-2"}
     assert used.details == ("backend be-c is served by spare-http-service-1", "backend be-a was removed")
+    assert used.using("be-a", "spare-http-service-2").details == (
+        "backend be-a is served by spare-http-service-2",
+        "backend be-c is served by spare-http-service-1",
+    ), "it is there again"
     gone = used.without("be-c")
     assert not gone.served
     assert gone.free == {"spare-http-service-2"}, "it is empty only after a reload"
@@ -91,6 +109,7 @@ def test_they_are_scarce_where_less_than_a_quarter_of_one_kind_is_free() -> None
     [
         (spare_section("http-service", 3), True),
         (spare_section("http-service", 3) + "\n\n", True),
+        (spare_section("http-service", 3) + "\n# what follows\n", True),
         (spare_section("http-service", 3) + "    server s 10.0.0.1:80\n", False),
         ("backend spare-pool-1\n", False),
         ("backend spare-pool-1 from other\n", False),

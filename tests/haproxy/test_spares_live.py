@@ -36,7 +36,11 @@ defaults plain from base
     http-response add-header X-Filtered yes
     timeout server 20s
     retries 1
-frontend fe from base
+"""
+OTHER = """defaults other from base
+    http-response add-header X-Filtered other
+"""
+FRONTEND = """frontend fe from base
     bind 127.0.0.1:{port}
     http-request set-var(txn.route) req.hdr(host),map_str({hosts})
     use_backend %[var(txn.route),map_str({spares})] if {{ var(txn.route),map_str({spares}) -m found }}
@@ -64,12 +68,16 @@ def _pod(name: str) -> Iterator[int]:
 
 
 class Spared:
-    """A haproxy with ``spares`` empty backends; each host has one of its own, ``be-HOST``, with one server."""
+    """A haproxy with ``spares`` empty backends; each host has one of its own, ``be-HOST``, with one server.
+
+    It is from the defaults ``plain``, or from those in ``kinds``: these are in the text while a host is from them.
+    """
 
     def __init__(self, bench: Bench, spares: int = 3) -> None:
         self.bench = bench
         self.spares = spares
         self.ports: dict[str, int] = {}
+        self.kinds: dict[str, str] = {}
         self.balancer = bench.balancer()
         self.balancer.startup()
 
@@ -79,11 +87,17 @@ class Spared:
             "spares": self.bench.map_file("", "spare-backends.map"),
         }
         paths = {name: file.path for name, file in maps.items()}
-        head = HEAD.format(socket=self.bench.haproxy.stats_socket, port=self.bench.port, **paths)
-        blocks = [f"backend be-{host} from plain\n    server s 127.0.0.1:{self.ports[host]} id 7\n" for host in hosts]
+        head = (HEAD + FRONTEND).format(socket=self.bench.haproxy.stats_socket, port=self.bench.port, **paths)
+        kinds = {host: self.kinds.get(host, "plain") for host in hosts}
+        blocks = [
+            f"backend be-{host} from {kinds[host]}\n    server s 127.0.0.1:{self.ports[host]} id 7\n" for host in hosts
+        ]
         spares = "".join(spare_section("plain", number) for number in range(1, self.spares + 1))
+        of_other = "".join(spare_section("other", number) for number in range(1, self.spares + 1))
+        other = [OTHER, of_other] if "other" in kinds.values() else []
         files = tuple(sorted(maps.values(), key=lambda file: file.path))
-        pieces = Piece("01-head.tmpl", head), Piece("02-hosts.tmpl", *blocks), Piece("03-spares.tmpl", spares)
+        hosts_piece = Piece("02-hosts.tmpl", *other, *blocks)
+        pieces = Piece("01-head.tmpl", head), hosts_piece, Piece("03-spares.tmpl", spares)
         owners = {Name(host, ""): Owner("Service", f"ns-{host}", "s", "2026-01-01T00:00:00Z") for host in hosts}
         return Rendering(pieces, files, owners={"domains": owners})
 
@@ -115,6 +129,24 @@ class Spared:
             client.request("GET", "/", headers={"Host": host})
             answer = client.getresponse()
             return f"{answer.status} {answer.read().decode()}"
+
+    def lines_of(self, host: str) -> str:
+        """Return which defaults the answer to a client of ``host`` shows."""
+        client = http.client.HTTPConnection("127.0.0.1", self.bench.port, timeout=5)
+        with closing(client):
+            client.request("GET", "/", headers={"Host": host})
+            return {"yes": "plain", "other": "other"}[client.getresponse().headers["X-Filtered"]]
+
+    def reach(self, *hosts: str) -> bool:
+        """Do what the daemon does, and return whether it was a reload."""
+        plan = self.plan(*hosts)
+        if isinstance(plan, RuntimeUpdate):
+            assert isinstance(self.change(*hosts), Applied)
+            return False
+        assert isinstance(plan, Reload)
+        self.balancer.apply(self.rendering(*hosts), plan, curdate="", now=3.0)
+        self.balancer.look()
+        return True
 
     def ask(self, command: str) -> str:
         return ask(self.bench.haproxy.stats_socket, command)
@@ -325,9 +357,138 @@ def test_a_removed_backend_is_drained_and_goes_with_the_reload(spared: Spared) -
     assert isinstance(spared.balancer.look(), Noop)
     spared.balancer.standing()
     assert spared.balancer.order_due_s() is not None
-    again = spared.plan("a", "b")
-    assert isinstance(again, Reload)
-    assert "a moment ago" in again.advice[0]
+
+
+def test_a_backend_that_comes_again_is_served_by_another_spare(spared: Spared) -> None:
+    spared.begin("a", "b")
+    worker = spared.bench.haproxy.worker()
+    for spare in ("spare-plain-1", "spare-plain-2"):
+        spared.change("a")
+        assert spared.get("b").startswith("503")
+        spared.change("a", "b")
+        assert spared.get("b") == "200 b"
+        assert spared.servers_of(spare) == {"s"}
+        spared.balancer.standing()
+    assert spared.balancer.state is not BalancerState.SUSPECT
+    assert spared.balancer.spares_of(worker).free == {"spare-plain-3"}
+    assert spared.bench.haproxy.worker() == worker
+
+
+def test_a_backend_from_other_defaults_in_turn_is_one_reload(bench: Bench) -> None:
+    """Not one for each turn: the process has the defaults that nothing is from, and spares of both."""
+    with spared_hosts(bench, "a", "b", spares=30) as spared:
+        spared.begin("a", "b")
+        reloads = 0
+        for turn in range(20):
+            kind = "plain" if turn % 2 else "other"
+            spared.kinds["b"] = kind
+            reloads += spared.reach("a", "b")
+            assert (spared.get("b"), spared.lines_of("b"), spared.lines_of("a")) == ("200 b", kind, "plain")
+            spared.balancer.standing()
+            assert spared.balancer.state is not BalancerState.SUSPECT
+        assert reloads == 1
+        assert spared.servers_of("be-b") == {"s"}, "its sessions go on"
+        spared.follow()
+        assert "defaults other" not in bench.conf.read_text()
+        assert isinstance(spared.balancer.look(), Noop)
+
+
+def test_what_changes_later_in_a_backend_from_other_defaults_goes_to_its_spare(spared: Spared) -> None:
+    spared.kinds = {"a": "other"}
+    spared.begin("a", "b")
+    spared.kinds["b"] = "other"
+    assert not spared.reach("a", "b")
+    spared.ask("set server spare-other-1/s weight 7")
+    spared.balancer.standing()
+    assert {each.weight for each in servers_now(spared.ask("show servers state spare-other-1"))} == {1}
+    spared.ports["b"] = spared.ports["c"]
+    assert isinstance(spared.plan("a", "b"), Reload), "a server that has another address"
+    spared.kinds["b"] = "plain"
+    assert not spared.reach("a", "b")
+    assert (spared.get("b"), spared.lines_of("b")) == ("200 c", "plain")
+
+
+def test_a_restarted_pyconfd_knows_what_serves_a_backend_from_other_defaults(spared: Spared) -> None:
+    spared.kinds = {"a": "other"}
+    spared.begin("a", "b")
+    for kind in ("other", "plain"):
+        spared.kinds["b"] = kind
+        assert not spared.reach("a", "b")
+    spared.follow()
+    spared.balancer = spared.bench.balancer()
+    spared.balancer.startup()
+    assert spared.plan("a", "b") == Noop()
+    spared.balancer.standing()
+    assert spared.balancer.state is not BalancerState.SUSPECT
+    spares = spared.balancer.spares_of(spared.bench.haproxy.worker())
+    assert spares.used == {"spare-other-1", "spare-plain-1"}
+    assert spares.serving == {"be-b": "spare-plain-1"}
+    spared.kinds["b"] = "other"
+    assert not spared.reach("a", "b")
+    assert (spared.get("b"), spared.lines_of("b")) == ("200 b", "other")
+
+
+def test_a_haproxy_that_restarts_has_the_own_name_from_other_defaults(spared: Spared) -> None:
+    spared.kinds = {"a": "other"}
+    spared.begin("a", "b")
+    spared.kinds["b"] = "other"
+    assert not spared.reach("a", "b")
+    spared.kinds = {}
+    assert not spared.reach("a"), "nothing is from the other defaults, which the file has no more"
+    spared.follow()
+    spared.bench.haproxy.stop()
+    spared.bench.haproxy.start()
+    wait_until(lambda: isinstance(spared.balancer.look(), Noop), "the new worker is seen")
+    spared.kinds = {"b": "other"}
+    assert spared.reach("a", "b"), "this process never had these defaults"
+    assert (spared.lines_of("a"), spared.lines_of("b")) == ("plain", "other")
+
+
+def test_after_a_reload_defaults_that_nothing_is_from_are_forgotten(spared: Spared) -> None:
+    spared.kinds = {"b": "other"}
+    spared.begin("a", "b")
+    spared.change("a")
+    spared.balancer.apply(spared.rendering("a"), Reload((ReloadReason.SPARES_IN_USE,)), curdate="", now=3.0)
+    spared.balancer.look()
+    plan = spared.plan("a", "b")
+    assert isinstance(plan, Reload)
+    assert ReloadReason.DEFAULTS_CHANGED in plan.reasons
+
+
+def test_a_backend_that_serves_goes_on_where_its_spare_lacks_servers(
+    spared: Spared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spared.kinds = {"a": "other"}
+    spared.begin("a", "b")
+    spared.kinds["b"] = "other"
+    ask_ = RuntimeSocket.ask
+
+    def refusing(self: RuntimeSocket, lines: Sequence[str], pid: int = 0) -> tuple[Worker, list[str]]:
+        return ask_(self, [line.replace(" 127.0.0.1:", " nowhere.invalid:") for line in lines], pid=pid)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RuntimeSocket, "ask", refusing)
+        done = spared.change("a", "b")
+    assert isinstance(done, Reload)
+    assert (spared.get("b"), spared.lines_of("b")) == ("200 b", "plain")
+    assert spared.balancer.state is BalancerState.SUSPECT
+    spared.balancer.apply(spared.rendering("a", "b"), done, curdate="", now=5.0)
+    assert spared.lines_of("b") == "other"
+
+
+def test_a_backend_that_a_frontend_names_is_served_by_no_spare_in_its_place(spared: Spared) -> None:
+    spared.kinds = {"a": "other"}
+    rendering = spared.rendering
+
+    def named(*hosts: str) -> Rendering:
+        made = rendering(*hosts)
+        head = Piece(made.pieces[0].fragment, "".join(made.pieces[0].blocks) + "    default_backend be-b\n")
+        return Rendering((head, *made.pieces[1:]), made.files, owners=made.owners)
+
+    spared.rendering = named  # type: ignore[method-assign]
+    spared.begin("a", "b")
+    spared.kinds["b"] = "other"
+    assert isinstance(spared.plan("a", "b"), Reload)
 
 
 def test_a_spare_that_is_not_empty_serves_nothing(spared: Spared) -> None:
@@ -389,11 +550,8 @@ def test_back_and_on_again_ends_at_what_is_wanted_last(spared: Spared) -> None:
     back = spared.change("a", "b")
     assert isinstance(back, Applied)
     assert spared.get("c").startswith("503")
-    again = spared.plan("a", "b", "c")
-    assert isinstance(again, Reload)
-    spared.balancer.apply(spared.rendering("a", "b", "c"), again, curdate="", now=5.0)
+    assert isinstance(spared.change("a", "b", "c"), Applied)
     assert [spared.get(host) for host in "abc"] == ["200 a", "200 b", "200 c"]
-    spared.balancer.look()
     assert isinstance(spared.change("a", "b", "c", "d"), Applied)
     assert spared.get("d") == "200 d"
 

@@ -32,6 +32,7 @@ from pyconfd.model.operations import (
     Command,
     EmptyBackend,
     FillSpare,
+    LeadToSpare,
     RemoveBackend,
     RemoveCertificate,
     RemoveListLines,
@@ -225,28 +226,33 @@ def added_section(
     named: Inherited,
     abilities: Abilities,
     take_spare: Callable[[str], str] = lambda _defaults: "",
+    *,
+    changed: bool = False,
 ) -> SectionChanges:
     """Judge a new section; ``bases`` are the names of defaults sections that run, ``named`` is the one it is from.
 
-    ``take_spare`` returns a free spare of a defaults section, "" where there is none.
+    ``take_spare`` returns a free spare of a defaults section, "" where there is none. ``changed``: it takes the place
+    of one with its name, which is no matter to a spare.
     """
     reason = _OF_ALL.get(section.keyword, ReloadReason.SECTION_ADDED)
     why = _why_not_new(section, bases, named, abilities)
     spare = ""
     if why is None and not abilities.backends:
-        is_there = section.name in abilities.spares.emptied or section.name in abilities.spares.serving
-        spare = "" if is_there else take_spare(section.options[1])
-        why = None if spare else _ONE_IS_THERE if is_there else _NO_SPARE_IS_FREE
+        spare = take_spare(section.options[1])
+        why = None if spare else _NO_SPARE_IS_FREE
     if why is not None:
         return SectionChanges(reload_causes=[ReloadCause(reason, f"{section.title} added", why)])
+    servers = [server.addition for server in servers_of(section, named)]
+    if spare:
+        of = abilities.spares
+        fill = FillSpare(section.name, section.options[1], spare, changed)
+        lead = LeadToSpare(section.name, spare, of.map_path, section.name in of.serving, changed)
+        return SectionChanges([fill, *servers, lead], [], [f"{section.title} {fill.counted}"])
     mode = next((line.words[1] for line in section.lines if line.words[0] == "mode"), "")
-    words = (section.name, section.options[1], mode)
-    made = FillSpare(*words, spare=spare, map_path=abilities.spares.map_path) if spare else AddBackend(*words)
-    commands: list[Command] = [made, *(server.addition for server in servers_of(section, named))]
-    return SectionChanges(commands, [], [f"{section.title} added"])
+    return SectionChanges(
+        [AddBackend(section.name, section.options[1], mode), *servers], [], [f"{section.title} added"]
+    )
 
-
-_ONE_IS_THERE = "a backend of that name was removed a moment ago, and goes with the next reload"
 
 _NO_SPARE_IS_FREE = "all spare backends of its kind are in use until the next reload: raise `apply.spare_backends`"
 

@@ -10,7 +10,6 @@ piece cannot be judged by itself, both texts are cut into sections and those tha
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from itertools import count
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -36,13 +35,13 @@ from pyconfd.haproxy.config.index import (
 )
 from pyconfd.haproxy.config.servers import Defaults, Inherited
 from pyconfd.haproxy.config.slices import SLICE, ServerChanges
-from pyconfd.haproxy.config.text import mark
+from pyconfd.haproxy.config.text import Section, mark
 from pyconfd.haproxy.process.observation import NotRunning, Observation, Running
 from pyconfd.model.operations import Command, ServerCommand
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, Piece, Rendering, Run, noted_certificates
 from pyconfd.model.reservation import moves
-from pyconfd.model.spares import is_spare_section, spare_kind, spare_name
+from pyconfd.model.spares import is_spare_section, spare_kind
 
 PARTIAL = "changed live"
 """The fragment of a rendering that the process runs while a reload waits."""
@@ -108,6 +107,7 @@ class Comparison:
         whole = True
         if changed is None:
             wanted = index_of(desired.text)
+            wanted.keep_unused(index)
             self._next = (desired, wanted)
             changed, whole = _Changed(index.in_order(), wanted.texts, wanted.above), index.whole and wanted.whole
         else:
@@ -119,6 +119,12 @@ class Comparison:
         found.commands = _in_safe_order(found.commands)
         self._last = changed, found, abilities
         return found
+
+    def forget_unused(self) -> None:
+        """Forget the defaults sections that the former worker had and the text did not: a reload was verified."""
+        for each in (self._index, self._next[1] if self._next else None):
+            if isinstance(each, Index):
+                each.unused = {}
 
     def partial(self, applied: Rendering) -> Slice:
         """Return those changes of the last comparison, with ``applied``, that may be made before a reload."""
@@ -187,20 +193,19 @@ class Comparison:
 
     def _sections(self, sections: _Changed, index: Index, abilities: Abilities) -> SectionChanges:
         found = SectionChanges()
-        take_spare = _spares_to_take(index, abilities)
+        process = _Process(index, abilities, _spares_to_take(index, abilities))
         for key, text in sections.new.items():
             was = sections.old.get(key)
-            if was == text or _is_spare(key, was, text):
+            if was == text or _is_spare(key, was, text) or _is_loaded(key, text, index):
                 continue
             if was is not None:
-                self._changed(found, key, (was, text), index, abilities)
+                self._changed(found, key, (was, text), process)
             elif (section := section_of(text)) is None:
                 found.reload_causes.append(
                     ReloadCause(ReloadReason.TEXT_CHANGED, f"{key.keyword} {key.name}: unreadable")
                 )
             else:
-                named = index.defaults.get(section.options[1] if len(section.options) > 1 else "", Inherited())
-                found.extend(added_section(section, index.defaults, named, abilities, take_spare))
+                found.extend(_added(section, process))
         for key, text in sections.old.items():
             if key in sections.new or _is_spare(key, text) or _is_unused(key, sections.new):
                 continue
@@ -208,11 +213,9 @@ class Comparison:
                 found.extend(removed_section(gone, index.base(key), abilities))
         return found
 
-    def _changed(
-        self, found: SectionChanges, key: SectionKey, texts: tuple[str, str], index: Index, abilities: Abilities
-    ) -> None:
-        base, rest = index.base(key), self._rest
-        if rest is not None and rest[:3] == (key, base, abilities) and rest.changes.texts == texts:
+    def _changed(self, found: SectionChanges, key: SectionKey, texts: tuple[str, str], process: "_Process") -> None:
+        base, rest = process.text.base(key), self._rest
+        if rest is not None and rest[:3] == (key, base, process.abilities) and rest.changes.texts == texts:
             commands: list[Command] = [*rest.changes.commands]
             detail = f"{key.keyword} {key.name}: {len(commands)} more changes of servers"
             found.extend(SectionChanges(commands, [], [detail]))
@@ -222,10 +225,14 @@ class Comparison:
         if old is None or new is None:
             found.reload_causes.append(ReloadCause(ReloadReason.TEXT_CHANGED, f"{key.keyword} {key.name}: unreadable"))
             return
-        difference = changed_section(old, new, base, abilities)
+        difference = changed_section(old, new, base, process.abilities)
+        reasons = {one.reason for one in difference.reload_causes}
+        if ReloadReason.SECTION_CHANGED in reasons and reasons <= _OF_ONE_BACKEND:
+            difference = _by_spare(new, process) or difference
         found.extend(difference)
         servers_only = {ReloadReason.BINDS_CHANGED, ReloadReason.SECTION_CHANGED}
-        if difference.commands and {one.reason for one in difference.reload_causes} <= servers_only:
+        is_of_servers = all(isinstance(each, ServerCommand) for each in difference.commands)
+        if difference.commands and is_of_servers and {one.reason for one in difference.reload_causes} <= servers_only:
             is_all = not difference.reload_causes
             found.live[key] = ServerChanges.between(old, new, texts, difference.commands, is_all=is_all)
 
@@ -263,6 +270,43 @@ def _is_spare(key: SectionKey, *texts: str | None) -> bool:
     return bool(spare_kind(key.name)) and all(text is None or is_spare_section(text) for text in texts)
 
 
+class _Process(NamedTuple):
+    """What runs, and what it can do; ``take_spare`` returns each free spare of a defaults section once, then ""."""
+
+    text: Index
+    abilities: Abilities
+    take_spare: Callable[[str], str]
+
+
+def _added(section: Section, process: _Process, *, changed: bool = False) -> SectionChanges:
+    bases = process.text.loaded_defaults
+    named = bases.get(section.options[1] if len(section.options) > 1 else "", Inherited())
+    return added_section(section, bases, named, process.abilities, process.take_spare, changed=changed)
+
+
+_OF_ONE_BACKEND = frozenset({ReloadReason.SECTION_CHANGED, ReloadReason.SERVERS_CHANGED, ReloadReason.SERVER_RENAMED})
+
+
+def _by_spare(section: Section, process: _Process) -> SectionChanges | None:
+    """Return how a spare serves a backend in its new form: what it was keeps its sessions. None where none can."""
+    takes_spares = bool(process.abilities.spares.map_path) and not process.abilities.backends
+    if not takes_spares or section.keyword != "backend" or process.text.is_named_backend(section.name):
+        return None
+    found = _added(section, process, changed=True)
+    return None if found.reload_causes else found
+
+
+def _is_loaded(key: SectionKey, text: str, index: Index) -> bool:
+    """Return whether a section that comes is one of defaults, and the process still has it: it means nothing."""
+    known = index.unused.get(key.name) if key.keyword == "defaults" else None
+    if known is None:
+        return False
+    was, now = section_of(known.text), section_of(text)
+    if was is None or now is None or was.options != now.options:
+        return False
+    return [line.words for line in was.lines] == [line.words for line in now.lines]
+
+
 def _is_unused(key: SectionKey, new: Mapping[SectionKey, str]) -> bool:
     """Return whether a section that goes is one of defaults, and nothing of ``new`` is from it: it means nothing."""
     return key.keyword == "defaults" and bool(key.name) and not any(_is_from(key.name, text) for text in new.values())
@@ -277,17 +321,16 @@ def _spares_to_take(index: Index, abilities: Abilities) -> Callable[[str], str]:
     """Return what gives each spare that the process has free, by its defaults section, once; "" when all were given."""
     spares = abilities.spares
     is_read = bool(spares.map_path) and index.map_converters(spares.map_path) == {"map_str"}
-    free = set(spares.free) if is_read else set[str]()
+    free: dict[str, list[str]] = {}
 
     def take(defaults: str) -> str:
-        for number in count(1):
-            key = SectionKey("backend", spare_name(defaults, number))
-            if not is_spare_section(index.texts.get(key, "")):
-                return ""
-            if key.name in free:
-                free.remove(key.name)
-                return key.name
-        raise AssertionError
+        if not free:
+            for name in sorted(spares.free if is_read else (), key=lambda name: (len(name), name), reverse=True):
+                text = index.texts.get(SectionKey("backend", name))
+                if text is None or is_spare_section(text):
+                    free.setdefault(spare_kind(name), []).append(name)
+        of_kind = free.get(defaults)
+        return of_kind.pop() if of_kind else ""
 
     return take
 

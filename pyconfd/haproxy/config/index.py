@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from pyconfd.haproxy.config.servers import ConfiguredBackend, Defaults, Inherited, servers_of, takes_servers
@@ -55,6 +55,13 @@ def cut(text: str) -> tuple[str, list[SectionSlice]]:
     return text[: starts[0]] if starts else text, found
 
 
+class LoadedDefaults(NamedTuple):
+    """A named defaults section that the process has, though the text does not: its text, and what it gives."""
+
+    text: str
+    inherited: Inherited
+
+
 class Span(NamedTuple):
     """Sections that follow one another, and the texts of those that take their place, with the defaults above each."""
 
@@ -68,7 +75,8 @@ class Index:
     """The sections of one configuration: their ``keys`` in order, and their ``texts`` by key in any order.
 
     ``whole`` is False where a condition spans sections.
-    ``above`` are the defaults sections above each, ``defaults`` the named ones of all.
+    ``above`` are the defaults sections above each, ``defaults`` the named ones of all. ``unused`` are those that went
+    without a reload: the process has them until the next one, with their spares.
     """
 
     head: str
@@ -77,6 +85,7 @@ class Index:
     above: dict[SectionKey, Defaults]
     defaults: Mapping[str, Inherited]
     whole: bool
+    unused: dict[str, LoadedDefaults] = field(default_factory=dict)
     _used_maps: dict[str, frozenset[str]] = field(default_factory=dict)
     _certificates: tuple[tuple[tuple[str, ...], list[str]], ...] | None = None
 
@@ -96,6 +105,17 @@ class Index:
     def base(self, key: SectionKey) -> Inherited:
         """Return what a section inherits; nothing where there is none of that key."""
         return base_of(key, self.texts[key], self.above[key]) if key in self.texts else Inherited()
+
+    @property
+    def loaded_defaults(self) -> Mapping[str, Inherited]:
+        """The named defaults sections that the process has."""
+        return {**{name: each.inherited for name, each in self.unused.items()}, **self.defaults}
+
+    def keep_unused(self, former: "Index") -> None:
+        """Keep the named defaults sections of the ``former`` text that this one does not have: until a reload."""
+        named = [key for key in former.texts if key.keyword == "defaults" and key.name]
+        there = {key.name: LoadedDefaults(former.texts[key], former.defaults[key.name]) for key in named}
+        self.unused = {name: each for name, each in {**former.unused, **there}.items() if name not in self.defaults}
 
     def patch(self, spans: Sequence[Span]) -> None:
         """Put other sections in the place of some; the spans are in order."""
@@ -131,6 +151,11 @@ class Index:
         """Return whether the configuration mentions ``path``."""
         return path in self.head or any(True for _ in self._mentioning(path))
 
+    def is_named_backend(self, name: str) -> bool:
+        """Return whether a ``use_backend`` or ``default_backend`` names a backend: no map leads there."""
+        uses = re.compile(rf"^[ \t]*(?:use|default)_backend[ \t]+[\"']?{re.escape(name)}(?![\w.:-])", re.MULTILINE)
+        return any(uses.search(text) for text in self._mentioning(name))
+
     def certificate_words(self) -> frozenset[str]:
         """Return every word after a ``crt``, ``crt-list`` or ``default-crt`` in a bind line."""
         return frozenset(word for _, sources in self._certificate_sources() for word in sources)
@@ -158,7 +183,8 @@ class Index:
                     yield line.words, [value for word, value in pairs if word in _CERTIFICATES]
 
     def _mentioning(self, wanted: str) -> Iterator[str]:
-        return (text for text in self.texts.values() if wanted in text)
+        unused = (each.text for each in self.unused.values())
+        return (text for text in chain(self.texts.values(), unused) if wanted in text)
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ spares: what is sent names the spare where it has to, what is answered names the
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from pyconfd.model.operations import MOST_NAMED
@@ -23,8 +23,9 @@ _TO_SERVERS = re.compile(
 """Commands that name a backend, and how it goes on."""
 _MAP = re.compile(rf"^\d+ \((?P<path>\S*/{re.escape(MAP_NAME)})\) ", re.MULTILINE)
 _ENTRY = re.compile(r"^0x[0-9a-f]+ (\S+) (\S+)$", re.MULTILINE)
-_SPARE = re.compile(r"^(?P<id>(?:\d+ )?)(?P<spare>spare-[^ ,]+)(?=[ ,])", re.MULTILINE)
+_ROW = re.compile(r"(?P<id>(?:\d+ )?)(?P<backend>[^ ,]+)(?=[ ,])")
 """Where a row of ``show servers state`` or ``show stat`` names a backend; a server may have any name."""
+_FILLED = re.compile(r"^\d+ (?P<spare>spare-\S+) ", re.MULTILINE)
 
 LISTS = ("show backend", "show map")
 """What to ask a worker for its spares, and then for the entries of their map."""
@@ -35,13 +36,15 @@ class Spares:
     """The spares of one worker.
 
     ``map_path`` is the map that leads to them, "" where it has none: then none is used. ``names`` are all spares,
-    ``serving`` those in use, by the backend that each serves. ``emptied`` are backends that were removed and are there
-    until the next reload.
+    ``serving`` those in use, by the backend that each serves; a section that has the name of the backend has its old
+    sessions only. ``used`` are the spares that have servers or had some. ``emptied`` are backends that were removed and
+    are there until the next reload.
     """
 
     map_path: str = ""
     names: frozenset[str] = frozenset()
     serving: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    used: frozenset[str] = frozenset()
     emptied: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
@@ -51,12 +54,12 @@ class Spares:
     @property
     def free(self) -> frozenset[str]:
         """The spares that were not used in this worker."""
-        return self.names - frozenset(self.serving.values())
+        return self.names - self.used
 
     @property
     def are_scarce(self) -> bool:
         """Whether less than a quarter of some kind is free: one shall be there when the next backend comes."""
-        used = Counter(map(spare_kind, self.serving.values()))
+        used = Counter(map(spare_kind, self.used))
         of_kind = Counter(map(spare_kind, self.names)) if used else used
         return any(4 * (of_kind[kind] - count) < of_kind[kind] for kind, count in used.items())
 
@@ -75,11 +78,12 @@ class Spares:
 
     def using(self, backend: str, spare: str) -> "Spares":
         """Return these after ``spare`` began to serve ``backend``."""
-        return Spares(self.map_path, self.names, MappingProxyType({**self.serving, backend: spare}), self.emptied)
+        serving = MappingProxyType({**self.serving, backend: spare})
+        return replace(self, serving=serving, used=self.used | {spare}, emptied=self.emptied - {backend})
 
     def without(self, backend: str) -> "Spares":
         """Return these after ``backend`` was removed."""
-        return Spares(self.map_path, self.names, self.serving, self.emptied | {backend})
+        return replace(self, emptied=self.emptied | {backend})
 
     def sent(self, line: str) -> str:
         """Return ``line`` as it goes over the socket: of a backend that a spare serves it names the spare."""
@@ -88,11 +92,24 @@ class Spares:
         return f"{found['verb']}{spare}{found['rest']}" if found and spare else line
 
     def understood(self, line: str, answer: str) -> str:
-        """Return the ``answer`` to ``line`` with the names of backends in the place of their spares."""
-        if not self.serving or "spare-" not in answer or " map " in line:
+        """Return the ``answer`` to ``line`` with the names of backends in the place of their spares.
+
+        It is without the sections and spares that these backends were served by before.
+        """
+        if not self.serving or " map " in line or not line.startswith("show "):
             return answer
-        backends = {spare: backend for backend, spare in self.serving.items()}
-        return _SPARE.sub(lambda found: found["id"] + backends.get(found["spare"], found["spare"]), answer)
+        names: dict[str, str | None] = dict.fromkeys((*self.serving, *self.used))
+        names |= {spare: backend for backend, spare in self.serving.items()}
+        return "\n".join(row for each in answer.split("\n") if (row := _named(each, names)) is not None)
+
+
+def _named(row: str, names: Mapping[str, str | None]) -> str | None:
+    """Return a row with the name that its backend has in ``names``; None where it has none there."""
+    found = _ROW.match(row)
+    if found is None or found["backend"] not in names or row.startswith(",FRONTEND,", found.end()):
+        return row
+    name = names[found["backend"]]
+    return None if name is None else f"{found['id']}{name}{row[found.end() :]}"
 
 
 NO_SPARES = Spares()
@@ -105,7 +122,9 @@ def map_path(answers: Iterable[str]) -> str:
     return found["path"] if found else ""
 
 
-def spares_of(path: str, backends: str, entries: str) -> Spares:
-    """Return the spares of a worker, by the answers to ``show backend`` and ``show map PATH``."""
+def spares_of(path: str, backends: str, entries: str, servers: str) -> Spares:
+    """Return the spares of a worker, by what ``show backend``, ``show map PATH`` and ``show servers state`` say."""
     names = frozenset(name for name in backends.split("\n") if spare_kind(name))
-    return Spares(path, names, MappingProxyType(dict(_ENTRY.findall(entries))))
+    serving = dict(_ENTRY.findall(entries))
+    used = frozenset(serving.values()) | frozenset(_FILLED.findall(servers)) & names
+    return Spares(path, names, MappingProxyType(serving), used)

@@ -681,6 +681,7 @@ class Balancer:
                 self._file.write_later(last)
             raise
         self._written, self._changed, self._has_served = None, None, True
+        self._comparison.forget_unused()
         self._old.replaced(former, causes, time.monotonic())
         self._enter(BalancerState.UNKNOWN, reloaded=True)
         self._refused.clear()

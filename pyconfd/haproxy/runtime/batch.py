@@ -10,7 +10,7 @@ from pyconfd.haproxy.config.diff import PARTIAL
 from pyconfd.haproxy.config.index import cut
 from pyconfd.haproxy.config.text import words
 from pyconfd.haproxy.runtime.servers_now import ServerNow, servers_now, state_of, wrong_address
-from pyconfd.model.operations import AddBackend, AddServer, Command, ReplaceMap, SocketLine, WantedServer
+from pyconfd.model.operations import AddBackend, AddServer, Command, LeadToSpare, ReplaceMap, SocketLine, WantedServer
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.rendering import Piece, Rendering
 
@@ -38,11 +38,14 @@ def leftovers(answer: str) -> list[SocketLine]:
 
 
 def batches(commands: Sequence[Command]) -> Iterator[Sequence[Command]]:
-    """Split the commands; a map that is replaced is a batch of its own, in its place."""
+    """Split the commands; a map that is replaced is a batch of its own, in its place.
+
+    Requests are led from a backend that serves to a spare when that was seen to have the servers.
+    """
     batch: list[Command] = []
     for command in commands:
         alone = isinstance(command, ReplaceMap)
-        if batch and (alone or len(batch) >= BATCH):
+        if batch and (alone or _is_first_switch(command, batch[-1]) or len(batch) >= BATCH):
             yield batch
             batch = []
         batch.append(command)
@@ -51,6 +54,10 @@ def batches(commands: Sequence[Command]) -> Iterator[Sequence[Command]]:
             batch = []
     if batch:
         yield batch
+
+
+def _is_first_switch(command: Command, before: Command) -> bool:
+    return isinstance(command, LeadToSpare) and command.changed and not isinstance(before, LeadToSpare)
 
 
 def is_same(words: tuple[str, ...], command: AddServer) -> bool:

@@ -31,6 +31,7 @@ from pyconfd.model.operations import (
     Command,
     EmptyBackend,
     FillSpare,
+    LeadToSpare,
     RemoveBackend,
     RemoveServer,
     ReplaceMap,
@@ -194,7 +195,7 @@ class Runtime:
         """Ask for the spares, and which of them are in use: another pyconfd may have filled some."""
         lists = self._ask(LISTS)
         path = map_path(lists)
-        return spares_of(path, lists[0], *self._ask([f"show map {path}"])) if path else NO_SPARES
+        return spares_of(path, lists[0], *self._ask([f"show map {path}", "show servers state"])) if path else NO_SPARES
 
     def _first_answers(self, to: RuntimeSocket, worker_pid: int) -> tuple[Worker, list[str]]:
         ends = self._monotonic() + FORMER_ANSWERS_S
@@ -226,6 +227,7 @@ class Runtime:
         try:
             for batch in batches(commands):
                 self._use_spares([command for command in batch if isinstance(command, FillSpare)])
+                _judge_switches(batch, refused)
                 refused |= self._execute(batch)
                 self._progress()
         except NoAnswer as error:
@@ -309,6 +311,9 @@ class Runtime:
             if found:
                 raise NotConfirmed(f"the spare backend {command.spare} is not empty: it has {', '.join(found[:3])}")
             self._spares = self._spares.using(command.backend, command.spare)
+            # What drains in its former section is not found by its name any more, and goes with that.
+            for key in [key for key in self.leaving if key[0] == command.backend]:
+                del self.leaving[key]
 
     def _lines(self, command: Command) -> list[SocketLine]:
         if isinstance(command, AddServer) and (former := self.leaving.get((command.backend, command.server))):
@@ -441,6 +446,14 @@ class Runtime:
             lines.append(f"del server {name}")
         answers = self._ask(lines) if lines else []
         return [*gone, *(key for key, at in tried.items() if "Server deleted" in answers[at])]
+
+
+def _judge_switches(commands: Iterable[Command], refused: Iterable[AddServer]) -> None:
+    """See that no backend that serves is led to a spare without some of its servers."""
+    lacking = {server.backend for server in refused}
+    for command in commands:
+        if isinstance(command, LeadToSpare) and command.changed and command.backend in lacking:
+            raise NotConfirmed(f"{command.spare} lacks servers of {command.backend}, which goes on as it was")
 
 
 def _judge(line: SocketLine, answer: str) -> None:

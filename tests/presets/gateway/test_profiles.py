@@ -9,10 +9,10 @@ import pytest
 
 from pyconfd.fragments import directory
 from pyconfd.haproxy.config.changes import Abilities
-from pyconfd.haproxy.config.diff import plan
+from pyconfd.haproxy.config.diff import Comparison, plan
 from pyconfd.haproxy.config.spares import Spares
 from pyconfd.model.context import Context
-from pyconfd.model.operations import AddBackend, FillSpare
+from pyconfd.model.operations import AddBackend, AddMapEntries, FillSpare, LeadToSpare, RemoveMapEntries
 from pyconfd.model.plan import Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.spares import spare_name
@@ -46,10 +46,10 @@ def rendered(context: Context, files_dir: str = "/etc/haproxy/files", spares: in
 
 
 def values_of(context: Context) -> dict[str, str]:
-    """Return the entries of the map of values."""
+    """Return the entries of the map of values, without the part of their keys that is the profile's."""
     (content,) = (each.content for each in rendered(context).files if each.path.endswith("/backend-values.map"))
     lines = (line.partition(" ") for line in content.splitlines())
-    return {key: value for key, _, value in lines}
+    return {"|".join(key.split("|")[::2]): value for key, _, value in lines}
 
 
 def profiles_of(context: Context) -> list[str]:
@@ -193,6 +193,35 @@ def test_no_value_is_longer_than_haproxy_reads_of_a_line(value: str) -> None:
     assert "longer than 2,000 bytes" in refused.detail
     assert set(values_of(context)) == {"gw_http_shop_two_0|request0"}
     assert context_of(filtered("one", value[: 2_000 // len(value[0].encode())])).refused == ()
+
+
+def test_filters_that_are_gone_for_a_while_are_no_reload() -> None:
+    """Their profile is still in the process, and a spare of it serves a rule that has other filters again."""
+    plain = route("r", "[{backendRefs: [{name: app, port: 80}]}]", "hostnames: [r.example.com]")
+    # A route without references is in all of them: it is answered with 500.
+    with_filters, without = (rendered(context_of(each)) for each in (filtered("r"), plain))
+    assert profiles_of(context_of(plain)) == []
+    comparison, applied = Comparison(), with_filters
+    can = Abilities(runtime=True, spares=spares_of(with_filters))
+    for desired in (without, with_filters, without, with_filters):
+        found = plan(desired, applied, None, comparison=comparison, abilities=can)
+        assert isinstance(found, RuntimeUpdate), found
+        (fill,) = (each for each in found.commands if isinstance(each, FillSpare))
+        assert fill.changed
+        ranks = [type(each) for each in found.commands]
+        of_values = {AddMapEntries} if desired is with_filters else {RemoveMapEntries}
+        assert of_values <= set(ranks)
+        if desired is with_filters:
+            assert ranks.index(AddMapEntries) < ranks.index(LeadToSpare), "what its lines read is there before"
+        else:
+            assert ranks.index(LeadToSpare) < ranks.index(RemoveMapEntries), "what its lines read is there until then"
+        applied = desired
+    comparison.forget_unused()
+    assert isinstance(plan(without, applied, None, comparison=comparison, abilities=can), RuntimeUpdate)
+    comparison.forget_unused()
+    assert isinstance(plan(with_filters, without, None, comparison=comparison, abilities=can), Reload)
+    newer = Abilities(runtime=True, backends=True)
+    assert isinstance(plan(without, with_filters, None, abilities=newer), Reload), "it has a section of that name"
 
 
 def test_many_profiles_leave_two_spares_to_each() -> None:
