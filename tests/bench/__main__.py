@@ -33,6 +33,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     starting.daemon_memory,
     pod_presets.pod_presets,
     proportion.whole_chain,
+    routing.filtered_routes,
     proportion.after_a_list,
     proportion.chain_memory,
     translation.translation,

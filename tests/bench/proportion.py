@@ -47,8 +47,10 @@ _CAN = Abilities(runtime=True, cookies=True)
 class Chain:
     """What pyconfd does between the cluster and the runtime socket, with what it remembers from change to change."""
 
-    def __init__(self, presets: Sequence[str] = ("domains",), options: PresetOptions | None = None) -> None:
-        self._presets, self._options = presets, options or PresetOptions()
+    def __init__(
+        self, presets: Sequence[str] = ("domains",), options: PresetOptions | None = None, can: Abilities = _CAN
+    ) -> None:
+        self._presets, self._options, self._can = presets, options or PresetOptions(), can
         self._renderer = Renderer(read_fragments(fragments.directory()), RenderOptions("/etc/haproxy/generated/files"))
         self._memo = Memo()
         self._comparison = Comparison()
@@ -57,14 +59,14 @@ class Chain:
     def forget(self) -> None:
         """Remember nothing but what is applied."""
         applied = self._applied
-        self.__init__(self._presets, self._options)  # type: ignore[misc]
+        self.__init__(self._presets, self._options, self._can)  # type: ignore[misc]
         self._applied = applied
 
     def follow(self, snapshot: Snapshot) -> Plan:
         """Return what has to be done, and take it that it was."""
         context = registry.translate(snapshot, self._presets, self._options, self._memo)
         rendering = self._renderer.render(context, curdate="").rendering
-        found = diff.plan(rendering, self._applied, None, comparison=self._comparison, abilities=_CAN)
+        found = diff.plan(rendering, self._applied, None, comparison=self._comparison, abilities=self._can)
         self._applied = rendering
         return found
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.model.plan import Reload, RuntimeUpdate
 from pyconfd.model.snapshot import RECORD_OF, Key, Resource, Snapshot
 from pyconfd.presets.addresses import AddressOptions
@@ -19,12 +20,14 @@ from pyconfd.presets.gateway.status import CONTROLLER
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import decode_event
-from tests.bench.figures import Figure
+from tests.bench.figures import Figure, median
 from tests.bench.proportion import Chain, resident_bytes
 from tests.presets.ingress.objects import ingress, ingress_class, path, service
 from tests.world.resources import Obj
 
 ROUTES, RULES, ROUNDS, WARM = 5_000, 3, 100, 10
+FILTERED = 40
+_TAKES_BACKENDS = Abilities(runtime=True, cookies=True, backends=True)
 _KINDS = {
     "Service": Resource.SERVICES,
     "EndpointSlice": Resource.ENDPOINTSLICES,
@@ -131,6 +134,27 @@ def _gateway(name: str) -> Obj:
     return {"kind": "Gateway", "metadata": _named(name, "infra"), "spec": spec}
 
 
+def filtered_route(number: int) -> Obj:
+    """Return an HTTPRoute with a host and two rules, each with a filter that all others have with other values."""
+    references = [{"name": f"web-{number % 20 * 200:05d}", "port": 80}]
+
+    def rule(path: str, header: str) -> Obj:
+        added = {"add": [{"name": header, "value": f"of-{number}"}]}
+        filters = [{"type": "RequestHeaderModifier", "requestHeaderModifier": added}]
+        matches = [{"path": {"type": "PathPrefix", "value": path}}]
+        return {"matches": matches, "backendRefs": references, "filters": filters}
+
+    return {
+        "kind": "HTTPRoute",
+        "metadata": _named(f"filtered-{number:05d}", "team-000"),
+        "spec": {
+            "parentRefs": [{"name": "web", "namespace": "infra"}],
+            "hostnames": [f"f{number}.example.com"],
+            "rules": [rule(f"/{number}", "x-first"), rule("/other", "x-second")],
+        },
+    }
+
+
 def gateway_objects(routes: int) -> list[Obj]:
     """Return so many HTTPRoutes of one Gateway with all that they need."""
     objects: list[Obj] = [
@@ -140,6 +164,26 @@ def gateway_objects(routes: int) -> list[Obj]:
     for number in range(routes):
         objects += [*service_of(number), http_route(number)]
     return objects
+
+
+def filtered_routes() -> Iterator[Figure]:
+    """Create one more HTTPRoute with filters beside 500 and 2,000 of one port; the spares do not run out."""
+    for routes in (500, 2_000):
+        services = [obj for number in range(0, 4_000, 200) for obj in service_of(number)]
+        known = [filtered_route(number) for number in range(routes)]
+        cluster = Cluster(*gateway_objects(0), *services, *known)
+        chain = Chain(("domains", "gateway"), PresetOptions(addresses=AddressOptions(("192.0.2.1",))), _TAKES_BACKENDS)
+        chain.follow(cluster.snapshot())
+        gc.collect()
+        times = []
+        for number in range(routes, routes + FILTERED):
+            cluster.apply(filtered_route(number))
+            snapshot = cluster.snapshot()
+            began = time.process_time()
+            found = chain.follow(snapshot)
+            times.append(time.process_time() - began)
+            assert isinstance(found, RuntimeUpdate), found
+        yield Figure(f"chain_{routes}_filtered_routes_one_more_cpu", median(times) * 1000, "ms")
 
 
 def route_of_all_hosts(number: int) -> Obj:

@@ -6,14 +6,10 @@ certificates, so that none of them presents those of another.
 """
 
 import hashlib
-from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
-
-from pyconfd.presets.routing.types import Site
 
 _LONGEST_LIST = 200
 """In characters: a file system takes 255 for a file, which has a longer name while it is written."""
@@ -93,10 +89,8 @@ class GatewayFrontend(msgspec.Struct, frozen=True, gc=False):
 
     For requests (``kind`` is HTTP, or listeners with HTTPS):
 
-    - ``sites`` has one for each host of a route and for each host of a listener (one without routes, too, so that its
-      requests do not fall to a less specific listener). The id of each is ``NAME|HOST``.
-    - ``listener_of`` says by id of a site which listener it belongs to: that with the most specific host. It is needed
-      only where ``listeners`` are.
+    - its sites are given beside it: one for each host of a route and for each host of a listener (one without routes,
+      too, so that its requests do not fall to a less specific listener). The id of each is ``NAME|HOST``.
     - ``look_ups`` are the steps in which the route of a request is found: exact hosts first, then wildcards, the last
       ones those of listeners. ``ends`` are the sites of exact hosts that listeners have: none are above these.
 
@@ -118,8 +112,6 @@ class GatewayFrontend(msgspec.Struct, frozen=True, gc=False):
     kind: FrontendKind
     addresses: tuple[str, ...]
     port: int
-    sites: tuple[Site, ...] = ()
-    listener_of: Mapping[str, str] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     look_ups: tuple[LookUp, ...] = (LookUp(""),)
     ends: tuple[str, ...] = ()
     listeners: tuple[EndingListener, ...] = ()

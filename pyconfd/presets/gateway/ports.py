@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+import msgspec
+
 from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.reservation import Owner
@@ -89,12 +91,12 @@ class SiteChoices(NamedTuple):
 
 def frontend(
     port: Port,
-    sites: Sequence[Site],
+    deepest: int,
     choices: Iterable[SiteChoices],
     splits: Iterable[Choice],
     streams: Iterable[StreamAt],
 ) -> GatewayFrontend:
-    """Return the frontend of a port: ``sites`` are its hosts, ``splits`` divide the requests of a route."""
+    """Return the frontend of a port: wildcards have ``deepest`` sites above them at most, ``splits`` divide routes."""
     gateway, kind = port.gateway, port.kind
     first = _first_of_each_host(streams)
     names, ended_names = _names(port.listeners, first) if kind is FrontendKind.TLS else ((), ())
@@ -104,9 +106,7 @@ def frontend(
         kind,
         gateway.addresses,
         port.number,
-        sites=tuple(sites),
-        listener_of=_listener_of(port, sites) if kind is FrontendKind.TLS else MappingProxyType({}),
-        look_ups=look_ups(_has_wildcards(port), sites, choices, splits),
+        look_ups=look_ups(_has_wildcards(port), deepest, choices, splits),
         ends=tuple(sorted(site_id(port.name, host) for host in hosts_of_listeners(port) if not is_wide(host))),
         listeners=tuple(map(_ending, filter(_ends_tls, port.listeners))),
         names=names,
@@ -117,7 +117,7 @@ def frontend(
 
 
 def look_ups(
-    has_wildcards: bool, sites: Iterable[Site], choices: Iterable[SiteChoices], splits: Iterable[Choice]
+    has_wildcards: bool, deepest: int, choices: Iterable[SiteChoices], splits: Iterable[Choice]
 ) -> tuple[LookUp, ...]:
     """Return the steps that find the route of a request: each leads to sites that stand for more hosts.
 
@@ -125,7 +125,6 @@ def look_ups(
     """
     found: dict[int | None, list[Choice]] = {None: []}
     if has_wildcards:
-        deepest = max((len(site.above) for site in sites), default=0)
         found |= {level: [] for level in range(max(deepest, 1), -1, -1)}
     for each in choices:
         found[each.level] += each.choices
@@ -176,9 +175,16 @@ def site_of(frontend_: str, host: str, groups: tuple[RouteGroup, ...], above: tu
     return Site(site_id(frontend_, host), frontend_, host, kind, groups, above=above)
 
 
-def _listener_of(port: Port, sites: Iterable[Site]) -> Mapping[str, str]:
-    listeners = _listeners_of_requests(port)
-    return {site.id: isolated(listeners, site.host) for site in sites}
+def site_at(port: Port, site: Site) -> Site | None:
+    """Return a site, None where no requests are routed at the port.
+
+    Where connections are made for a listener it has the one that it belongs to: that with the most specific host.
+    """
+    if port.kind is FrontendKind.HTTP:
+        return site
+    if not any(_ends_tls(each) and each.protocol == Protocol.HTTPS for each in port.listeners):
+        return None
+    return msgspec.structs.replace(site, listener=isolated(_listeners_of_requests(port), site.host))
 
 
 def _first_of_each_host(streams: Iterable[StreamAt]) -> dict[tuple[str, str], StreamAt]:

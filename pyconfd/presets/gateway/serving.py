@@ -26,7 +26,7 @@ from pyconfd.presets.certificates import certificate_for, is_named, notes_on, pr
 from pyconfd.presets.gateway.attachment import Labels
 from pyconfd.presets.gateway.authorities import ca_bundle
 from pyconfd.presets.gateway.conditions import choices_of
-from pyconfd.presets.gateway.frontends import Choice, FrontendKind, GatewayFrontend
+from pyconfd.presets.gateway.frontends import Choice, GatewayFrontend
 from pyconfd.presets.gateway.gateways import (
     GatewayDecision,
     class_fault,
@@ -57,6 +57,7 @@ from pyconfd.presets.gateway.ports import (
     frontend,
     hosts_of_listeners,
     ports_of,
+    site_at,
     site_of,
 )
 from pyconfd.presets.gateway.routes import (
@@ -172,7 +173,10 @@ class ServedGateways:
         hosts = Joined[tuple[str, str], int](of_routes, self._of_listeners, name="hosts of Gateways")
         self._wildcards = Derived(hosts, lambda _, at, __: is_wide(at[1]) or None, "wildcards of Gateways")
         sites = Derived(hosts, self._site, "sites of Gateways")
-        self._sites = Grouped(sites, lambda at, _: (at[0],), "sites by frontend")
+        self._by_name = Grouped(self.ports, lambda _, port: (port.name,), "ports by frontend")
+        self.sites = Derived(sites, self._site_at, "sites of frontends")
+        levels = Derived(sites, lambda _, __, site: len(site.above) or None, "depths of wildcards")
+        self._levels = Grouped(levels, lambda at, _: (at[0],), "depths of wildcards by frontend")
         conditional = Derived(sites, _choices_of_site, "choices of sites")
         self._choices = Grouped(conditional, lambda at, _: (at[0],), "choices by frontend")
         splits = Derived(self.routes, _splits_of, "splits of routes")
@@ -304,6 +308,10 @@ class ServedGateways:
         found = tuple(lead.group for _, lead in groups if lead.group is not None)
         return site_of(frontend_, host, found, tuple(self._sites_above(read, at)) if is_wide(host) else ())
 
+    def _site_at(self, read: Read, at: tuple[str, str], site: Site) -> Site | None:
+        ((_, port), *_) = read(self._by_name, at[0]) or ((None, None),)
+        return site_at(port, site) if port is not None else None
+
     def _sites_above(self, read: Read, at: tuple[str, str]) -> Iterator[str]:
         """Return the sites above a wildcard, up to that of its listener: all that have the same listener."""
         frontend_, host = at
@@ -314,11 +322,11 @@ class ServedGateways:
                 return
 
     def _frontend(self, read: Read, _: tuple[ObjectKey, int], port: Port) -> GatewayFrontend:
-        sites = read(self._sites, port.name) or () if port.kind is not FrontendKind.TCP else ()
+        deepest = max((level for _, level in read(self._levels, port.name) or ()), default=0)
         choices = (found for _, found in read(self._choices, port.name) or ())
         of_routes = (each.choices for _, each in read(self._splits, port.name) or ())
         streams = (each for _, each in read(self._streams, port.name) or ())
-        return frontend(port, [site for _, site in sites], choices, chain.from_iterable(of_routes), streams)
+        return frontend(port, deepest, choices, chain.from_iterable(of_routes), streams)
 
     # What the owners are told
 

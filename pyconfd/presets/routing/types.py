@@ -113,6 +113,7 @@ class Site(msgspec.Struct, frozen=True, gc=False):
 
     ``namespace`` has the host, where the frontend is one that all namespaces share.
     ``above`` has the ids of the sites whose rules are for the hosts of this wildcard too, the next one first.
+    ``listener`` is that of a Gateway whose connections its requests come by, "" where that does not matter.
     ``below_foreign``: the next wildcard above the host belongs to another namespace, whose certificate it does not get.
     """
 
@@ -124,6 +125,7 @@ class Site(msgspec.Struct, frozen=True, gc=False):
     namespace: str = ""
     above: tuple[str, ...] = ()
     below_foreign: bool = False
+    listener: str = ""
 
     @property
     def map(self) -> str:

@@ -37,7 +37,7 @@ from pyconfd.presets.gateway.mirror import SCRIPT
 from pyconfd.presets.gateway.ports import SiteChoices, look_ups, site_of
 from pyconfd.presets.gateway.routes import is_wide
 from pyconfd.presets.gateway.servers import Reference
-from pyconfd.presets.routing.types import RouteRule
+from pyconfd.presets.routing.types import RouteRule, Site
 from pyconfd.presets.routing.weights import weighted_servers
 from pyconfd.presets.views import EndpointView, PortAt
 from pyconfd.render.engine import Renderer, RenderOptions
@@ -189,13 +189,22 @@ class Routes:
         return self
 
 
-def gateway(name: str, routes: Sequence[Routes], **more: Any) -> tuple[GatewayFrontend, dict[str, RuleBackend]]:
+class Front(GatewayFrontend, frozen=True, gc=False):
+    """A frontend with its sites."""
+
+    sites: tuple[Site, ...] = ()
+
+
+def gateway(
+    name: str, routes: Sequence[Routes], *, listener_of: Mapping[str, str] | None = None, **more: Any
+) -> tuple[Front, dict[str, RuleBackend]]:
     """Return the frontend of a listener for any host, and the backends with their entries."""
     table = Table(*(rule for route in routes for rule in route.rules))
     sites, found = [], []
     for route in routes:
         groups = tuple(table.groups.get(route.site, {}).values())
-        sites.append(site_of(name, route.host, groups))
+        site = site_of(name, route.host, groups)
+        sites.append(msgspec.structs.replace(site, listener=(listener_of or {}).get(site.id, "")))
         found.append(SiteChoices(0 if is_wide(route.host) else None, choices_of(groups)))
     backends = {}
     for route in routes:
@@ -205,18 +214,19 @@ def gateway(name: str, routes: Sequence[Routes], **more: Any) -> tuple[GatewayFr
                 backends[backend.name] = msgspec.structs.replace(with_servers(backend), entries=entries)
     splits = (choice for route in routes for sections in route.sections for choice in sections.choices)
     values: dict[str, Any] = {"kind": FrontendKind.HTTP, "addresses": ("127.0.0.1",), "port": 80} | more
-    values["look_ups"] = look_ups(True, sites, found, splits)
-    return GatewayFrontend(name=name, owner="Gateway demo/web", sites=tuple(sites), **values), backends
+    values["look_ups"] = look_ups(True, max(len(site.above) for site in sites), found, splits)
+    return Front(name=name, owner="Gateway demo/web", sites=tuple(sites), **values), backends
 
 
 def render(
-    frontends: Sequence[GatewayFrontend], backends: Mapping[str, RuleBackend], files_dir: str, **variables: Any
+    frontends: Sequence[Front], backends: Mapping[str, RuleBackend], files_dir: str, **variables: Any
 ) -> Rendering:
     """Render all shipped fragments with nothing but these."""
     options = RenderOptions(files_dir, variables={"http_bind": "", "https_bind": "", "stats_bind": "", **variables})
     script = f"{files_dir}/mirror.lua" if any(each.mirrors for each in backends.values()) else ""
     fronts = {each.name: each for each in frontends}
-    names = {"frontends": fronts, "backends": dict(backends), "mirror_script": script}
+    sites = {site.id: site for each in frontends for site in each.sites}
+    names = {"frontends": fronts, "sites": sites, "backends": dict(backends), "mirror_script": script}
     context = Context(
         {"domains": {}, "tls": {"default_certificate": "", "in_use": False, "reads_hello": False}, "gateway": names}
     )
@@ -275,7 +285,7 @@ def shares(port: int, path: str, times: int, **more: Any) -> Counter[str]:
 
 @contextmanager
 def running(
-    frontends: Sequence[GatewayFrontend], backends: Mapping[str, RuleBackend], folder: Path, **variables: Any
+    frontends: Sequence[Front], backends: Mapping[str, RuleBackend], folder: Path, **variables: Any
 ) -> Iterator[None]:
     """Run haproxy with these until the end of the block."""
     (folder / "mirror.lua").write_text(SCRIPT)

@@ -17,14 +17,13 @@ from pyconfd.presets.gateway.frontends import (
     ClientVerification,
     EndingListener,
     FrontendKind,
-    GatewayFrontend,
     NameRoute,
 )
 from pyconfd.presets.gateway.http_rules import stream_backend
 from pyconfd.presets.gateway.servers import BackendTls, san_digits, server_options
 from tests.fragments.shipped import HAPROXY
 from tests.presets.gateway import stage
-from tests.presets.gateway.stage import EchoServer, Routes, ask, endpoint, gateway, parsed, pods, running
+from tests.presets.gateway.stage import EchoServer, Front, Routes, ask, endpoint, gateway, parsed, pods, running
 from tests.world.haproxy import free_port
 from tests.world.pki import CertificateAuthority
 
@@ -217,7 +216,7 @@ def test_names_lead_through_or_are_ended_or_refused(tmp_path: Path, authority: C
                 "gw_invalid": [stage.reference(1, resolved=False)],
             }.items()
         }
-        front = GatewayFrontend(
+        front = Front(
             NAME,
             "Gateway demo/web",
             FrontendKind.TLS,
@@ -248,7 +247,7 @@ def test_tcp_is_divided_by_weights_and_closed_without_a_route(tmp_path: Path) ->
         references = [stage.reference(90, (one.endpoint,)), stage.reference(10, (two.endpoint,))]
         backends = {"gw_tcp": stage.with_servers(stream_backend(references, "gw_tcp", "TCPRoute demo/web"))}
         fronts = [
-            GatewayFrontend(
+            Front(
                 f"gw_demo_web_{number}", "Gateway demo/web", FrontendKind.TCP, ("127.0.0.1",), number, backend=backend
             )
             for number, backend in ((port, "gw_tcp"), (closed, ""))
