@@ -405,3 +405,16 @@ def test_roots_are_the_objects_that_an_item_is_made_of() -> None:
     world = world_of(web=(1, ("a",)), api=(2, ("a",)), db=(1, ("b",)))
     assert set(world.graph.roots(world.owners, "a")) == {(world.services, "web"), (world.services, "api")}
     assert world.graph.roots(world.served, "db") == ((world.services, "db"),)
+
+
+def test_a_value_that_is_equal_is_not_updated() -> None:
+    graph = Graph()
+    value = Value[list[int]](graph, "value")
+    value.set([1])
+    graph.settle()
+    value.set([1])
+    assert not value.is_due
+    value.set([2])
+    value.set([1])
+    graph.settle()
+    assert (value.items, value.changed) == ({(): [1]}, {})
