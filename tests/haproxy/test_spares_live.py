@@ -464,12 +464,13 @@ def test_a_backend_that_serves_goes_on_where_its_spare_lacks_servers(
     ask_ = RuntimeSocket.ask
 
     def refusing(self: RuntimeSocket, lines: Sequence[str], pid: int = 0) -> tuple[Worker, list[str]]:
-        return ask_(self, [line.replace(" 127.0.0.1:", " nowhere.invalid:") for line in lines], pid=pid)
+        return ask_(self, [f"{line} nonsense" if line.startswith("add server ") else line for line in lines], pid=pid)
 
     with monkeypatch.context() as patched:
         patched.setattr(RuntimeSocket, "ask", refusing)
         done = spared.change("a", "b")
     assert isinstance(done, Reload)
+    assert done.details[0] == "spare-other-1 lacks servers of be-b, which goes on as it was"
     assert (spared.get("b"), spared.lines_of("b")) == ("200 b", "plain")
     assert spared.balancer.state is BalancerState.SUSPECT
     spared.balancer.apply(spared.rendering("a", "b"), done, curdate="", now=5.0)
