@@ -75,11 +75,9 @@ class Memo:
     def see(self, snapshot: Snapshot, names: Sequence[str], options: PresetOptions, had: Owners) -> Cluster:
         """Read a Snapshot."""
         graph = self._graph
-        presets = [PRESETS[name] for name in names]
-        if graph is None or graph.graph.is_broken or (graph.objects.cluster, graph.presets) != (
-            snapshot.cluster, presets
-        ):  # fmt: skip
-            graph = self._graph = PresetGraph(snapshot.cluster, presets)
+        wanted = snapshot.cluster, [PRESETS[name] for name in names]
+        if graph is None or graph.graph.is_broken or (graph.objects.cluster, graph.presets) != wanted:
+            graph = self._graph = PresetGraph(*wanted)
         return graph.see(snapshot, options, had)
 
     def forget(self) -> None:
