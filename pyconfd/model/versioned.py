@@ -1,8 +1,8 @@
 """Dicts that are replaced and never changed, and values that templates are given to read."""
 
-from bisect import insort
-from collections.abc import Callable, Collection, Mapping
-from itertools import compress, filterfalse
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import chain, compress, filterfalse
 from operator import is_, is_not
 from typing import Any, NoReturn, TypeVar
 
@@ -72,21 +72,32 @@ class VersionedDict(dict[_K, _V]):
         """Return the same with other or more values, and without some keys; with ``rank``, in its order as before."""
         if not gone and replaced.keys() <= self.keys():
             return self.with_values(replaced)
-        values = {**self, **replaced}
+        added = [key for key in replaced if key not in self] if rank is not None else []
+        if added and rank is not None:
+            made = VersionedDict(dict(self._merged(replaced, added, rank)))
+        else:
+            made = VersionedDict(self)
+            dict.update(made, replaced)
         for key in gone:
-            values.pop(key, None)
-        if rank is not None:
-            order = list(self if not gone else filter(values.__contains__, self))
-            added = [key for key in replaced if key not in self]
-            if len(order) > _FEW * len(added):
-                for key in added:
-                    insort(order, key, key=rank)
-            else:
-                order = sorted(values, key=rank)
-            values = dict(zip(order, map(values.__getitem__, order), strict=True))
-        made = VersionedDict(values)
+            dict.pop(made, key, None)
         made._former, made._changed, made._touched = self.mark, None, {*replaced, *gone}
         return made
+
+    def _merged(
+        self, replaced: Mapping[_K, _V], added: Collection[_K], rank: Callable[[_K], Any]
+    ) -> Iterable[tuple[_K, _V]]:
+        """Return the items with those that are replaced and those that are added at their places."""
+        if len(self) <= _FEW * len(added):
+            merged = {**self, **replaced}
+            return ((key, merged[key]) for key in sorted(merged, key=rank))
+        # Keys and values side by side: to look up each value would hash each key, which is most of the time.
+        keys, values = list(self), list(self.values())
+        for key in added:
+            place = bisect_right(keys, rank(key), key=rank)
+            keys.insert(place, key)
+            values.insert(place, replaced[key])
+        items = zip(keys, values, strict=True)
+        return chain(items, replaced.items()) if len(replaced) > len(added) else items
 
     def replaced(
         self, values: Mapping[_K, _V | None], rank: Callable[[_K], Any] | None = None
