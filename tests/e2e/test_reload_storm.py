@@ -1,15 +1,19 @@
 """A tenant whose slow sessions hold one former worker for each of its new names delays no new name of others."""
 
+import http.client
 import socket
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 
 import pytest
+import yaml
 
 from tests.e2e.expect import serving
-from tests.world.appliance import Appliance
+from tests.e2e.test_canary import ADDRESS, OBJECTS
+from tests.world.appliance import NAMESPACE, Appliance
 from tests.world.clients import ask
 from tests.world.objects import EndpointSpec, PortSpec
+from tests.world.ports import service_port
 
 pytestmark = pytest.mark.haproxy
 
@@ -99,6 +103,49 @@ def test_tenant_with_a_slow_session_for_each_of_thirteen_names_delays_no_other(a
         assert is_served(appliance, "e13.evil.test"), "the reload of another took it along"
         assert all(map(ping, sessions)), "no session had to be ended for it"
         assert appliance.status()["applying"]["workers_ended_total"] == 0
+
+
+def write_filter(appliance: Appliance, header: str) -> None:
+    """Have the tenant's route add this header to answers: another combination of filters, so another section."""
+    added = {"type": "ResponseHeaderModifier", "responseHeaderModifier": {"set": [{"name": header, "value": "a"}]}}
+    rule = {"filters": [added], "backendRefs": [{"name": "cache", "port": 6379}]}
+    route = {
+        "kind": "HTTPRoute",
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "metadata": {"name": "web", "namespace": EVIL},
+        "spec": {"parentRefs": [{"name": "web", "namespace": NAMESPACE}], "rules": [rule]},
+    }
+    appliance.cluster.put("httproutes", route)
+
+
+def test_tenant_whose_route_gets_other_filters_again_and_again_delays_no_other(appliance: Appliance) -> None:
+    port = service_port(ADDRESS)
+    appliance.values["addresses"] = {"pool": [ADDRESS]}
+    everybody = f"port: {port}, allowedRoutes: {{{{namespaces: {{{{from: All}}}}}}}}"
+    for document in yaml.safe_load_all(OBJECTS.replace("port: {port}", everybody).format(namespace=NAMESPACE)):
+        appliance.cluster.load_object(document)
+
+    def is_in_use(header: str) -> bool:
+        connection = http.client.HTTPConnection(ADDRESS, port, timeout=30)
+        with closing(connection), suppress(OSError, http.client.HTTPException):
+            connection.request("GET", "/", headers={"Connection": "close"})
+            return header in connection.getresponse().headers
+        return False
+
+    with ExitStack() as held:
+        tenant = started(appliance, held, 3600.0)
+        sessions = [tenant.hold()]
+        for number in range(13):
+            write_filter(appliance, f"x-{number}")
+            appliance.until(lambda header=f"x-{number}": is_in_use(header) or tenant.waits(), "it is used")  # type: ignore[misc]
+            sessions.append(tenant.hold())
+        assert tenant.waits()
+        appliance.until(lambda: appliance.status()["applying"]["former"]["count"] == BOUND // 2, "they are counted")
+        assert not is_in_use("x-12")
+        appliance.serve("neighbour")
+        appliance.until(lambda: appliance.ask("neighbour") == "neighbour-1", "a new name of another")
+        assert is_in_use("x-12"), "the reload of another took it along"
+        assert all(map(ping, sessions)), "no session had to be ended for it"
 
 
 def test_sessions_in_all_former_workers_stop_nobody(appliance: Appliance) -> None:

@@ -2,6 +2,7 @@
 
 import http.client
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -70,7 +71,8 @@ def _pod(name: str) -> Iterator[int]:
 class Spared:
     """A haproxy with ``spares`` empty backends; each host has one of its own, ``be-HOST``, with one server.
 
-    It is from the defaults ``plain``, or from those in ``kinds``: these are in the text while a host is from them.
+    It is from the defaults ``plain``, or from those in ``kinds``: these are in the text while a host is from them. Its
+    namespace is ``ns-HOST``, or that in ``namespaces``.
     """
 
     def __init__(self, bench: Bench, spares: int = 3) -> None:
@@ -78,6 +80,7 @@ class Spared:
         self.spares = spares
         self.ports: dict[str, int] = {}
         self.kinds: dict[str, str] = {}
+        self.namespaces: dict[str, str] = {}
         self.balancer = bench.balancer()
         self.balancer.startup()
 
@@ -98,7 +101,8 @@ class Spared:
         files = tuple(sorted(maps.values(), key=lambda file: file.path))
         hosts_piece = Piece("02-hosts.tmpl", *other, *blocks)
         pieces = Piece("01-head.tmpl", head), hosts_piece, Piece("03-spares.tmpl", spares)
-        owners = {Name(host, ""): Owner("Service", f"ns-{host}", "s", "2026-01-01T00:00:00Z") for host in hosts}
+        owned = {host: self.namespaces.get(host, f"ns-{host}") for host in hosts}
+        owners = {Name(host, ""): Owner("Service", owned[host], "s", "2026-01-01T00:00:00Z") for host in hosts}
         return Rendering(pieces, files, owners={"domains": owners})
 
     def begin(self, *hosts: str) -> None:
@@ -329,7 +333,8 @@ def test_who_uses_up_the_spares_gets_no_reload_at_once_without_a_share_and_it_is
     assert (spared.balancer.order_due_s() or 0.0) > 25.0
     spared.change("b", "c", "d")
     assert (spared.balancer.order_due_s() or 0.0) > 25.0
-    assert asked == [frozenset({"ns-b", "ns-c", "ns-d"}), frozenset({"ns-a", "ns-b", "ns-c", "ns-d"})]
+    to_use_more = frozenset({"ns-a"})
+    assert asked == [frozenset({"ns-b", "ns-c", "ns-d"}), to_use_more, frozenset({"ns-a", "ns-b", "ns-c", "ns-d"})]
     plan = spared.plan("b", "c", "d", "e")
     assert isinstance(plan, Reload)
     spared.balancer.apply(spared.rendering("b", "c", "d", "e"), plan, curdate="", now=4.0)
@@ -338,6 +343,37 @@ def test_who_uses_up_the_spares_gets_no_reload_at_once_without_a_share_and_it_is
     spared.change("b", "c", "d")
     spared.balancer.order_due_s()
     assert spared.balancer._spare_causes == {"ns-e"}
+
+
+def spend_share(spared: Spared, namespace: str) -> None:
+    """Have reloads of a namespace take its share."""
+    old = spared.balancer._old
+    for number in range(old._share):
+        old.replaced(-1 - number, frozenset({namespace}), time.monotonic())
+
+
+def test_who_has_no_share_of_reloads_gets_no_spare_of_the_last_quarter(bench: Bench) -> None:
+    with spared_hosts(bench, "a", "b", "c", "d", "e", "f", "g", spares=5) as spared:
+        spared.namespaces = dict.fromkeys("def", "evil")
+        spared.begin("a")
+        spend_share(spared, "evil")
+        spared.change("a", "b", "c")
+        spared.change("a", "b", "c", "d", "e")  # there is enough for all
+        plan = spared.plan("a", "b", "c", "d", "e", "f")
+        assert isinstance(plan, Reload)
+        assert plan.reasons == (ReloadReason.SECTION_ADDED,)
+        assert not spared.balancer.may_reload_for({"evil"})
+        assert isinstance(spared.change("a", "b", "c", "d", "e", "g"), Applied)
+        assert spared.get("g") == "200 g"
+
+
+def test_who_has_all_names_takes_the_last_spare_too(bench: Bench) -> None:
+    with spared_hosts(bench, "a", "b", "c", "d", "e", "f", spares=5) as spared:
+        spared.namespaces = dict.fromkeys("abcdef", "only")
+        spared.begin("a")
+        spend_share(spared, "only")
+        spared.change("a", "b", "c", "d", "e")
+        assert isinstance(spared.change("a", "b", "c", "d", "e", "f"), Applied)
 
 
 def test_with_all_in_use_the_next_is_a_reload_that_says_so(spared: Spared) -> None:

@@ -63,6 +63,10 @@ class Spares:
         of_kind = Counter(map(spare_kind, self.names)) if used else used
         return any(4 * (of_kind[kind] - count) < of_kind[kind] for kind, count in used.items())
 
+    def without_free(self) -> "Spares":
+        """Return these for a change that may use none of them."""
+        return replace(self, names=self.used)
+
     @property
     def served(self) -> list[str]:
         """The backends that spares serve, sorted: not those that were removed since."""

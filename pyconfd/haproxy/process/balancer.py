@@ -114,6 +114,10 @@ class _PartApplied(NamedTuple):
     plan: RuntimeUpdate
 
 
+def _have_all_names(namespaces: Collection[str], rendering: Rendering) -> bool:
+    return all(owner.namespace in namespaces for mine in rendering.owners.values() for owner in mine.values())
+
+
 CUT_SHORT = "a former pyconfd ended in the middle of a change"
 _REPLACEMENT_REJECTED = f"{CUT_SHORT}, and the configuration to replace it was rejected"
 
@@ -399,6 +403,11 @@ class Balancer:
             observed = None if self._is_known else observed
         applied, can = last.rendering if last else None, self._runtime.abilities
         can = replace(can, refused=frozenset(self._refused)) if self._refused else can
+        if last is not None and self._are_spares_scarce():
+            causes = namespaces_of_changes(last.rendering.owners, rendering.owners)
+            if not (self._has_share(causes) or _have_all_names(causes, last.rendering)):
+                # What is left is for the others: its next backends wait as they would with none.
+                can = replace(can, spares=can.spares.without_free())
         found = diff.plan(rendering, applied, observed, comparison=self._comparison, abilities=can)
         if last is None:
             return found
@@ -433,11 +442,15 @@ class Balancer:
             return None
         if self._spares_since is None:
             self._spares_since = now
-        if spares is not self._judged_spares[0]:
-            self._judged_spares = spares, spares.are_scarce
-        if self._judged_spares[1] and self._old.has_share(self._spare_causes, now):
+        if self._are_spares_scarce() and self._old.has_share(self._spare_causes, now):
             return 0.0
         return max(0.0, self._spares_since + self._apply_settings.rename_interval_s - now)
+
+    def _are_spares_scarce(self) -> bool:
+        spares = self._runtime.spares
+        if spares is not self._judged_spares[0]:
+            self._judged_spares = spares, spares.are_scarce
+        return self._judged_spares[1]
 
     def _spares_status(self) -> SparesStatus:
         spares, due_s = self._runtime.spares, self.order_due_s()
@@ -541,8 +554,7 @@ class Balancer:
         if last is None or not self._is_known or self._file.rejected or self._has_share(namespaces):
             return True
         self.observe()
-        owners = (owner for mine in last.rendering.owners.values() for owner in mine.values())
-        return self._has_share(namespaces) or all(owner.namespace in namespaces for owner in owners)
+        return self._has_share(namespaces) or _have_all_names(namespaces, last.rendering)
 
     def _has_share(self, namespaces: Collection[str]) -> bool:
         return self._old.has_share(namespaces, time.monotonic())

@@ -128,13 +128,11 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
         """What its lines say besides its servers, None for nothing, or where it is a matter of this backend alone."""
         if self.mode != "http" or self.mirrors:
             return None
-        of = self.of if self.failing else 1
-        found = RuleProfile(self.filters.lines, self.failing, of, self.handling, self.options, self.sans)
-        return None if found[:2] == _PLAIN and found[3:] == _PLAIN_TOO else found
+        found = RuleProfile(self.filters.lines, self.failing, self.of, self.handling, self.options, self.sans)
+        return None if found == _PLAIN else found
 
 
-_PLAIN = (NO_FILTERS, 0)
-_PLAIN_TOO = (AS_USUAL, "", ())
+_PLAIN = RuleProfile(NO_FILTERS, 0, 1, AS_USUAL, "", ())
 
 
 class RuleSections(NamedTuple):
@@ -306,7 +304,7 @@ def _backend(rule: ParsedRule, own: Filters, references: Sequence[Reference], na
         route=name,
         filters=filters,
         failing=failing,
-        of=total or 1,
+        of=total if failing else 1,
         handling=handling,
         options=valid[0].options if valid else "",
         sans=valid[0].sans if valid else (),

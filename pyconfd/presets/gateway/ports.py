@@ -50,6 +50,11 @@ class Port(NamedTuple):
         return frontend_name(self.gateway.key, self.number)
 
     @property
+    def owner(self) -> Owner:
+        """The Gateway."""
+        return self.gateway.owner
+
+    @property
     def kind(self) -> FrontendKind:
         """What all its listeners have in common."""
         return _KINDS.get(self.listeners[0].protocol, FrontendKind.TLS)
@@ -144,9 +149,7 @@ def hosts_of_listeners(port: Port) -> frozenset[str]:
 
 def listeners_of(ports: Iterable[Port]) -> Mapping[Listener, Owner]:
     """Return what ports listen on, and whose each is."""
-    return {
-        Listener.at(address, port.number): port.gateway.owner for port in ports for address in port.gateway.addresses
-    }
+    return {Listener.at(address, port.number): port.owner for port in ports for address in port.gateway.addresses}
 
 
 def files_of(ports: Iterable[Port], policies: Iterable[PolicyDecision]) -> tuple[OutputFile, ...]:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from pyconfd.derived import Joined, Published, SameParts, Spread
@@ -27,7 +28,7 @@ from pyconfd.presets.gateway.mirror import script_file
 from pyconfd.presets.gateway.policies import PolicyDecision
 from pyconfd.presets.gateway.ports import Port, files_of, listeners_of
 from pyconfd.presets.gateway.routes import AskedRoute, frontend_name, site_id
-from pyconfd.presets.gateway.serving import AskedGateway, RuleSection, ServedGateways, gateways_asked
+from pyconfd.presets.gateway.serving import AskedGateway, ServedGateways, gateways_asked
 from pyconfd.presets.gateway.serving import addresses_of as addresses_of_rule
 from pyconfd.presets.gateway.status import CONTROLLER
 from pyconfd.presets.listener_ownership import ListenerOwners
@@ -61,11 +62,12 @@ class GatewayCollections(PresetCollections):
         self._sites = Published[str, Site](gateways.sites, key=lambda at: site_id(*at))
         sections = Joined[Any, RuleBackend](gateways.profiles, gateways.backends, name="sections of Gateways")
         self._backends = Published[str, RuleBackend](sections, key=lambda at: at[1])
+        # What is asked for otherwise than before is another name, too: it may take a reload, or spares.
         self._owners = Published[Name, Owner](
-            Joined[Any, Any](gateways.sections, gateways.ports, name="owners of sections"),
+            Joined[Any, Any](gateways.sections, gateways.ports, gateways.forms, name="owners of sections"),
             key=lambda at: Name(at[1] if isinstance(at[1], str) else _port_name(at), ""),
             rank=None,
-            value=lambda each: each.owner if isinstance(each, RuleSection) else each.gateway.owner,
+            value=attrgetter("owner"),
         )
         self._statuses = Published[ObjectKey, ObjectStatus](gateways.statuses, rank=None)
         self._policies = Published[ObjectKey, PolicyDecision](gateways.policies)

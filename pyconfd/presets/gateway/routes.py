@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import msgspec
+
 from pyconfd.derived import Lookup
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.gateway_api import BackendRef, GRPCRoute, HTTPRoute, ParentReference, TCPRoute
@@ -167,6 +169,13 @@ class ServedRoute(NamedTuple):
     def choices(self) -> tuple[Choice, ...]:
         """What requests are divided by among several backends of a rule."""
         return tuple(choice for made in self.served for choice in made.choices)
+
+    @property
+    def form(self) -> str:
+        """A digest of what it asks for besides servers and weights: of another one a reload or spares may come."""
+        asked, backends = self.asked, [msgspec.structs.replace(each, ports=()) for each in self.backends]
+        found = asked.id, asked.parent_refs, asked.hosts, backends, self.choices, self.matches
+        return hashlib.sha256(repr(found).encode()).hexdigest()
 
     def section_at(self, at: SiteAt) -> str:
         """Return the section of a route of connections, which has one rule, at one site; "" where it has none."""

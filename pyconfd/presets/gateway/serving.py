@@ -7,7 +7,7 @@ rules of all; each port of a Gateway is a frontend (:mod:`pyconfd.presets.gatewa
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -157,6 +157,11 @@ class ServedGateways:
         self._table = ConditionalRoutingTable("Gateways", rules)
 
         self.sections = Spread(self.routes, _sections_of, "sections of routes")
+        self.forms = Joined[Any, GatewayDecision | AskedRoute](
+            Spread(self.gateways, _form_of_gateway, "forms of Gateways"),
+            Spread(self.routes, _form_of_route, "forms of routes"),
+            name="forms of the Gateway API",
+        )
         profiles = Tally(self.sections, _profile_of, "profiles of rules")
         of_namespace = Grouped(profiles, lambda at, _: (at[0],), "profiles by namespace", rank=lambda at, _: at[1].name)
         self._profiles = Derived(of_namespace, _shared_profiles, "profiles that are shared")
@@ -410,6 +415,15 @@ def _rules_of_route(_: ObjectKey, route: ServedRoute) -> Iterable[tuple[int, Rou
 
 def _sections_of(_: ObjectKey, route: ServedRoute) -> Iterator[tuple[str, RuleSection]]:
     return ((each.name, RuleSection(route.asked.owner, each)) for each in route.backends)
+
+
+def _form_of_gateway(id_: ObjectKey, gateway: GatewayDecision) -> Iterable[tuple[str, GatewayDecision]]:
+    name = f"{id_.key.namespace}/{id_.key.name} {gateway.generation}"
+    return ((name, gateway),) if gateway.addresses else ()
+
+
+def _form_of_route(_: ObjectKey, route: ServedRoute) -> Iterable[tuple[str, AskedRoute]]:
+    return ((route.form, route.asked),) if route.sites else ()
 
 
 def _profile_of(_: object, section: RuleSection) -> tuple[tuple[tuple[str, RuleProfile], int], ...]:

@@ -566,8 +566,71 @@ def test_reloads_for_routes_and_ports_are_put_down_to_their_namespaces() -> None
         assert all(name.place and not name.name for name in context.owners["gateway"]), "they are no hosts"
         counts.append(len(context.owners["gateway"]))
         previous = context
-    assert counts == [1, 3, 4, 5, 3, 2]
+    assert counts == [2, 5, 7, 8, 5, 4], "each Gateway and each route as it asks, too"
     assert "gateway" not in previous.reserved
+
+
+_TO_APP = "backendRefs: [{name: app, port: 80}], "
+_HEADER = _TO_APP + "filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: %s, value: %s}]}}]"
+_EDIT = "filters: [{type: ResponseHeaderModifier, responseHeaderModifier: {remove: [a]}}]"
+_APART = "backendRefs: [{name: app, port: 80, weight: %d}, {name: other, port: 80, " + _EDIT + "}]"
+_TO_BOTH = "backendRefs: [{name: app, port: 80, weight: %d}, {name: %s, port: 80, weight: 1}]"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (_HEADER % ("x-a", "a"), _HEADER % ("x-b", "a")),
+        (_HEADER % ("x-a", "a"), _TO_APP + "timeouts: {request: 1s}"),
+        # Beyond the profiles of a namespace, and with copies of requests, values are lines too.
+        (_HEADER % ("x-a", "a"), _HEADER % ("x-a", "b")),
+        ("matches: [{headers: [{name: x, value: a}]}]", "matches: [{headers: [{name: x, value: b}]}]"),
+        ("matches: [{method: GET}]", "matches: [{method: GET, path: {value: /a}}]"),
+        (_TO_BOTH % (1, "missing"), _TO_BOTH % (2, "missing")),
+        (_TO_BOTH % (1, "missing"), _TO_BOTH % (1, "other")),
+        # Of references with different filters weights are lines.
+        (_APART % 1, _APART % 2),
+        (_TO_APP + "retry: {attempts: 1}", _TO_APP + "retry: {attempts: 2}"),
+    ],
+)
+def test_what_a_route_asks_for_otherwise_than_before_is_on_its_namespaces_account(before: str, after: str) -> None:
+    app, other = APP, SERVICE.format(name="other", address="10.0.0.2")
+    was, now = (
+        read(snapshot(CLASS, GATEWAY, app, other, route("app", f"[{{{each}}}]"), route("same", "[{}]")))
+        for each in (before, after)
+    )
+    assert namespaces_of_changes(was.owners, now.owners) == {"shop"}
+    changed = was.owners["gateway"].items() ^ now.owners["gateway"].items()
+    assert {owner.name for _, owner in changed} == {"app"}
+
+
+def test_hosts_gateways_and_sections_of_a_gateway_that_change_are_on_the_account_of_who_wrote_them() -> None:
+    mine = route("app", "[{backendRefs: [{name: app, port: 80}]}]")
+    wider = GATEWAY.replace("generation: 2", "generation: 3").replace("protocol: HTTP}]", "protocol: HTTP}, %s]")
+    for objects, owners in [
+        ((GATEWAY, mine.replace("rules:", "hostnames: [a.example.com]\n  rules:")), {"HTTPRoute"}),
+        ((GATEWAY, mine.replace("{name: web}", "{name: web, sectionName: http}")), {"HTTPRoute"}),
+        # A route follows where its Gateway leads it: that is not of its namespace's doing.
+        ((wider % "{name: more, port: 80, hostname: a.example.com, protocol: HTTP}", mine), {"Gateway"}),
+    ]:
+        was, now = read(snapshot(CLASS, GATEWAY, APP, mine)), read(snapshot(CLASS, APP, *objects))
+        changed = was.owners["gateway"].items() ^ now.owners["gateway"].items()
+        assert {owner.kind for _, owner in changed} == owners
+
+
+def test_a_canary_endpoints_and_what_leads_nowhere_are_on_nobodys_account() -> None:
+    other = SERVICE.format(name="other", address="10.0.0.2")
+    moved = SERVICE.format(name="other", address="10.0.0.3")
+    elsewhere = route("app", f"[{{{_TO_BOTH % (1, 'other')}}}]").replace("{name: web}", "{name: nobodys}")
+    first = route("app", f"[{{{_TO_BOTH % (1, 'other')}}}]")
+    for before, after in [
+        ((other, first), (other, route("app", f"[{{{_TO_BOTH % (99, 'other')}}}]"))),
+        ((other, first), (moved, first)),
+        ((other, elsewhere), (other, elsewhere.replace("rules:", "hostnames: [a.example.com]\n  rules:"))),
+        ((other, first), (other, first.replace("generation: 4", "generation: 5"))),
+    ]:
+        was, now = (read(snapshot(CLASS, GATEWAY, APP, *each)).owners for each in (before, after))
+        assert namespaces_of_changes(was, now) == frozenset()
 
 
 def test_certificates_of_listeners_are_known_with_host_and_end_and_a_wrong_name_is_said(tmp_path: Path) -> None:

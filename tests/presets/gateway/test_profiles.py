@@ -17,7 +17,8 @@ from pyconfd.model.plan import Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.spares import spare_name
 from pyconfd.presets.gateway.filters import NO_FILTERS
-from pyconfd.presets.gateway.http_rules import AS_USUAL, RuleBackend, RuleProfile
+from pyconfd.presets.gateway.http_rules import AS_USUAL, ParsedRule, RuleBackend, RuleProfile, sections_of
+from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.gateway.serving import MOST_PROFILES
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
@@ -231,10 +232,13 @@ def test_many_profiles_leave_two_spares_to_each() -> None:
 
 
 def test_weights_make_no_profile_of_their_own() -> None:
-    one, two = (msgspec.structs.replace(RuleBackend("b", "o", "", "", (), (), options="ssl"), of=of) for of in (1, 100))
-    assert one.lines == two.lines
-    failing = [msgspec.structs.replace(each, failing=1) for each in (one, two)]
-    assert failing[0].lines != failing[1].lines
+    def lines(*references: Reference) -> RuleProfile | None:
+        (backend,) = sections_of(ParsedRule(()), references, "b", "o").backends
+        return backend.lines
+
+    assert lines(Reference(1, options="ssl")) == lines(Reference(99, options="ssl"), Reference(1, options="ssl"))
+    failing = Reference(1, resolved=False)
+    assert lines(Reference(1), failing) != lines(Reference(99), failing)
 
 
 def test_a_backend_that_says_nothing_of_its_own_has_no_profile() -> None:
