@@ -1,6 +1,10 @@
-"""One machine with the real systemd: first boot, and each unit started, reloaded, hung, killed and stopped."""
+"""One machine with the real systemd: first boot, and each unit started, reloaded, hung, killed and stopped.
+
+``make image-test``.
+"""
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -18,6 +22,7 @@ from tests.image.world import World
 from tests.world.clients import ask
 
 pytestmark = [
+    pytest.mark.skipif(not os.environ.get("PYCONFD_TEST_IMAGE"), reason="make image-test bakes and boots a machine"),
     pytest.mark.skipif(bool(missing()), reason=missing()),
     pytest.mark.timeout(600),
 ]
