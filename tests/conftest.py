@@ -42,6 +42,7 @@ TOGETHER = (
     "tests/image/test_package.py",  # a machine of its own, without a bake
     "tests/image/",  # one bake, and machines with one root each
     "tests/release/",  # one release
+    "tests/vip/test_faults.py",  # one bed for all but a few
     "tests/test_mutants.py",  # one reading of all imports
 )
 """Folders and files whose tests one worker runs, one after the other; the first that fits counts.

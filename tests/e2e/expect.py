@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.world import forked
 from tests.world.apiserver import ApiServer
 from tests.world.appliance import Appliance
 from tests.world.clients import Crowd
@@ -132,8 +131,8 @@ def preflight(appliance: Appliance, *arguments: str, code: int = 0) -> list[dict
     """Return the findings of ``pyconfd preflight``; each that is not ok has a remedy."""
     appliance.write_settings()
     # Half a dozen programs one after the other: Appliance.command would not wait for them on a busy machine.
-    argv = [sys.executable, "-m", "pyconfd", "preflight", "--config", str(appliance.config), "--json", *arguments]
-    done = subprocess.run(argv, env=appliance.environment(), capture_output=True, text=True, check=False)
+    given = ("preflight", "--config", str(appliance.config), "--json", *arguments)
+    done = forked.run(given, appliance.environment(), patience_s=250.0)
     told = json.loads(done.stdout)
     assert done.returncode == code, (told, done.stderr)
     assert told["passed"] is (code == 0)

@@ -97,7 +97,7 @@ def start(arguments: Sequence[str], environment: Mapping[str, str], log: Path, *
 
 
 def run(
-    arguments: Sequence[str], environment: Mapping[str, str], *, forks: bool = True
+    arguments: Sequence[str], environment: Mapping[str, str], *, forks: bool = True, patience_s: float = _PATIENCE_S
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, as a fork where that is the same."""
     if not forks or not fits(environment):
@@ -108,14 +108,14 @@ def run(
             capture_output=True,
             text=True,
             env=environment,
-            timeout=_PATIENCE_S,
+            timeout=patience_s,
             check=False,
         )
     with tempfile.TemporaryDirectory(prefix="forked-") as folder:
         stdout, stderr = Path(folder, "stdout"), Path(folder, "stderr")
         process = Forked(arguments, environment, stdout, stderr)
         try:
-            code = process.wait(_PATIENCE_S)
+            code = process.wait(patience_s)
         finally:
             process.kill()
             process.wait()

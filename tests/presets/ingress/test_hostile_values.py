@@ -43,6 +43,8 @@ def _changed(place: tuple[Any, ...], value: str) -> Obj:
     return made
 
 
+SHAPES = {"path": "/{}", "host": "{}.example.com", "tls host": "{}.example.com"}
+"""What is refused for its shape alone would prove nothing of the rest."""
 PLACES: dict[str, tuple[Any, ...]] = {
     "name": ("metadata", "name"),
     "namespace": ("metadata", "namespace"),
@@ -77,7 +79,7 @@ def test_what_is_added_is_a_backend_and_lines_of_maps(place: str) -> None:
     without = rendered(*GOOD)
     known = set(without.text.splitlines())
     for attack in ATTACKS:
-        for value in (attack, f"/{attack}", f"{attack}.example.com"):
+        for value in {attack, SHAPES.get(place, "{}").replace("{}", attack)}:
             made = rendered(*GOOD, _changed(PLACES[place], value))
             added = [line for line in made.text.splitlines() if line not in known]
             assert [line for line in added if not OF_A_BACKEND.fullmatch(line)] == [], value

@@ -211,10 +211,10 @@ class Chances:
         return self.chance.choice(list(self.here.statuses)) if self.here.statuses else None
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_whatever_happens_every_status_says_at_last_what_it_shall(here: Place, seed: int) -> None:
     chances = Chances(here, seed)
-    for _ in range(60):
+    for _ in range(40):
         chances.step()  # Place.run asserts that one leads at most
     chances.calm()
     for of, asked in here.statuses.items():
@@ -227,7 +227,7 @@ def test_whatever_happens_every_status_says_at_last_what_it_shall(here: Place, s
             assert of in here.statuses or "192.0.2.1" not in addresses_in(status)
             assert of in here.statuses or not may_hold(Resource.HTTPROUTES, OURS, status)
     before = here.writes()
-    here.run(3600.0, step_s=2.0)
+    here.run(1000.0, step_s=2.0)
     assert here.writes() == before
 
 
@@ -253,7 +253,7 @@ def test_one_of_two_writes_and_only_once(here: Place) -> None:
     here.apply()
     here.run(5.0)
     assert (here.published(web), here.writes()) == ([{"ip": "192.0.2.1"}], 1)
-    here.run(3600.0, step_s=1.0)
+    here.run(1000.0, step_s=2.0)
     assert here.writes() == 1
     roles = {node.name: (node.writer.state().role, node.writer.state().holder) for node in here.nodes}
     assert roles == {"lb1": (WriterRole.WRITER, "lb1"), "lb2": (WriterRole.STANDBY, "lb1")}

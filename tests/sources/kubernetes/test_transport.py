@@ -228,7 +228,7 @@ def test_a_certificate_out_of_its_time_points_at_the_clock(reason: str, remedy: 
     assert remedy in problem.remedy
 
 
-BOMB = gzip.compress(b'{"kind":"ServiceList","metadata":{"resourceVersion":"1"},"items":[' + b" " * (256 << 20) + b"]}")
+BOMB = gzip.compress(b'{"kind":"ServiceList","metadata":{"resourceVersion":"1"},"items":[' + b" " * (16 << 20) + b"]}")
 
 
 @pytest.mark.parametrize("status", ["200 OK", "500 Internal Server Error"])
