@@ -93,6 +93,16 @@ def test_as_many_servers_serve_after_each_slice() -> None:
         assert kinds == sorted(kinds, key=[AddServer, RemoveServer].index)
 
 
+def test_text_after_each_slice_is_what_the_process_runs() -> None:
+    old, process = rendering(big=range(300)), ProcessModel.of(rendering(big=range(300)))
+    parts = all_slices(old, rendering(big=range(300, 600)))
+    for part in parts:
+        for command in part.commands:
+            process.execute(command)
+        assert process.comparable() == ProcessModel.of(part.rendering).comparable()
+    assert len(parts) == 600 // SLICE - 1
+
+
 def test_rest_of_a_section_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     comparison, old, new = (
         Comparison(),

@@ -3,8 +3,9 @@
 Three texts are compared: desired (rendered just now), applied (last proven good) and running (what the worker says
 it loaded, and what was changed in it since). Only when all three and the installed files agree is there nothing to do.
 
-Pieces that are the same object are the same text. Only the sections of changed pieces are cut out and parsed; where a
-piece cannot be judged by itself, both texts are cut into sections and those that differ are parsed.
+Pieces that are the same object are the same text. Only the sections of changed pieces are cut out and parsed, without
+the server lines that did not change; where a piece cannot be judged by itself, both texts are cut into sections and
+those that differ are parsed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from pyconfd.haproxy.config.index import (
     Span,
     base_of,
     cut,
+    differing_servers,
     index_of,
     is_balanced,
     section_of,
@@ -221,20 +223,20 @@ class Comparison:
             found.extend(SectionChanges(commands, [], [detail]))
             found.live[key] = rest.changes
             return
-        old, new = section_of(texts[0]), section_of(texts[1])
+        old, new = map(section_of, differing_servers(*texts))
         if old is None or new is None:
             found.reload_causes.append(ReloadCause(ReloadReason.TEXT_CHANGED, f"{key.keyword} {key.name}: unreadable"))
             return
         difference = changed_section(old, new, base, process.abilities)
         reasons = {one.reason for one in difference.reload_causes}
         if ReloadReason.SECTION_CHANGED in reasons and reasons <= _OF_ONE_BACKEND:
-            difference = _by_spare(new, process) or difference
+            difference = _by_spare(new, process) or difference  # with all servers: more than these differs
         found.extend(difference)
         servers_only = {ReloadReason.BINDS_CHANGED, ReloadReason.SECTION_CHANGED}
-        is_of_servers = all(isinstance(each, ServerCommand) for each in difference.commands)
-        if difference.commands and is_of_servers and {one.reason for one in difference.reload_causes} <= servers_only:
-            is_all = not difference.reload_causes
-            found.live[key] = ServerChanges.between(old, new, texts, difference.commands, is_all=is_all)
+        of_servers = tuple(each for each in difference.commands if isinstance(each, ServerCommand))
+        are_all = bool(of_servers) and len(of_servers) == len(difference.commands)
+        if are_all and {one.reason for one in difference.reload_causes} <= servers_only:
+            found.live[key] = ServerChanges(texts, of_servers, is_all=not difference.reload_causes)
 
 
 def _changed_spans(index: Index, applied: Rendering, desired: Rendering) -> _Changed | None:
@@ -247,7 +249,8 @@ def _changed_spans(index: Index, applied: Rendering, desired: Rendering) -> _Cha
         if was is now:
             continue
         runs = now.runs_since(was)
-        for some in (runs, _as_one(runs, was, now)):
+        for as_one in (False, True):
+            some = _as_one(runs, was, now) if as_one else runs
             of_piece = [_span(index, applied.pieces, number, run, now) for run in some]
             spans = [each for each in of_piece if each is not None]
             if len(spans) == len(some) and _are_apart(spans):

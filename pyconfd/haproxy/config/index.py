@@ -198,6 +198,41 @@ def section_of(text: str) -> Section | None:
     return found[0] if len(found) == 1 and found[0].keyword else None
 
 
+_SERVERS = re.compile(r"(?:^[ \t]*server[ \t].*\n)+", re.MULTILINE)
+_SERVER = re.compile(r"(^[ \t]*server[ \t]+([^\s\\\"'#]+)[ \t]+[^\s#].*\n)", re.MULTILINE)
+_DOUBTFUL = re.compile(r"^[ \t]*(?:\.if\b|[^\s#\"'\\]*[\"'\\])", re.MULTILINE)
+"""Begins a condition, or has a first word in quotes or with escapes, which may be ``server``."""
+
+
+def differing_servers(old: str, new: str) -> tuple[str, str]:
+    """Return two texts of a section without the server lines that are the same in both; nothing is parsed for that.
+
+    They come back as they are where more than that may have to be read: lines around the servers or the order of these
+    differ, a condition, a name that is there twice.
+    """
+    was, now = _servers_apart(old), _servers_apart(new)
+    if was is None or now is None or was[::2] != now[::2]:
+        return old, new
+    (before, lines, after), (_, others, _) = was, now
+    if list(filter(others.__contains__, lines)) != list(filter(lines.__contains__, others)):
+        return old, new
+    gone = [line for name, line in lines.items() if others.get(name) != line]
+    come = [line for name, line in others.items() if lines.get(name) != line]
+    return "".join((before, *gone, after)), "".join((before, *come, after))
+
+
+def _servers_apart(text: str) -> tuple[str, dict[str, str], str] | None:
+    """Return the server lines by name, between what stands before and behind them; None where that is not all."""
+    runs = list(_SERVERS.finditer(text))
+    if len(runs) != 1:
+        return None
+    start, end = runs[0].span()
+    if _DOUBTFUL.search(text, 0, start) or _DOUBTFUL.search(text, end):
+        return None
+    lines = {name: line for line, name in _SERVER.findall(text, start, end)}
+    return (text[:start], lines, text[end:]) if len(lines) == text.count("\n", start, end) else None
+
+
 def index_of(text: str) -> Index:
     """Cut ``text`` and find what its proxies inherit."""
     head, cuts = cut(text)

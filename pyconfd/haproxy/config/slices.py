@@ -6,61 +6,71 @@ A backend with a thousand new servers must not keep the one server of another ba
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
+from typing import NamedTuple
 
-from pyconfd.haproxy.config.text import Section
+from pyconfd.haproxy.config.text import Section, parse_part
 from pyconfd.model.operations import AddServer, Command, ServerCommand, ServerState, SetState
 
 SLICE = 100
 """Servers that are changed before pyconfd looks at newer events: 20 to 40 ms with the answers of HAProxy 2.6."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerChanges:
-    """Changes of one section's servers that need no reload.
+class _Lines(NamedTuple):
+    """The server lines that the process runs and those that it shall run, by name, and the text around the former."""
 
-    ``texts`` are those of the section before and after, ``lines`` the server lines that the process runs and
-    ``wanted`` those that it shall run, by name. ``whole`` is what the section says when all ``commands`` are carried
-    out; ``is_all``: nothing else of the section differs.
-    """
-
-    texts: tuple[str, str]
-    commands: tuple[ServerCommand, ...]
-    lines: Mapping[str, str]
+    running: Mapping[str, str]
     wanted: Mapping[str, str]
     around: tuple[str, str]
-    is_all: bool
-    whole: str = ""
 
     @classmethod
-    def between(
-        cls, old: Section, new: Section, texts: tuple[str, str], commands: Collection[Command], *, is_all: bool
-    ) -> "ServerChanges":
-        """Return the changes from ``old`` to ``new``, of which these are the texts."""
+    def of(cls, texts: tuple[str, str]) -> "_Lines":
+        (old,), (new,) = map(parse_part, texts)
         raw = texts[0].split("\n")
         own = {line.number - 1 for line in old.lines if line.words[0] == "server"}
         first = min(own, default=1)
         around = "\n".join(raw[:first]), "\n".join(line for at, line in enumerate(raw) if at >= first and at not in own)
-        of_servers = tuple(command for command in commands if isinstance(command, ServerCommand))
-        found = cls(texts, of_servers, _server_lines(old), _server_lines(new), around, is_all)
-        return replace(found, whole=texts[1] if is_all else found.text(found.wanted))
+        return cls(_server_lines(old), _server_lines(new), around)
 
     def text(self, lines: Mapping[str, str]) -> str:
         """Return the section with these server lines in the place of those that it has."""
         before, after = self.around
         return "\n".join((before, *lines.values(), after))
 
+
+@dataclass(frozen=True, slots=True)
+class ServerChanges:
+    """Changes of one section's servers that need no reload.
+
+    ``texts`` are those of the section before and after; ``is_all``: nothing but servers differs. ``lines`` are those of
+    both, None where they were not needed yet: most changes are few, and go at once.
+    """
+
+    texts: tuple[str, str]
+    commands: tuple[ServerCommand, ...]
+    is_all: bool
+    lines: _Lines | None = None
+
+    @property
+    def whole(self) -> str:
+        """What the section says when all ``commands`` are carried out."""
+        if self.is_all:
+            return self.texts[1]
+        lines = self.lines or _Lines.of(self.texts)
+        return lines.text(lines.wanted)
+
     def parted(self, servers: Collection[str]) -> tuple["ServerChanges", "ServerChanges"]:
         """Return the changes of these servers, and the rest; all of them and nothing where these are all."""
         rest = tuple(command for command in self.commands if command.server not in servers)
         if not rest:
             return self, replace(self, commands=())
-        names = dict.fromkeys(chain(self.lines, self.wanted))
-        now = {name: (self.wanted if name in servers else self.lines).get(name) for name in names}
-        lines = {name: line for name, line in now.items() if line is not None}
-        text = self.text(lines)
+        lines = self.lines or _Lines.of(self.texts)
+        names = dict.fromkeys(chain(lines.running, lines.wanted))
+        now = {name: (lines.wanted if name in servers else lines.running).get(name) for name in names}
+        running = {name: line for name, line in now.items() if line is not None}
+        text = lines.text(running)
         first = tuple(command for command in self.commands if command.server in servers)
-        return replace(self, commands=first, wanted=lines, whole=text), replace(
-            self, texts=(text, self.texts[1]), commands=rest, lines=lines
+        return ServerChanges((self.texts[0], text), first, is_all=True), replace(
+            self, texts=(text, self.texts[1]), commands=rest, lines=lines._replace(running=running)
         )
 
     def in_turn(self, *, only_additions: bool) -> list[str]:
