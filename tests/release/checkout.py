@@ -75,14 +75,21 @@ def _run(sources: Path, *arguments: str, umask: int) -> subprocess.CompletedProc
     )
 
 
-def repacked(package: Path, target: Path, version: str) -> Path:
-    """Return the package as one of another version, with another drop-in of haproxy."""
+def repacked(package: Path, target: Path, version: str, libraries: Path | None = None) -> Path:
+    """Return the package as one of another version, with another drop-in of haproxy.
+
+    What others wrote goes to the folder ``libraries`` where it is given.
+    """
     tree = target / "tree"
     subprocess.run(["dpkg-deb", "--raw-extract", package, tree], check=True)
     replace(tree / "DEBIAN/control", r"Version: .*", f"Version: {version}")
     (module,) = tree.glob("opt/pyconfd/lib/*/site-packages/pyconfd/__init__.py")
     replace(module, r'__version__ = ".*"', f'__version__ = "{version}"')
     replace(tree / DROP_IN.lstrip("/"), r"\A", f"# As it was in {version}.\n")
+    if libraries:
+        for each in set(module.parents[1].iterdir()) - set(module.parents[1].glob("pyconfd*")):
+            shutil.move(each, libraries if not (libraries / each.name).exists() else target)
+        (module.parents[1] / "libraries.pth").write_text(f"{libraries}\n", encoding="utf-8")
     made = target / f"pyconfd_{version}.deb"
     subprocess.run(["dpkg-deb", "-Znone", "--build", tree, made], check=True, capture_output=True)
     return made

@@ -1,10 +1,12 @@
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.image.bake import wheelhouse
-from tests.release.checkout import build, checkout, repacked
+from tests.release.checkout import LONG, build, checkout, repacked
 
 
 @pytest.fixture(scope="session")
@@ -28,9 +30,21 @@ def newer(released: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def older(tmp_path_factory: pytest.TempPathFactory, newer: str) -> str:
-    """The package as that of an older version."""
-    return str(repacked(Path(newer), tmp_path_factory.mktemp("older"), "9.0.0"))
+def libraries() -> Iterator[Path | None]:
+    """Where the short form has what others wrote: each installation would compile all of it."""
+    with TemporaryDirectory(prefix="libraries-") as folder:
+        Path(folder).chmod(0o755)  # the user pyconfd reads it too
+        yield None if LONG else Path(folder)
+
+
+@pytest.fixture(scope="session")
+def versions(tmp_path_factory: pytest.TempPathFactory, newer: str, libraries: Path | None) -> tuple[str, str]:
+    """The package as that of an older version, and of a newer one."""
+    older, same = (
+        str(repacked(Path(newer), tmp_path_factory.mktemp("repacked"), version, libraries))
+        for version in ("9.0.0", "9.1.0")
+    )
+    return older, same if libraries else newer
 
 
 def release(sources: Path, wheels: Path, *, umask: int = 0o022) -> Path:
