@@ -127,7 +127,7 @@ crash-test: packages-demo venv ## killed before each single effect of every chan
 
 fuzz: packages-demo venv ## hostile tenants against every preset, hostile templates against haproxy -c (SECONDS=60 SEED=)
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
-	PYCONFD_FUZZ_CASES=$$(( $(SECONDS) * 20 )) PYCONFD_FUZZ_SEED=$(or $(SEED),$$RANDOM) $(BIN)/python -m pytest -q tests/presets/test_allowed_fuzz.py
+	PYCONFD_FUZZ_CASES=$$(( $(SECONDS) * 20 )) PYCONFD_FUZZ_SEED=$(or $(SEED),$$RANDOM) $(BIN)/python -m pytest -q tests/presets/test_allowed_fuzz.py tests/presets/test_smuggling.py
 
 soak: packages-demo venv ## random faults against a real HAProxy (SEED=1 STEPS=10000, or REPLAY=FILE); prints what was survived
 	@$(BIN)/python -m tests.simulation --seed $(SEED) --steps $(STEPS) $(if $(REPLAY),--replay $(REPLAY))

@@ -4,7 +4,7 @@ Each step renders the same cluster with and without an object of a namespace tha
 for the others has to be the same text, and their requests the same answers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
@@ -323,7 +323,7 @@ def _size(seen: Seen) -> int:
     return len(seen.rendering.text) + sum(len(file.content) for file in seen.rendering.files)
 
 
-def run(seed: int, numbers: range, folder: str = "/f") -> Iterator[str]:
+def run(seed: int, numbers: Iterable[int], folder: str = "/f") -> Iterator[str]:
     """Return the findings of these clusters; what is raised is one.
 
     With a ``folder`` that is there, HAProxy checks the configuration after the last step.

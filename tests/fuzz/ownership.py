@@ -7,7 +7,7 @@ given up. What is served is read off the configuration (:mod:`tests.fuzz.haproxy
 import re
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -493,7 +493,7 @@ def _renderer(folder: str, trusted: tuple[str, ...]) -> Renderer:
     return renderer(folder, trusted)
 
 
-def run(seed: int, numbers: range, folder: str = "/f") -> Iterator[str]:
+def run(seed: int, numbers: Iterable[int], folder: str = "/f") -> Iterator[str]:
     """Return the findings of these stories; what is raised is one.
 
     With a ``folder`` that is there, HAProxy checks the configuration after the last step.

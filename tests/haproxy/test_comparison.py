@@ -133,7 +133,7 @@ any_steps = st.one_of(
 )
 
 
-@settings(max_examples=600)
+@settings(max_examples=200)
 @given(any_steps, st.data())
 def test_changed_blocks_give_what_a_comparison_from_nothing_gives(
     states: list[list[list[str]]], data: st.DataObject

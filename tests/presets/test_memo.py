@@ -215,7 +215,7 @@ def snapshots(steps: Any) -> Iterator[tuple[Snapshot, PresetOptions]]:
 
 
 @given(steps=STEPS)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 def test_collections_are_those_of_a_new_graph_and_no_call_is_superfluous(steps: Any) -> None:
     def see(graph: PresetGraph, snapshot: Snapshot, options: PresetOptions) -> PresetGraph:
         graph.see(snapshot, options)
@@ -235,9 +235,9 @@ def test_collections_are_those_of_a_new_graph_and_no_call_is_superfluous(steps: 
         see_that_changes_are_told(before, graph.graph)
 
 
-@pytest.mark.parametrize("names", [(name,) for name in ALL] + [ALL, ALL[::-1]], ids="+".join)
+@pytest.mark.parametrize("names", [ALL, ALL[::-1]], ids="+".join)
 @given(steps=STEPS)
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=40)
 def test_any_sequence_of_changes_gives_what_a_fresh_translation_gives(names: tuple[str, ...], steps: Any) -> None:
     memo = Memo()
     for snapshot, options in snapshots(steps):

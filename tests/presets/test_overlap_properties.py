@@ -74,7 +74,7 @@ def read(given: Sequence[Named], presets: Sequence[str]) -> Context:
 
 
 @given(st.lists(ASKED, max_size=4), st.lists(ASKED, max_size=4), st.permutations(PRESETS))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_nothing_of_the_older_ones_goes_to_the_younger(
     older: list[Asked], younger: list[Asked], presets: list[str]
 ) -> None:
@@ -88,7 +88,7 @@ def test_nothing_of_the_older_ones_goes_to_the_younger(
 
 
 @given(st.lists(ASKED, max_size=6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_certificate_is_presented_for_one_owner(asked: list[Asked]) -> None:
     context = read(objects(asked, "s", "2026-01-01T00:00:00Z"), PRESETS)
     for listener in context.names["listeners"]:

@@ -94,7 +94,7 @@ EACH = (
 KEYS = st.lists(st.sampled_from(["a", "a/b", "a-b", "b", "b/"]), max_size=3)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from("wxyz"), KEYS, max_size=4), min_size=2, max_size=6))
 def test_a_map_after_any_changes_is_that_of_a_first_rendering(steps: list[dict[str, list[str]]]) -> None:
     by = renderer(EACH)

@@ -22,10 +22,10 @@ from tests.simulation.steps import KINDS, Step, random_steps
 def test_whatever_happens_every_promise_is_kept(tmp_path: Path) -> None:
     simulation = Simulation(tmp_path)
     try:
-        simulation.play(random_steps(7, 150))
+        simulation.play(random_steps(7, 80))
     finally:
         simulation.close()
-    assert simulation.survived.total() > 30
+    assert simulation.survived.total() > 15
     for kind in ("poison", "API server", "reload", "disk", "pyconfd: killed in the middle"):
         assert any(each.startswith(kind) for each in simulation.survived), f"no {kind} among {simulation.survived}"
 
@@ -64,13 +64,12 @@ class _Flawed(Simulation):
 @pytest.mark.timeout(600)
 def test_a_fault_is_cut_down_to_the_steps_that_it_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole, fewest = tmp_path / "whole", tmp_path / "fewest"
-    whole.write_text("[('pods', 0, 3), ('disk', 1, 0), ('heal', 1, 0), ('lie', 1, 7), ('truth', 0, 0)]")
+    whole.write_text("[('disk', 1, 0), ('heal', 1, 0), ('lie', 1, 7)]")
     assert main(["--replay", str(whole), "--write", str(fewest)], _Flawed) == 1
     assert ast.literal_eval(fewest.read_text()) == [("disk", 1, 0), ("lie", 1, 7)]
     said = capsys.readouterr().out
-    assert "step 3 ('lie', 1, 7): AssertionError: planted" in said
-    assert f"(2 of 4) are in {fewest}:" in said
-    assert main(["--replay", str(fewest), "--shrink", "0", "--write", str(fewest)], _Flawed) == 1
+    assert "step 2 ('lie', 1, 7): AssertionError: planted" in said
+    assert f"(2 of 3) are in {fewest}:" in said
     assert main(["--replay", str(fewest)]) == 0, "there is no such fault"
     assert "survived 2 faults" in capsys.readouterr().out
 

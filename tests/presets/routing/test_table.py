@@ -259,7 +259,7 @@ def _objects(
     }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(OBJECTS, st.lists(REQUESTS, min_size=1, max_size=8))
 def test_maps_and_groups_find_what_the_rules_say(
     given_: Sequence[tuple[int, Sequence[RouteMatch]]], requests: Sequence[Request]
@@ -271,7 +271,7 @@ def test_maps_and_groups_find_what_the_rules_say(
         assert through_maps(made, request) == by_rules(rules, request)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(OBJECTS, OBJECTS)
 def test_a_changed_table_is_that_of_the_new_objects(
     before: Sequence[tuple[int, Sequence[RouteMatch]]], after: Sequence[tuple[int, Sequence[RouteMatch]]]
