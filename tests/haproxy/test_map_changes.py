@@ -67,3 +67,13 @@ def test_a_path_of_a_gateway_is_a_single_change() -> None:
     old, new = "gw_a|b.example.com/ be_1\n", "gw_a|b.example.com/ be_1\ngw_a|b.example.com/~x/ be_2\n"
 
     assert _single("/maps/x.map", old, new) == [AddMapEntries("/maps/x.map", (("gw_a|b.example.com/~x/", "be_2"),))]
+
+
+def test_a_request_between_two_entries_never_finds_the_shorter_prefix_alone() -> None:
+    """A new route has two paths: what is for one of them is answered by it, or as if there was none."""
+    path, without, both = "/maps/path-prefixes.map", "a/ be\nc/ be\n", "a/ be\nb/ be-all\nb/1/ be-one\nc/ be\n"
+    assert _single(path, without, both) == [AddMapEntries(path, (("b/1/", "be-one"), ("b/", "be-all")))]
+    assert _single(path, both, without) == [RemoveMapEntries(path, ("b/", "b/1/"))]
+    turned = "a/ be\nb/1/ be-one\nb/ be-all\nc/ be\n"
+    assert _single(path, turned, without) == [RemoveMapEntries(path, ("b/", "b/1/"))]
+    assert _single(path, without, turned) == [AddMapEntries(path, (("b/1/", "be-one"), ("b/", "be-all")))]

@@ -485,13 +485,18 @@ def _single(path: str, old: str, new: str) -> list[Command]:
     if any(key.count(":") > 1 for key in touched) or not all(map(is_plain, words)):
         return []
     commands: list[Command] = []
+    # Requests come between two entries: a path's may not find that of a shorter prefix, which leads elsewhere.
     if added:
-        commands.append(AddMapEntries(path, added))
+        commands.append(AddMapEntries(path, tuple(sorted(added, key=_length_of_key, reverse=True))))
     if changed:
         commands.append(ChangeMapEntries(path, changed))
     if removed:
-        commands.append(RemoveMapEntries(path, removed))
+        commands.append(RemoveMapEntries(path, tuple(sorted(removed, key=len))))
     return commands
+
+
+def _length_of_key(entry: tuple[str, str]) -> int:
+    return len(entry[0])
 
 
 def _another_default(path: str, before: Mapping[str, OutputFile], index: Index) -> ReloadCause | None:
