@@ -1,6 +1,7 @@
 """The names of spare backends: empty ones in the file, for new backends until the next reload."""
 
 import re
+from functools import lru_cache
 
 MAP_NAME = "spare-backends.map"
 """The file name of the map from a backend's name to the spare that serves it; in the file it is empty."""
@@ -13,6 +14,7 @@ def spare_name(defaults: str, number: int) -> str:
     return f"spare-{defaults}-{number}"
 
 
+@lru_cache(maxsize=65_536)  # all spares of a worker are counted at each change that takes one
 def spare_kind(name: str) -> str:
     """Return the defaults section that a spare of this name is from; "" where it is the name of none."""
     found = _NAME.fullmatch(name)

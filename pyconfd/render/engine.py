@@ -277,11 +277,17 @@ _LEAST_SPARES = 2
 """Of each kind, however many share their number."""
 
 
-def _spare_backends(defaults: str, of: int = 1, *, number: int) -> str:
-    """Return ``number / of`` empty backends from a defaults section, which new ones of that kind are served by."""
-    return "".join(
-        spare_section(defaults, each) for each in range(1, max(number // of, min(number, _LEAST_SPARES)) + 1)
-    )
+_MOST_SPARES = 10
+"""Times the setting: so many one kind has at most."""
+
+
+def _spare_backends(defaults: str, of: int = 1, least: int = 0, *, number: int) -> str:
+    """Return ``number / of`` empty backends from a defaults section, which new ones of that kind are served by.
+
+    There are ``least`` where these are more: who has many of a kind mostly gets many at a time.
+    """
+    count = max(number // of, min(number, _LEAST_SPARES), min(least, _MOST_SPARES * number))
+    return "".join(spare_section(defaults, each) for each in range(1, count + 1))
 
 
 def _named_defaults(fragments: FragmentSet) -> frozenset[str]:

@@ -327,13 +327,15 @@ def _spares_to_take(index: Index, abilities: Abilities) -> Callable[[str], str]:
     free: dict[str, list[str]] = {}
 
     def take(defaults: str) -> str:
-        if not free:
-            for name in sorted(spares.free if is_read else (), key=lambda name: (len(name), name), reverse=True):
-                text = index.texts.get(SectionKey("backend", name))
-                if text is None or is_spare_section(text):
-                    free.setdefault(spare_kind(name), []).append(name)
-        of_kind = free.get(defaults)
-        return of_kind.pop() if of_kind else ""
+        if defaults not in free:
+            of_kind = (name for name in spares.free if is_read and spare_kind(name) == defaults)
+            free[defaults] = sorted(of_kind, key=lambda name: (len(name), name), reverse=True)
+        while free[defaults]:
+            name = free[defaults].pop()
+            text = index.texts.get(SectionKey("backend", name))
+            if text is None or is_spare_section(text):
+                return name
+        return ""
 
     return take
 

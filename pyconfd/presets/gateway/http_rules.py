@@ -89,11 +89,10 @@ class RuleProfile(NamedTuple):
         """The name of the defaults section that has these lines."""
         return _name_of_profile(self)
 
-    @property
-    def section(self) -> "RuleBackend":
-        """What the section says."""
+    def section(self, rules: int) -> "RuleBackend":
+        """Return what the section says; about so many rules use it."""
         owner = "What rules with the same filters have in common"
-        return RuleBackend(self.name, owner, "", "", (), (), route="", is_profile=True, **self._asdict())
+        return RuleBackend(self.name, owner, "", "", (), (), route="", is_profile=True, rules=rules, **self._asdict())
 
 
 @lru_cache(maxsize=1024)
@@ -107,8 +106,8 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     ``failing`` of ``of`` requests are answered with 500, since they belong to references that lead nowhere; all of them
     where both are 1. ``options`` are words for each of its servers. ``sans`` are parts of their certificates in
     hexadecimal digits, of which one has to be there. ``profile`` is the section that has the lines for all of this, ""
-    where the backend has its own; or it ``is_profile`` itself. ``ports`` are those that its servers answer for, each
-    with the weight that these share.
+    where the backend has its own; or it ``is_profile`` itself, and ``rules`` use it. ``ports`` are those that its
+    servers answer for, each with the weight that these share.
     """
 
     route: str = ""
@@ -121,6 +120,7 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     mirrors: tuple[MirrorSection, ...] = ()
     profile: str = ""
     is_profile: bool = False
+    rules: int = 0
     ports: tuple[tuple[int, PortAt], ...] = ()
 
     @property

@@ -162,11 +162,7 @@ class ServedGateways:
             Spread(self.routes, _form_of_route, "forms of routes"),
             name="forms of the Gateway API",
         )
-        profiles = Tally(self.sections, _profile_of, "profiles of rules")
-        of_namespace = Grouped(profiles, lambda at, _: (at[0],), "profiles by namespace", rank=lambda at, _: at[1].name)
-        self._profiles = Derived(of_namespace, _shared_profiles, "profiles that are shared")
-        shared = Tally(self._profiles, lambda _, found: ((each, 1) for each in found), "namespaces by profile")
-        self.profiles = Spread(shared, lambda each, _: ((each.name, each.section),), "sections of profiles")
+        self.profiles = self._shared_sections()
         led_to = Derived(self.sections, self._led_to, "sections with what leads to them")
         self.backends = Derived(led_to, self._backend, "backends of Gateways")
         self.counts = Tally(self.backends, _counts_of, "ready endpoints of Gateways")
@@ -208,6 +204,17 @@ class ServedGateways:
             name="conditions of the Gateway API",
         )
         self.presented = Spread(self.gateways, _presented, "certificates of listeners")
+
+    def _shared_sections(self) -> Collection[Any, RuleBackend]:
+        """Return the sections that rules with the same filters have in common."""
+        profiles = Tally(self.sections, _profile_of, "profiles of rules")
+        of_namespace = Grouped(profiles, lambda at, _: (at[0],), "profiles by namespace", rank=lambda at, _: at[1].name)
+        self._profiles = Derived(of_namespace, _shared_profiles, "profiles that are shared")
+        shared = Tally(self._profiles, lambda _, found: ((each, 1) for each in found), "namespaces by profile")
+        rules = Tally(profiles, lambda at, count: ((at[1], count),), "rules by profile")
+        self._rules = Derived(rules, _rounded_up, "rules by profile, rounded up")
+        with_rules = Derived(shared, self._section_of_profile, "profiles with their rules")
+        return Spread(with_rules, lambda _, section: ((section.name, section),), "sections of profiles")
 
     # Gateways and policies
 
@@ -286,6 +293,9 @@ class ServedGateways:
         services, holders, grants = read.view(objects.declared), read.view(self._holders), read.view(self._grants)
         inputs = RouteInputs(services, holders, Grants(grants))
         return serve(route, placed, over.get(id_, frozenset()) if over else frozenset(), inputs)
+
+    def _section_of_profile(self, read: Read, profile: RuleProfile, _: int) -> RuleBackend:
+        return profile.section(read(self._rules, profile) or 0)
 
     def _led_to(self, read: Read, _: object, section: RuleSection) -> RuleBackend:
         backend = section.backend
@@ -436,6 +446,11 @@ def _shared_profiles(
 ) -> frozenset[RuleProfile]:
     """Return the profiles of a namespace that have sections of their own; rules with others have their own lines."""
     return frozenset(profile for (_namespace, profile), _count in profiles[:MOST_PROFILES])
+
+
+def _rounded_up(_: Read, __: RuleProfile, count: int) -> int:
+    """Return the next power of two, so that the section stays the same while one rule after the other comes."""
+    return 1 << (count - 1).bit_length()
 
 
 def addresses_of(backend: RuleBackend) -> list[str]:

@@ -20,6 +20,7 @@ from pyconfd.presets.gateway.filters import NO_FILTERS
 from pyconfd.presets.gateway.http_rules import AS_USUAL, ParsedRule, RuleBackend, RuleProfile, sections_of
 from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.gateway.serving import MOST_PROFILES
+from pyconfd.presets.registry import Memo
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
 from tests.presets.gateway.objects import CLASS, snapshot
@@ -229,6 +230,25 @@ def test_many_profiles_leave_two_spares_to_each() -> None:
     text = rendered(context_of(*(filtered(f"r{number}", header=f"x-{number}") for number in range(9))), spares=8).text
     assert text.count("backend spare-gateway-profile-") == 18
     assert "backend spare-" not in rendered(context_of(filtered("one")), spares=0).text
+
+
+@pytest.mark.parametrize(("rules", "spares"), [(1, 8), (8, 8), (9, 16), (16, 16), (17, 32), (65, 80)])
+def test_a_profile_has_a_spare_for_each_rule_that_uses_it(rules: int, spares: int) -> None:
+    """So what grows by one rule after the other is reloaded each time it has doubled, and not for each few."""
+    context = context_of(*(filtered(f"r{number}") for number in range(rules)))
+    assert rendered(context, spares=8).text.count("backend spare-gateway-profile-") == spares
+    assert "backend spare-" not in rendered(context, spares=0).text
+
+
+def test_one_more_rule_leaves_the_section_of_its_profile_alone_until_they_have_doubled() -> None:
+    memo = Memo()
+    routes = [filtered(f"r{number}") for number in range(5)]
+    found = [given(read(snapshot(CLASS, GATEWAY, APP, *routes[:count]), memo))["backends"] for count in (3, 4, 5)]
+    three, four, five = (
+        next(each for each in backends.values() if each.is_profile and each.rules) for backends in found
+    )
+    assert four is three
+    assert (four.rules, five.rules) == (4, 8)
 
 
 def test_weights_make_no_profile_of_their_own() -> None:
