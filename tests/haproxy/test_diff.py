@@ -263,3 +263,23 @@ def test_equal_rendering_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) ->
     assert comparison.compare(after, again, Abilities(runtime=True)) is None
     assert comparison.index(again).text == again.text
     assert parsed == []
+
+
+def test_blocks_are_not_searched_for_sections_where_a_defaults_section_comes_or_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All between it and the last change would be, in vain: it concerns what stands below."""
+
+    def never(*_: object) -> None:
+        raise AssertionError("the blocks are cut")
+
+    head, backend = "defaults a\n    mode http\n", "backend be from a\n    server s 10.0.0.1:80 id 1\n"
+    without, more = Piece("1.tmpl", head, backend), Piece("1.tmpl", head, "# x\ndefaults b from a\n", backend)
+    monkeypatch.setattr(diff, "_span", never)
+    for old, new in ((without, more), (more, without)):
+        found = Comparison().compare(Rendering((old,)), Rendering((new,)), Abilities(runtime=True))
+        assert found is not None
+        assert found.commands == []
+    other = Piece("1.tmpl", head, backend.replace("id 1", "id 1 weight 2"))
+    with pytest.raises(AssertionError, match="are cut"):
+        Comparison().compare(Rendering((without,)), Rendering((other,)), Abilities(runtime=True))

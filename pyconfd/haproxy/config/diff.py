@@ -8,6 +8,7 @@ the server lines that did not change; where a piece cannot be judged by itself, 
 those that differ are parsed.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -44,6 +45,8 @@ from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, Piece, Rendering, Run, noted_certificates
 from pyconfd.model.reservation import moves
 from pyconfd.model.spares import is_spare_section, spare_kind
+
+_DEFAULTS = re.compile(r"^[ \t]*defaults\b.*", re.MULTILINE)
 
 PARTIAL = "changed live"
 """The fragment of a rendering that the process runs while a reload waits."""
@@ -249,6 +252,8 @@ def _changed_spans(index: Index, applied: Rendering, desired: Rendering) -> _Cha
         if was is now:
             continue
         runs = now.runs_since(was)
+        if any(_defaults_of(was, run.old_start, run.old_end) != _defaults_of(now, run.start, run.end) for run in runs):
+            return None  # it concerns what stands below: there is no span of it, however long
         for as_one in (False, True):
             some = _as_one(runs, was, now) if as_one else runs
             of_piece = [_span(index, applied.pieces, number, run, now) for run in some]
@@ -266,6 +271,10 @@ def _changed_spans(index: Index, applied: Rendering, desired: Rendering) -> _Cha
         return None
     above = {key: defaults for span, _ in found for key, defaults in span.above.items()}
     return _Changed(old, new, above, tuple(found))
+
+
+def _defaults_of(piece: Piece, start: int, end: int) -> list[str]:
+    return [line for block in piece.blocks[start:end] for line in _DEFAULTS.findall(block)]
 
 
 def _is_spare(key: SectionKey, *texts: str | None) -> bool:
