@@ -19,6 +19,7 @@ COMMANDS = {
     "Look": {
         "status": ("status:status", "Show what the daemon does."),
         "watch": ("watch:watch", "Print each change as it is applied."),
+        "logs": ("logs:logs", "Print requests as they end: who decided, which pod answered."),
         "explain": ("explain:explain", "Show whether a service is served, and why not."),
         "history": ("history:history", "List the generations: what changed, when and how."),
         "diff": ("history:diff", "Show what differs between two generations."),

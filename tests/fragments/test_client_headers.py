@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import socket
 import ssl
 import subprocess
@@ -49,7 +50,7 @@ FORGED = [
     ("Proxy", "http://192.0.2.66/"),
     ("Connection", "keep-alive, X-Forwarded-For, Authorization"),
 ]
-OTHERS = [("Authorization", "Bearer secret"), ("X-Forwarding", "kept"), ("X-Request-Id", "1"), ("Proxied", "kept")]
+OTHERS = [("Authorization", "Bearer secret"), ("X-Forwarding", "kept"), ("Proxied", "kept")]
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ FRONTENDS: dict[str, Callable[..., AbstractContextManager[dict[str, Site]]]] = {
 
 def said(found: Mapping[str, list[str]]) -> dict[str, list[str]]:
     """Return all headers but those that a forger may send as he likes."""
-    left = {name.lower() for name, _ in OTHERS}
+    left = {"x-request-id", *(name.lower() for name, _ in OTHERS)}
     return {name: values for name, values in found.items() if name not in left}
 
 
@@ -202,7 +203,29 @@ def test_forged_headers_do_not_reach_pods_over_http_2(untrusted: dict[str, Site]
     headers = [f"-H{name}: {value}" for name, value in FORGED if name != "Connection"]
     command = ["curl", "-sk", "--http2", *headers, "--connect-to", f"::127.0.0.1:{site.port}", f"https://{HOST}/"]
     found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["headers"]
-    assert {name: found[name] for name in found if name not in {"accept", "user-agent"}} == site.expected()
+    assert {
+        name: found[name] for name in found if name not in {"accept", "user-agent", "x-request-id"}
+    } == site.expected()
+
+
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_each_request_has_an_id_that_its_client_did_not_choose(untrusted: dict[str, Site], scheme: str) -> None:
+    found = [untrusted[scheme].ask([("X-Request-ID", "mine"), ("X_Request_ID", "mine")]) for _ in range(2)]
+    (one,), (other,) = (each["x-request-id"] for each in found)
+    assert UUID.fullmatch(one)
+    assert UUID.fullmatch(other)
+    assert one != other
+    assert not any("x_request_id" in each for each in found)
+
+
+def test_the_id_of_a_trusted_proxy_is_passed_on(trusting: dict[str, Site]) -> None:
+    site = trusting["http"]
+    assert site.ask([("X-Request-ID", "from, proxy")])["x-request-id"] == ["from, proxy"]
+    assert UUID.fullmatch(site.ask([])["x-request-id"][0])
+    assert UUID.fullmatch(site.ask([("X-Request-ID", "mine")], source="127.0.0.2")["x-request-id"][0])
 
 
 def test_another_protocol_is_still_asked_for(untrusted: dict[str, Site]) -> None:

@@ -320,13 +320,22 @@ def _rows(
     return tuple(rows)
 
 
-def _haproxy(settings: Settings, *, changing: bool) -> _InstalledHaproxy:
+def installed_text(settings: Settings) -> str:
+    """Return the configuration that is installed.
+
+    Raises:
+        TransientError: it cannot be read.
+    """
     try:
-        text = Path(settings.haproxy.conf).read_text(encoding="utf-8", errors="replace")
+        return Path(settings.haproxy.conf).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         remedy = "run it as root or as pyconfd" if isinstance(error, PermissionError) else "is haproxy.conf right?"
         problem = Problem(settings.haproxy.conf, f"cannot be read: {error.strerror}", remedy)
         raise TransientError(problem) from error
+
+
+def _haproxy(settings: Settings, *, changing: bool) -> _InstalledHaproxy:
+    text = installed_text(settings)
     paths = stats_sockets(text, settings.haproxy.runtime_socket)
     runtime = Runtime()
     abilities = runtime.connect(paths)

@@ -37,6 +37,7 @@ from pyconfd.presets.gateway.grants import Grants, ReferenceTarget, Referrer
 from pyconfd.presets.gateway.http_rules import (
     ParsedRule,
     RuleBackend,
+    RuleOwner,
     RuleSections,
     parse_grpc,
     parse_http,
@@ -374,7 +375,7 @@ class _References:
             self._reference(each, f"rules[{number}].backendRefs[{place}]")
             for place, each in enumerate(rule.backend_refs or ())
         )
-        owner = f"{ref} rule {number}"
+        owner = RuleOwner(ref, number)
         if self._kind in {"HTTPRoute", "GRPCRoute"}:
             mirrors = tuple(
                 self._reference(each.reference, f"rules[{number}].{each.field}") for each in parsed.filters.mirrors

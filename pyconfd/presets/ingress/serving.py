@@ -47,7 +47,7 @@ from pyconfd.presets.routing.table import (
     key_of,
     path_of,
 )
-from pyconfd.presets.routing.types import PathEntry, RouteBackend, RouteRule, Site
+from pyconfd.presets.routing.types import Decider, PathEntry, RouteBackend, RouteRule, Site
 from pyconfd.presets.shared_sites import shared_site
 from pyconfd.presets.views import PortAt
 
@@ -162,7 +162,7 @@ class ServedIngresses:
         self._targets = Derived(named, self._target, "targets of references")
         faulty = Derived(self._targets, lambda _, __, found: found if found.fault else None, "faults of references")
         self._faults_of = Grouped(faulty, lambda _, found: found.users, "faults by Ingress")
-        self._entries = Derived(routes.leading, _entries_of, "entries of backends of Ingresses")
+        self._leading = Derived(routes.leading, _leading, "entries of backends of Ingresses")
         self.backends = Derived(self._targets, self._backend, "backends of Ingresses")
         self._answering = Derived(self.backends, lambda _, __, backend: _can_answer(backend), "answering backends")
         self.ready = Tally(self.backends, _ready, "ready endpoints of Ingresses")
@@ -246,13 +246,22 @@ class ServedIngresses:
 
         Requests get 503 until the Service is there.
         """
-        entries = read(self._entries, name)
-        if entries is None:
+        leading = read(self._leading, name)
+        if leading is None:
             return None
         reference, port = target.reference, target.port
         owner = f"Service {reference.namespace}/{reference.name}, port {reference.port}, of Ingresses"
         servers = self._objects.servers(read, port) if port is not None else ()
-        return RouteBackend(name, owner, reference.namespace, reference.name, entries, servers, options=target.options)
+        return RouteBackend(
+            name,
+            owner,
+            reference.namespace,
+            reference.name,
+            leading.entries,
+            servers,
+            options=target.options,
+            deciders=leading.deciders,
+        )
 
     # Certificates: a host has that of the oldest Ingress of the namespace that has the host
 
@@ -356,8 +365,32 @@ def _restricted(service: Service, accepted: tuple[str, ...]) -> UnresolvedRefere
     return UnresolvedReference(Unresolved.RESTRICTED, detail)
 
 
-def _entries_of(_: Read, __: str, paths: Sequence[tuple[SitePath, DecidedPath]]) -> tuple[PathEntry, ...]:
-    return tuple(entry_of(*path) for path, _ in paths)
+class _Leading(NamedTuple):
+    """What leads to a backend: entries of maps, and the objects that they come from."""
+
+    entries: tuple[PathEntry, ...]
+    deciders: tuple[tuple[str, str], ...]
+
+
+def _leading(_: Read, name: str, paths: Sequence[tuple[SitePath, DecidedPath]]) -> _Leading:
+    of_site: dict[str, set[str]] = {}
+    for path, decided in paths:
+        of_site.setdefault(path.site, set()).add(decided.winners[0].owner.name)
+    namespace = paths[0][1].winners[0].owner.namespace
+    # The log knows host and backend: where several Ingresses of a namespace lead one host there, it names these.
+    deciders = ((f"{site}|{name}", _some_of(sorted(names))) for site, names in sorted(of_site.items()))
+    return _Leading(
+        tuple(entry_of(*path) for path, _ in paths),
+        tuple((key, Decider("Ingress", namespace, names).logged) for key, names in deciders),
+    )
+
+
+_MOST_NAMED = 4
+"""Ingresses in a line of the log."""
+
+
+def _some_of(names: Sequence[str]) -> str:
+    return ",".join([*names[:_MOST_NAMED], *["..."] * (len(names) > _MOST_NAMED)])
 
 
 def addresses_of(backend: RouteBackend) -> Iterable[str]:

@@ -159,9 +159,26 @@ class RouteServer(msgspec.Struct, frozen=True, gc=False):
         return self.state == "draining"
 
 
+class Decider(NamedTuple):
+    """The object that sends a request to a backend, and the number of its rule where there are several."""
+
+    kind: str
+    namespace: str
+    name: str
+    rule: int | None = None
+
+    @property
+    def logged(self) -> str:
+        """What a line of the log has of it: ``KIND/NAMESPACE/NAME``, and ``/RULE``."""
+        # A value of a map is sent over the socket and read back, so it has no quotation marks.
+        return "/".join(str(each) for each in self if each is not None)
+
+
 class RouteBackend(msgspec.Struct, frozen=True, gc=False):
     """One section ``backend``. ``owner`` is for its comment, ``entries`` lead to it without conditions.
 
+    ``deciders`` are the objects that send requests to it, as the log has them: by the key in the map
+    ``backend-objects``, which is the name of the section, in the shared frontends ``SITE|NAME``.
     ``namespace`` and ``service`` are those of the Service where there is only one, else "". ``options`` are more words
     for the line of each server.
     """
@@ -174,6 +191,7 @@ class RouteBackend(msgspec.Struct, frozen=True, gc=False):
     servers: tuple[RouteServer | EndpointView, ...]
     mode: str = "http"
     options: str = ""
+    deciders: tuple[tuple[str, str], ...] = ()
 
 
 def section_name(prefix: str, *parts: str) -> str:

@@ -386,3 +386,19 @@ def test_what_is_claimed_and_served() -> None:
         "ing_demo_none_80": [],
         "ing_demo_web_80": ["10.0.0.1", "10.0.0.2"],
     }
+
+
+@pytest.mark.parametrize(
+    ("names", "logged"),
+    [
+        (["one"], "Ingress/demo/one"),
+        (["two", "one"], "Ingress/demo/one,two"),
+        (["d", "c", "b", "a"], "Ingress/demo/a,b,c,d"),
+        (["e", "d", "c", "b", "a"], "Ingress/demo/a,b,c,d,..."),
+    ],
+)
+def test_the_log_names_the_ingresses_that_lead_a_host_to_a_backend(names: Sequence[str], logged: str) -> None:
+    made = [ingress(name, rules=rule(path(f"/{name}"))) for name in names]
+    other = ingress("other", rules=rule(path("/"), host="other.example.com"))
+    ((name, found),) = read(CLASS, *WEB, *made, other).names["ingress"]["backends"].items()
+    assert dict(found.deciders) == {f"{HOST}|{name}": logged, f"other.example.com|{name}": "Ingress/demo/other"}

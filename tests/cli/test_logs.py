@@ -1,0 +1,65 @@
+"""Which requests ``pyconfd logs`` prints, and how."""
+
+from typing import Any
+
+import pytest
+
+from pyconfd.cli.commands.logs import line_of, wanted_by
+from tests.model.test_logged import logged
+
+REFUSED = "the server refused or closed the connection while HAProxy connected to the server"
+NOTHING_SAID: dict[str, Any] = {"host": None, "route": None, "status": None, "slower_than": None}
+
+
+@pytest.mark.parametrize(
+    ("asked", "request_", "is_wanted"),
+    [
+        ({}, {}, True),
+        ({"host": "Shop.example.com"}, {}, True),
+        ({"host": "other.example.com"}, {}, False),
+        ({"host": "db.example.com"}, {"sni": "db.example.com"}, True),
+        ({"route": ("HTTPRoute", "shop", "cart")}, {}, True),
+        ({"route": ("HTTPRoute", "shop", "other")}, {}, False),
+        ({"route": ("HTTPRoute", "shop", "cart")}, {"object": ""}, False),
+        ({"status": "2"}, {}, True),
+        ({"status": "5"}, {}, False),
+        ({"status": "404"}, {"status": 404}, True),
+        ({"status": "404"}, {"status": 403}, False),
+        ({"slower_than": 0.006}, {}, False),
+        ({"slower_than": 0.005}, {}, True),
+        ({"status": "2", "host": "other.example.com"}, {}, False),
+    ],
+)
+def test_a_request_is_wanted_if_it_is_all_that_was_asked_for(
+    asked: dict[str, Any], request_: dict[str, Any], is_wanted: bool
+) -> None:
+    assert wanted_by(**{**NOTHING_SAID, **asked})(logged(**request_)) is is_wanted
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({}, "200  6 ms  GET shop.example.com/cart  from 192.0.2.7  by HTTPRoute shop/cart rule 2  to cart-1"),
+        (
+            {"status": 503, "path": "/", "end": "SC", "pod": "", "server": "10.0.0.1:80", "object": ""},
+            f"503  6 ms  GET shop.example.com/  from 192.0.2.7  at f: no object has it  to 10.0.0.1:80  ({REFUSED})",
+        ),
+        (
+            {"status": 404, "end": "LR", "object": "", "path": "/", "pod": "", "server": "<NOSRV>"},
+            "404  6 ms  GET shop.example.com/  from 192.0.2.7  at f: no object has it  (HAProxy answered it itself)",
+        ),
+        (
+            {"method": "", "host": "", "path": "", "status": 0, "sni": "db.example.com"},
+            "---  6 ms  TCP db.example.com  from 192.0.2.7  by HTTPRoute shop/cart rule 2  to cart-1",
+        ),
+    ],
+)
+def test_a_line_says_what_was_asked_for_who_decided_and_why_it_ended(more: dict[str, Any], line: str) -> None:
+    assert line_of(logged(**more)).partition("  ")[2] == line
+
+
+def test_what_a_stranger_wrote_cannot_move_the_cursor_or_begin_a_line() -> None:
+    shown = line_of(logged(path="/\x1b[2J\n09:00:00  200", host="a\u202e.example.com"))
+    assert "\x1b" not in shown
+    assert "\n" not in shown
+    assert "\u202e" not in shown

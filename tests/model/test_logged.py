@@ -1,0 +1,75 @@
+"""What a line of the access log says."""
+
+import json
+from typing import Any
+
+import pytest
+
+from pyconfd.model.logged import LoggedRequest, parse
+
+REQUEST: dict[str, Any] = {
+    "time": 1795856913.292, "client": "192.0.2.7", "client_port": 59344, "method": "GET", "host": "shop.example.com",
+    "path": "/cart", "status": 200, "bytes": 56, "idle_ms": 0, "request_ms": 0, "queue_ms": 1, "connect_ms": 2,
+    "response_ms": 3, "total_ms": 6, "retries": "+1", "end": "--", "id": "1", "tls": "TLSv1.3", "sni": "",
+    "listener": "f", "object": "HTTPRoute/shop/cart/2", "backend": "b",
+    "server": "s", "pod": "cart-1",
+}  # fmt: skip
+
+
+def logged(**more: Any) -> LoggedRequest:
+    found = parse(json.dumps({**REQUEST, **more}).encode())
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [
+        ("--", ""),
+        ("LR", "HAProxy answered it itself"),
+        ("PR", "HAProxy refused it"),
+        ("CD", "the client closed the connection while data went to and fro"),
+        ("SC", "the server refused or closed the connection while HAProxy connected to the server"),
+        ("sH", "the server sent nothing in time before the response began"),
+        ("cR", "the client sent nothing in time before the request was complete"),
+        ("sQ", "the server sent nothing in time while it waited for a free server"),
+        ("D-", "the server went down"),
+        ("", ""),
+        ("??", ""),
+    ],
+)
+def test_why_it_ended_is_said_in_words(end: str, why: str) -> None:
+    assert logged(end=end).why == why
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_meant"),
+    [
+        (("HTTPRoute", "shop", "cart"), True),
+        (("httproute", "shop", "cart"), True),
+        (("HTTPRoute", "shop", "checkout"), True),
+        (("HTTPRoute", "shop", "car"), False),
+        (("HTTPRoute", "other", "cart"), False),
+        (("Ingress", "shop", "cart"), False),
+    ],
+)
+def test_an_object_is_found_by_kind_namespace_and_one_of_its_names(wanted: tuple[str, ...], is_meant: bool) -> None:
+    assert logged(object="HTTPRoute/shop/cart,checkout").is_of(wanted) is is_meant
+
+
+def test_a_connection_has_no_request() -> None:
+    line = {name: value for name, value in REQUEST.items() if name not in {"method", "host", "path", "status", "id"}}
+    found = parse(json.dumps({**line, "object": ""}).encode())
+    assert found is not None
+    assert (found.method, found.status, found.object) == ("", 0, "")
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b"[]", b"Server be/s is DOWN", b'{"time": 1}', b'{"time":"\xff"}'])
+def test_what_is_no_line_of_the_shipped_fragments_is_left_out(line: bytes) -> None:
+    assert parse(line) is None
+
+
+def test_an_object_is_written_as_people_write_it() -> None:
+    assert logged().decider == "HTTPRoute shop/cart rule 2"
+    assert logged(object="Ingress/shop/web").decider == "Ingress shop/web"
+    assert logged(object="").decider == ""
