@@ -27,7 +27,7 @@ settings.register_profile(
 settings.register_profile("long", deadline=None, max_examples=2000)
 # Of a mutant only whether it is caught counts, not the smallest example (tests/mutants.py).
 settings.register_profile("mutants", settings.get_profile("suite"), phases=(Phase.explicit, Phase.generate))
-settings.load_profile(os.environ.get("PYCONFD_TEST_PROFILE", "suite"))
+settings.load_profile(os.environ.get("TEST_PROFILE", "suite"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     A worker that began it last would keep the others waiting.
     """
-    if os.environ.get("PYCONFD_TEST_PROFILE") == "mutants":
+    if os.environ.get("TEST_PROFILE") == "mutants":
         items.sort(key=is_hypothesis_test)
     else:
         items.sort(key=lambda item: item.get_closest_marker("timeout") is None)

@@ -69,6 +69,7 @@ TOP = 2
 CAUGHT, TIMED_OUT, SURVIVED = "caught", "timed_out", "survived"
 _OPTIONS = ("-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-m", "not haproxy")
 _OUT_OF_TIME = frozenset({-signal.SIGXCPU, -signal.SIGKILL})
+_NO_TESTS = 5
 _FAILING = frozenset({1, 2, 4})
 """A test failed, or a file of tests or a conftest could not be imported. Source: pytest's exit codes."""
 
@@ -228,6 +229,8 @@ class Reach:
     lines: Mapping[str, Mapping[int, Sequence[str]]]
     """By path and line; "" is what runs outside of a test, such as a fixture or an import."""
     seconds: Mapping[str, float]
+    failing: Sequence[str] = ()
+    """Files and functions, as pytest takes them, that fail without any mutant: they judge none."""
 
     @classmethod
     def read(cls, folder: Path, paths: Sequence[str], data: Path, times: Path) -> Self:
@@ -235,11 +238,14 @@ class Reach:
         measured = CoverageData(str(data))
         measured.read()
         seconds = defaultdict[str, float](float)
+        failing = set[str]()
         for case in ET.parse(times).getroot().iter("testcase"):
-            name = case.get("name", "").partition("[")[0]
-            seconds[f"{case.get('classname')}.{name}"] += float(case.get("time", "0"))
+            module, name = case.get("classname", ""), case.get("name", "").partition("[")[0]
+            seconds[f"{module}.{name}"] += float(case.get("time", "0"))
+            if case.find("failure") is not None or case.find("error") is not None:
+                failing.add(f"{module.replace('.', '/')}.py::{name}")
         lines = {path: measured.contexts_by_lineno(str(folder / path)) for path in paths}
-        return cls(lines, seconds)
+        return cls(lines, seconds, sorted(failing))
 
     def tests(self, path: str, line: int, files: Sequence[str]) -> list[str]:
         """Return those of ``files`` that reach a line, the quickest first; all files where that is not known."""
@@ -261,7 +267,7 @@ class Reach:
             for path, reached in each.items():
                 for line, tests in reached.items():
                     lines[path][line] += tests
-        return type(self)(lines, {**self.seconds, **other.seconds})
+        return type(self)(lines, {**self.seconds, **other.seconds}, [*self.failing, *other.failing])
 
 
 class Copy:
@@ -269,28 +275,30 @@ class Copy:
 
     def __init__(self, root: Path, folder: Path) -> None:
         self._folder = folder
+        self.left_out: Sequence[str] = ()
+        """Tests that are not run."""
         shutil.copytree(root, folder, ignore=shutil.ignore_patterns(".*", "__pycache__", "dist"), symlinks=True)
 
     def run(self, tests: Sequence[str]) -> tuple[int, str]:
         """Run tests; return the exit status of pytest and what it printed."""
-        argv = [sys.executable, "-m", "pytest", "-x", *_OPTIONS, *tests]
+        argv = [sys.executable, "-m", "pytest", "-x", *_OPTIONS, *map("--deselect={}".format, self.left_out), *tests]
         limits = f'ulimit -v {MEMORY_KIB}; ulimit -t {SECONDS}; exec "$@"'
         return self._run(["/bin/sh", "-c", limits, "sh", *argv])
 
     def _run(self, argv: Sequence[str]) -> tuple[int, str]:
-        environment = os.environ | {"PYTHONPATH": str(self._folder), "PYCONFD_TEST_PROFILE": "mutants"}
+        environment = os.environ | {"PYTHONPATH": str(self._folder), "TEST_PROFILE": "mutants"}
         done = subprocess.run(argv, cwd=self._folder, env=environment, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 
     def measure(self, tests: Sequence[str], paths: Sequence[str]) -> Reach:
-        """Run tests without any mutant; return what they reach in ``paths``. Raises: SystemExit, where one fails."""
+        """Run tests without any mutant; return what they reach in ``paths``. Raises: SystemExit, if they cannot run."""
         with tempfile.TemporaryDirectory(prefix="reach-") as folder:
             settings, data, times = (Path(folder, name) for name in ("settings", "data", "times.xml"))
             settings.write_text(f"[run]\nsource = pyconfd\ndynamic_context = test_function\ndata_file = {data}\n")
             argv = ["coverage", "run", f"--rcfile={settings}", "-m", "pytest", f"--junitxml={times}", *_OPTIONS, *tests]
             status, printed = self._run([sys.executable, "-m", *argv])
-            if status:
-                raise SystemExit(f"tests fail without any mutant:\n{printed}")
+            if status not in {0, 1}:
+                raise SystemExit(f"tests do not run without any mutant:\n{printed}")
             return Reach.read(self._folder, paths, data, times)
 
     def judge(self, mutant: Mutant, tests: Sequence[str]) -> str:
@@ -302,7 +310,7 @@ class Copy:
             status, printed = self.run(tests)
         finally:
             self._write(file, original)
-        if status == 0:
+        if status in {0, _NO_TESTS}:
             return SURVIVED
         if status not in _OUT_OF_TIME | _FAILING:
             raise SystemExit(f"{mutant.path}:{mutant.line}: pytest ended with {status}, which says nothing:\n{printed}")
@@ -338,7 +346,10 @@ def run(root: Path, places: Sequence[str], *, size: int, seed: int, jobs: int = 
         reach = reduce(operator.or_, (each.result() for each in measured))
         free = SimpleQueue[Copy]()
         for copy in copies:
+            copy.left_out = reach.failing
             free.put(copy)
+        if reach.failing:
+            yield {"fail_without_any_mutant": reach.failing}
 
         def judge(mutant: Mutant) -> str:
             copy = free.get()
