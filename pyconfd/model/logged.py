@@ -32,7 +32,7 @@ class LoggedRequest(msgspec.Struct, frozen=True):
 
     ``time`` is that of its begin, in seconds since the epoch. Members that end in ``_ms`` are milliseconds, -1 where it
     did not come to that. ``end`` has HAProxy's two letters. ``object`` is the one that sent it to its backend,
-    ``KIND/NAMESPACE/NAME`` and for a rule of several its number behind another ``/``; "" where none did.
+    ``KIND/NAMESPACE/NAME``; "" where none did, or where the name of the backend says it.
     """
 
     time: float
@@ -44,13 +44,12 @@ class LoggedRequest(msgspec.Struct, frozen=True):
     total_ms: int
     retries: str
     end: str
-    tls: str
-    sni: str
     listener: str
-    object: str
     backend: str
     server: str
-    pod: str
+    tls: str = ""
+    sni: str = ""
+    object: str = ""
     method: str = ""
     host: str = ""
     path: str = ""
@@ -60,19 +59,11 @@ class LoggedRequest(msgspec.Struct, frozen=True):
     response_ms: int = -1
     id: str = ""
 
-    def is_of(self, wanted: tuple[str, ...]) -> bool:
-        """Return whether the object of this kind (in any case), namespace and name decided, or may have."""
-        kind, namespace, names, *_ = (*self.object.split("/"), "", "")
-        return (kind.casefold(), namespace) == (wanted[0].casefold(), wanted[1]) and wanted[2] in names.split(",")
-
     @property
-    def decider(self) -> str:
-        """The object as people write it; "" for none."""
-        kind, _, name = self.object.partition("/")
-        namespace, _, rest = name.partition("/")
-        of_rule = rest.partition("/")
-        rule = f" rule {of_rule[2]}" if of_rule[2] else ""
-        return f"{kind} {namespace}/{of_rule[0]}{rule}" if self.object else ""
+    def pod(self) -> str:
+        """The pod that the server is; "" where it is none. The names of servers are POD:ADDRESS:PORT."""
+        pod, *address = self.server.split(":")
+        return pod if len(address) > 1 and pod != "_" else ""
 
     @property
     def why(self) -> str:

@@ -18,9 +18,15 @@ NOTHING_SAID: dict[str, Any] = {"host": None, "route": None, "status": None, "sl
         ({"host": "Shop.example.com"}, {}, True),
         ({"host": "other.example.com"}, {}, False),
         ({"host": "db.example.com"}, {"sni": "db.example.com"}, True),
-        ({"route": ("HTTPRoute", "shop", "cart")}, {}, True),
-        ({"route": ("HTTPRoute", "shop", "other")}, {}, False),
-        ({"route": ("HTTPRoute", "shop", "cart")}, {"object": ""}, False),
+        ({"route": ("Ingress", "shop", "cart")}, {}, True),
+        ({"route": ("Ingress", "shop", "other")}, {}, False),
+        ({"route": ("Ingress", "shop", "cart")}, {"object": ""}, False),
+        ({"route": ("ingress", "shop", "cart")}, {}, True),
+        ({"route": ("Ingress", "shop", "b")}, {"object": "Ingress/shop/a,b"}, True),
+        ({"route": ("Ingress", "shop", "car")}, {}, False),
+        ({"route": ("Ingress", "other", "cart")}, {}, False),
+        ({"route": ("HTTPRoute", "shop", "cart")}, {}, False),
+        ({"route": ("HTTPRoute", "shop", "cart")}, {"object": "", "backend": "gw_http_shop_cart_0"}, True),
         ({"status": "2"}, {}, True),
         ({"status": "5"}, {}, False),
         ({"status": "404"}, {"status": 404}, True),
@@ -39,18 +45,18 @@ def test_a_request_is_wanted_if_it_is_all_that_was_asked_for(
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ({}, "200  6 ms  GET shop.example.com/cart  from 192.0.2.7  by HTTPRoute shop/cart rule 2  to cart-1"),
+        ({}, "200  6 ms  GET shop.example.com/cart  from 192.0.2.7  by Ingress shop/cart  to cart-1"),
         (
-            {"status": 503, "path": "/", "end": "SC", "pod": "", "server": "10.0.0.1:80", "object": ""},
-            f"503  6 ms  GET shop.example.com/  from 192.0.2.7  at f: no object has it  to 10.0.0.1:80  ({REFUSED})",
+            {"status": 503, "path": "/", "end": "SC", "server": "10.0.0.1:80", "object": ""},
+            f"503  6 ms  GET shop.example.com/  from 192.0.2.7  at f  to 10.0.0.1:80  ({REFUSED})",
         ),
         (
-            {"status": 404, "end": "LR", "object": "", "path": "/", "pod": "", "server": "<NOSRV>"},
+            {"status": 404, "end": "LR", "object": "", "path": "/", "backend": "", "server": "<NOSRV>"},
             "404  6 ms  GET shop.example.com/  from 192.0.2.7  at f: no object has it  (HAProxy answered it itself)",
         ),
         (
             {"method": "", "host": "", "path": "", "status": 0, "sni": "db.example.com"},
-            "---  6 ms  TCP db.example.com  from 192.0.2.7  by HTTPRoute shop/cart rule 2  to cart-1",
+            "---  6 ms  TCP db.example.com  from 192.0.2.7  by Ingress shop/cart  to cart-1",
         ),
     ],
 )

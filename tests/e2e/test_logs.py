@@ -81,11 +81,11 @@ def test_each_line_names_the_object_that_decided_and_the_pod_that_answered(appli
     lines = logged(appliance)
     assert decided(lines, "shop.example.com")[-1] == f"Service/{NAMESPACE}/shop"
     assert decided(lines, "ingress.example.com")[-1] == f"Ingress/{NAMESPACE}/first,second"
-    assert decided(lines, "route.example.com")[-1] == f"HTTPRoute/{NAMESPACE}/web/0"
     (nobody,) = (line for line in lines if line["host"] == "nobody.example.com")
     assert (nobody["object"], nobody["status"], nobody["path"]) == ("", 404, '/"quoted\\')
     served = [line for line in lines if line["host"] == "route.example.com" and line["status"] == 200][-1]
-    assert (served["pod"], served["method"], served["path"]) == ("web-1", "GET", "/a")
+    assert (served["backend"], served["method"], served["path"]) == (f"gw_http_{NAMESPACE}_web_0", "GET", "/a")
+    assert served["server"].startswith("web-1:")
     assert served["client"].startswith("127.")
     assert served["total_ms"] >= 0
     assert len(served["id"]) == 36

@@ -11,8 +11,8 @@ REQUEST: dict[str, Any] = {
     "time": 1795856913.292, "client": "192.0.2.7", "client_port": 59344, "method": "GET", "host": "shop.example.com",
     "path": "/cart", "status": 200, "bytes": 56, "idle_ms": 0, "request_ms": 0, "queue_ms": 1, "connect_ms": 2,
     "response_ms": 3, "total_ms": 6, "retries": "+1", "end": "--", "id": "1", "tls": "TLSv1.3", "sni": "",
-    "listener": "f", "object": "HTTPRoute/shop/cart/2", "backend": "b",
-    "server": "s", "pod": "cart-1",
+    "listener": "f", "object": "Ingress/shop/cart", "backend": "b",
+    "server": "cart-1:10.0.0.1:80",
 }  # fmt: skip
 
 
@@ -43,18 +43,18 @@ def test_why_it_ended_is_said_in_words(end: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "is_meant"),
+    ("server", "pod"),
     [
-        (("HTTPRoute", "shop", "cart"), True),
-        (("httproute", "shop", "cart"), True),
-        (("HTTPRoute", "shop", "checkout"), True),
-        (("HTTPRoute", "shop", "car"), False),
-        (("HTTPRoute", "other", "cart"), False),
-        (("Ingress", "shop", "cart"), False),
+        ("cart-1:10.0.0.1:80", "cart-1"),
+        ("cart-1:fd00::1:80", "cart-1"),
+        ("10.0.0.1:80", ""),
+        ("_:fd00::1:80", ""),
+        ("<NOSRV>", ""),
+        ("", ""),
     ],
 )
-def test_an_object_is_found_by_kind_namespace_and_one_of_its_names(wanted: tuple[str, ...], is_meant: bool) -> None:
-    assert logged(object="HTTPRoute/shop/cart,checkout").is_of(wanted) is is_meant
+def test_the_name_of_a_server_says_which_pod_it_is(server: str, pod: str) -> None:
+    assert logged(server=server).pod == pod
 
 
 def test_a_connection_has_no_request() -> None:
@@ -67,9 +67,3 @@ def test_a_connection_has_no_request() -> None:
 @pytest.mark.parametrize("line", [b"", b"{", b"[]", b"Server be/s is DOWN", b'{"time": 1}', b'{"time":"\xff"}'])
 def test_what_is_no_line_of_the_shipped_fragments_is_left_out(line: bytes) -> None:
     assert parse(line) is None
-
-
-def test_an_object_is_written_as_people_write_it() -> None:
-    assert logged().decider == "HTTPRoute shop/cart rule 2"
-    assert logged(object="Ingress/shop/web").decider == "Ingress shop/web"
-    assert logged(object="").decider == ""

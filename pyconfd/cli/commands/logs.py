@@ -14,6 +14,8 @@ from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.runtime.request_log import RING, NoRing, following, lines
 from pyconfd.haproxy.runtime.sockets import NoAnswer
 from pyconfd.model.logged import LoggedRequest, parse
+from pyconfd.presets.gateway.routes import rule_of
+from pyconfd.presets.routing.types import Decider
 from pyconfd.printable import clean, escaped_json
 from pyconfd.settings import Settings
 
@@ -110,7 +112,7 @@ def wanted_by(
     def is_wanted(request: LoggedRequest) -> bool:
         return (
             (host is None or host.casefold() in {request.host, request.sni})
-            and (route is None or request.is_of(route))
+            and (route is None or _is_meant(decider_of(request), route))
             and (status is None or str(request.status).startswith(status))
             and (slower_than is None or request.total_ms > slower_than * 1000)
         )
@@ -118,17 +120,38 @@ def wanted_by(
     return is_wanted
 
 
+def decider_of(request: LoggedRequest) -> Decider | None:
+    """Return the object that decided on a request, None for none."""
+    kind, _, of = request.object.partition("/")
+    namespace, _, name = of.partition("/")
+    return Decider(kind, namespace, name) if name else rule_of(request.backend)
+
+
+def _is_meant(decider: Decider | None, route: tuple[str, ...]) -> bool:
+    if decider is None:
+        return False
+    kind, namespace, name = route
+    is_named = namespace == decider.namespace and name in decider.name.split(",")
+    return is_named and kind.casefold() == decider.kind.casefold()
+
+
 def line_of(request: LoggedRequest) -> str:
     """Return a request as one line for people; what strangers wrote is text in it."""
     at = datetime.fromtimestamp(request.time).astimezone()
     what = f"{request.method} {request.host}{request.path}" if request.method else f"TCP {request.sni}"
+    decider = decider_of(request)
+    of = (
+        f"by {decider}"
+        if decider is not None
+        else f"at {request.listener}" + ": no object has it" * (not request.backend)
+    )
     parts = [
         f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}",
         str(request.status) if request.method else "---",
         f"{request.total_ms} ms",
         clean(what.strip()),
         f"from {request.client}",
-        f"by {request.decider}" if request.object else f"at {request.listener}: no object has it",
+        of,
         f"to {request.pod or request.server}" if request.server and request.server != "<NOSRV>" else "",
         f"({request.why})" if request.why else "",
     ]

@@ -14,13 +14,12 @@ from typing import NamedTuple
 import msgspec
 
 from pyconfd.model.gateway_api import GrpcRule, HttpMatch, HttpRetry, HttpRule, HttpTimeouts, RouteBackendRef
-from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.presets.gateway import conditions, filters
 from pyconfd.presets.gateway.faults import InvalidRule, RuleFault, refuse
 from pyconfd.presets.gateway.filters import NO_FILTERS, Filters
 from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.gateway.servers import Reference
-from pyconfd.presets.routing.types import Decider, RouteBackend, RouteMatch
+from pyconfd.presets.routing.types import RouteBackend, RouteMatch
 from pyconfd.presets.views import PortAt
 
 _DURATION = re.compile(r"(?:[0-9]{1,5}(?:h|m|s|ms)){1,4}", re.ASCII)
@@ -99,21 +98,6 @@ class RuleProfile(NamedTuple):
 @lru_cache(maxsize=1024)
 def _name_of_profile(profile: RuleProfile) -> str:
     return f"gateway-profile-{hashlib.sha256(repr(profile).encode()).hexdigest()[:32]}"
-
-
-class RuleOwner(NamedTuple):
-    """A rule of a route, by its number."""
-
-    route: ObjectRef
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.route} rule {self.number}"
-
-    @property
-    def logged(self) -> str:
-        """What a line of the log has of it."""
-        return Decider(self.route.kind, self.route.namespace, self.route.name, self.number).logged
 
 
 class RuleBackend(RouteBackend, frozen=True, gc=False):
@@ -252,7 +236,7 @@ def _retry(retry: HttpRetry | None) -> Retry | None:
 
 
 def sections_of(
-    rule: ParsedRule, references: Sequence[Reference], name: str, owner: RuleOwner, mirrors: Sequence[Reference] = ()
+    rule: ParsedRule, references: Sequence[Reference], name: str, owner: str, mirrors: Sequence[Reference] = ()
 ) -> RuleSections:
     """Return the backends of a rule, in sections whose names begin with ``name``.
 
@@ -271,7 +255,7 @@ def sections_of(
     return made._replace(backends=(*backends, *copies))
 
 
-def _sections(rule: ParsedRule, references: Sequence[Reference], name: str, owner: RuleOwner) -> RuleSections:
+def _sections(rule: ParsedRule, references: Sequence[Reference], name: str, owner: str) -> RuleSections:
     if rule.filters.redirect is not None:
         return RuleSections(name, (_backend(rule, NO_FILTERS, (), name, owner),))
     of_each = rule.of_references or (NO_FILTERS,) * len(references)
@@ -296,14 +280,12 @@ def _sections(rule: ParsedRule, references: Sequence[Reference], name: str, owne
     return RuleSections(route, (msgspec.structs.replace(made[0], route=route), *made[1:]), choices)
 
 
-def stream_backend(references: Sequence[Reference], name: str, owner: RuleOwner) -> RuleBackend:
+def stream_backend(references: Sequence[Reference], name: str, owner: str) -> RuleBackend:
     """Return what serves a rule of a TLSRoute or TCPRoute."""
     return msgspec.structs.replace(_backend(ParsedRule(()), NO_FILTERS, references, name, owner), mode="tcp")
 
 
-def _backend(
-    rule: ParsedRule, own: Filters, references: Sequence[Reference], name: str, owner: RuleOwner
-) -> RuleBackend:
+def _backend(rule: ParsedRule, own: Filters, references: Sequence[Reference], name: str, owner: str) -> RuleBackend:
     total = sum(each.weight for each in references)
     failing = sum(each.weight for each in references if not each.resolved)
     valid = [each for each in references if each.resolved]
@@ -314,7 +296,7 @@ def _backend(
         filters, handling = Filters(cors=filters.cors), AS_USUAL
     return RuleBackend(
         name,
-        str(owner),
+        owner,
         "",
         "",
         (),
@@ -327,5 +309,4 @@ def _backend(
         options=valid[0].options if valid else "",
         sans=valid[0].sans if valid else (),
         ports=tuple((each.weight, each.port) for each in valid if each.port is not None),
-        deciders=((name, owner.logged),),
     )

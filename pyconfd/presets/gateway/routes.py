@@ -37,7 +37,6 @@ from pyconfd.presets.gateway.grants import Grants, ReferenceTarget, Referrer
 from pyconfd.presets.gateway.http_rules import (
     ParsedRule,
     RuleBackend,
-    RuleOwner,
     RuleSections,
     parse_grpc,
     parse_http,
@@ -59,13 +58,15 @@ from pyconfd.presets.gateway.work import OVER_BUDGET, work_of
 from pyconfd.presets.objects import Route
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import H2C, ServiceReference, UnresolvedReference, app_protocol, resolve
-from pyconfd.presets.routing.types import RouteMatch, RouteRule, section_name
+from pyconfd.presets.routing.types import Decider, RouteMatch, RouteRule, section_name
 from pyconfd.presets.views import PortAt, PortView
 
 _WORDS: Mapping[Resource, str] = MappingProxyType(
     {Resource.HTTPROUTES: "http", Resource.GRPCROUTES: "grpc", Resource.TLSROUTES: "tls", Resource.TCPROUTES: "tcp"}
 )
 """What stands in the names of sections for each."""
+
+_DIGITS_OF_CERTIFICATE = 8
 
 Sections = tuple[RuleSections | None, ...]
 
@@ -314,6 +315,20 @@ def _precedence(host: str) -> int:
     return -(exactness * 1000 + length)
 
 
+def rule_of(section: str) -> Decider | None:
+    """Return the rule whose requests go to a section of this name; None where the name does not say it."""
+    prefix, word, namespace, name, rule, *more = (*section.split("_"), *[""] * 4)
+    if len(rule) == _DIGITS_OF_CERTIFICATE:
+        rule = more[0]
+    kind = next((KIND_OF[each] for each, mine in _WORDS.items() if mine == word), "")
+    # A long name was cut, and has a digest where the number would be.
+    return (
+        Decider(kind, namespace, name, int(rule))
+        if prefix == "gw" and kind and len(rule) < 3 and rule.isdigit()
+        else None
+    )
+
+
 def _by_certificate(
     rules: Sequence[tuple[Any, ParsedRule | RuleFault]],
     found: "_References",
@@ -325,7 +340,9 @@ def _by_certificate(
     certificates = sorted({at.certificate for at in sites}) or [""]
     made = {}
     for place, certificate in enumerate(certificates):
-        prefix = f"{name}_{hashlib.sha256(certificate.encode()).hexdigest()[:8]}" if place else name
+        prefix = (
+            f"{name}_{hashlib.sha256(certificate.encode()).hexdigest()[:_DIGITS_OF_CERTIFICATE]}" if place else name
+        )
         found.begin(certificate)
         made[certificate] = tuple(
             found.sections(number, rule, each, f"{prefix}_{number}", ref) for number, (rule, each) in enumerate(rules)
@@ -375,7 +392,7 @@ class _References:
             self._reference(each, f"rules[{number}].backendRefs[{place}]")
             for place, each in enumerate(rule.backend_refs or ())
         )
-        owner = RuleOwner(ref, number)
+        owner = f"{ref} rule {number}"
         if self._kind in {"HTTPRoute", "GRPCRoute"}:
             mirrors = tuple(
                 self._reference(each.reference, f"rules[{number}].{each.field}") for each in parsed.filters.mirrors

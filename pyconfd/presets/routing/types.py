@@ -160,25 +160,30 @@ class RouteServer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decider(NamedTuple):
-    """The object that sends a request to a backend, and the number of its rule where there are several."""
+    """The object that sends a request to a backend, and the number of its rule where there are several.
+
+    ``name`` has commas where it may be one of several.
+    """
 
     kind: str
     namespace: str
     name: str
     rule: int | None = None
 
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" + (f" rule {self.rule}" if self.rule is not None else "")
+
     @property
     def logged(self) -> str:
-        """What a line of the log has of it: ``KIND/NAMESPACE/NAME``, and ``/RULE``."""
+        """What a line of the log has of it."""
         # A value of a map is sent over the socket and read back, so it has no quotation marks.
-        return "/".join(str(each) for each in self if each is not None)
+        return f"{self.kind}/{self.namespace}/{self.name}"
 
 
 class RouteBackend(msgspec.Struct, frozen=True, gc=False):
     """One section ``backend``. ``owner`` is for its comment, ``entries`` lead to it without conditions.
 
-    ``deciders`` are the objects that send requests to it, as the log has them: by the key in the map
-    ``backend-objects``, which is the name of the section, in the shared frontends ``SITE|NAME``.
+    ``deciders`` are the objects that send requests to it, as the log has them, by ``SITE|NAME``.
     ``namespace`` and ``service`` are those of the Service where there is only one, else "". ``options`` are more words
     for the line of each server.
     """

@@ -19,7 +19,6 @@ import msgspec
 from pyconfd.fragments import directory
 from pyconfd.model.context import Context
 from pyconfd.model.gateway_api import GrpcRule, HttpRule
-from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.reservation import Owner
 from pyconfd.model.snapshot import Key
@@ -29,7 +28,6 @@ from pyconfd.presets.gateway.frontends import FrontendKind, GatewayFrontend
 from pyconfd.presets.gateway.http_rules import (
     ParsedRule,
     RuleBackend,
-    RuleOwner,
     RuleSections,
     parse_grpc,
     parse_http,
@@ -182,7 +180,7 @@ class Routes:
     def add(self, rule: ParsedRule, *references: Reference, mirrors: Sequence[Reference] = ()) -> "Routes":
         number = len(self.sections)
         section = f"{self.name}_{(self.host or 'any').replace('*', 'all')}_{number}"
-        made = sections_of(rule, references, section, RuleOwner(ObjectRef("HTTPRoute", "demo", section), 0), mirrors)
+        made = sections_of(rule, references, section, f"HTTPRoute demo/{section}", mirrors)
         self.sections.append(made)
         owner = Owner("HTTPRoute", "demo", section, "2026-01-01T00:00:00Z")
         self.rules += [

@@ -12,13 +12,12 @@ from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import Comparison, plan
 from pyconfd.haproxy.config.spares import Spares
 from pyconfd.model.context import Context
-from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.operations import AddBackend, AddMapEntries, FillSpare, LeadToSpare, RemoveMapEntries
 from pyconfd.model.plan import Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.spares import spare_name
 from pyconfd.presets.gateway.filters import NO_FILTERS
-from pyconfd.presets.gateway.http_rules import AS_USUAL, ParsedRule, RuleBackend, RuleOwner, RuleProfile, sections_of
+from pyconfd.presets.gateway.http_rules import AS_USUAL, ParsedRule, RuleBackend, RuleProfile, sections_of
 from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.gateway.serving import MOST_PROFILES
 from pyconfd.presets.registry import Memo
@@ -253,10 +252,8 @@ def test_one_more_rule_leaves_the_section_of_its_profile_alone_until_they_have_d
 
 
 def test_weights_make_no_profile_of_their_own() -> None:
-    owner = RuleOwner(ObjectRef("HTTPRoute", "demo", "web"), 0)
-
     def lines(*references: Reference) -> RuleProfile | None:
-        (backend,) = sections_of(ParsedRule(()), references, "b", owner).backends
+        (backend,) = sections_of(ParsedRule(()), references, "b", "o").backends
         return backend.lines
 
     assert lines(Reference(1, options="ssl")) == lines(Reference(99, options="ssl"), Reference(1, options="ssl"))

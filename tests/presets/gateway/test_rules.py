@@ -10,21 +10,18 @@ from hypothesis import strategies as st
 
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import plan
-from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.plan import RuntimeUpdate
 from pyconfd.model.reservation import Owner
 from pyconfd.presets.gateway.conditions import choices_of, condition_of
 from pyconfd.presets.gateway.faults import INCOMPATIBLE, UNSUPPORTED, RuleFault
 from pyconfd.presets.gateway.frontends import Choice
-from pyconfd.presets.gateway.http_rules import Handling, ParsedRule, Retry, RuleOwner, sections_of
+from pyconfd.presets.gateway.http_rules import Handling, ParsedRule, Retry, sections_of
 from pyconfd.presets.routing.table import Place
 from pyconfd.presets.routing.types import PathKind, RouteGroup, RouteMatch, RouteRule, ValueCondition
 from pyconfd.render.filters import quote
 from tests.presets.gateway import stage
 from tests.presets.gateway.stage import Routes, endpoint, gateway, grpc_rule, http_rule, parsed, render
 from tests.presets.routing.requests import Table
-
-OWNER = RuleOwner(ObjectRef("HTTPRoute", "a", "b"), 0)
 
 
 def path(value: str, kind: str = "PathPrefix") -> dict[str, Any]:
@@ -198,9 +195,7 @@ def test_a_method_of_grpc_is_a_path(method: dict[str, Any] | None, kind: PathKin
 def test_how_requests_of_a_rule_are_handled(rule: dict[str, Any], handling: Handling) -> None:
     found = parsed({**rule, "backendRefs": [{"name": "a", "port": 80}]})
     assert found.handling == handling
-    [backend] = sections_of(
-        found, (stage.reference(1, (endpoint(1),)),), "a", RuleOwner(ObjectRef("HTTPRoute", "a", "b"), 0)
-    ).backends
+    [backend] = sections_of(found, (stage.reference(1, (endpoint(1),)),), "a", "HTTPRoute a/b").backends
     assert backend.handling == handling
 
 
@@ -294,13 +289,8 @@ def _listed(found: tuple[Any, Any]) -> tuple[Any, Any]:
 
 
 def test_no_references_are_500_and_no_endpoints_are_not() -> None:
-    empty = sections_of(parsed({}), (), "a", OWNER)
-    silent = sections_of(
-        parsed({"backendRefs": [{"name": "a"}]}),
-        (stage.reference(1),),
-        "a",
-        RuleOwner(ObjectRef("HTTPRoute", "a", "b"), 0),
-    )
+    empty = sections_of(parsed({}), (), "a", "HTTPRoute a/b")
+    silent = sections_of(parsed({"backendRefs": [{"name": "a"}]}), (stage.reference(1),), "a", "HTTPRoute a/b")
     assert [(each.backends[0].failing, each.backends[0].of) for each in (empty, silent)] == [(1, 1), (0, 1)]
 
 

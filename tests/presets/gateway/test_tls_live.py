@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from pyconfd.model.gateway_api import SubjectAltName
-from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.presets.gateway.frontends import (
     ClientVerification,
     EndingListener,
     FrontendKind,
     NameRoute,
 )
-from pyconfd.presets.gateway.http_rules import RuleOwner, stream_backend
+from pyconfd.presets.gateway.http_rules import stream_backend
 from pyconfd.presets.gateway.servers import BackendTls, san_digits, server_options
 from tests.fragments.shipped import HAPROXY
 from tests.presets.gateway import stage
@@ -28,7 +27,6 @@ from tests.presets.gateway.stage import EchoServer, Front, Routes, ask, endpoint
 from tests.world.haproxy import free_port
 from tests.world.pki import CertificateAuthority
 
-OWNER = RuleOwner(ObjectRef("TLSRoute", "demo", "web"), 0)
 pytestmark = [pytest.mark.haproxy, pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")]
 
 NAME = "gw_demo_web_443"
@@ -211,7 +209,7 @@ def test_names_lead_through_or_are_ended_or_refused(tmp_path: Path, authority: C
     own = combined(authority, tmp_path, "own", "own.test")
     with tls_pod("encrypted", through) as encrypted, pods("plain") as (plain,):
         backends = {
-            name: stage.with_servers(stream_backend(references, name, OWNER))
+            name: stage.with_servers(stream_backend(references, name, "TLSRoute demo/web"))
             for name, references in {
                 "gw_through": [stage.reference(1, (encrypted.endpoint,))],
                 "gw_ended": [stage.reference(1, (plain.endpoint,))],
@@ -247,7 +245,7 @@ def test_tcp_is_divided_by_weights_and_closed_without_a_route(tmp_path: Path) ->
     port, closed = free_port(), free_port()
     with pods("one", "two") as (one, two):
         references = [stage.reference(90, (one.endpoint,)), stage.reference(10, (two.endpoint,))]
-        backends = {"gw_tcp": stage.with_servers(stream_backend(references, "gw_tcp", OWNER))}
+        backends = {"gw_tcp": stage.with_servers(stream_backend(references, "gw_tcp", "TCPRoute demo/web"))}
         fronts = [
             Front(
                 f"gw_demo_web_{number}", "Gateway demo/web", FrontendKind.TCP, ("127.0.0.1",), number, backend=backend
