@@ -31,14 +31,9 @@ settings.load_profile(os.environ.get("TEST_PROFILE", "suite"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tables before properties against a mutant: most fall to the first. Else what may take long comes first.
-
-    A worker that began it last would keep the others waiting.
-    """
+    """Run tables before properties against a mutant: most fall to the first."""
     if os.environ.get("TEST_PROFILE") == "mutants":
         items.sort(key=is_hypothesis_test)
-    else:
-        items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
 
 
 TOGETHER = (
