@@ -53,6 +53,7 @@ class LoggedRequest(msgspec.Struct, frozen=True):
     method: str = ""
     host: str = ""
     path: str = ""
+    version: str = ""
     status: int = 0
     idle_ms: int = -1
     request_ms: int = -1

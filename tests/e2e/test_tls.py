@@ -281,6 +281,6 @@ def test_chromium_opens_a_page_over_http_2(appliance: Appliance) -> None:
         return browser.page(f"https://{HOST}", profile=folder, host=HOST, port=appliance.https, trusted=trusted)
 
     assert "shop-1" in seen("one", pair.cert)
-    assert f"GET https://{HOST}/ HTTP/2.0" in appliance.haproxy.log.read_text(encoding="utf-8")
+    assert f'"host":"{HOST}","path":"\\/","version":"HTTP/2.0"' in appliance.haproxy.log.read_text(encoding="utf-8")
     # With another certificate it would not have opened the page.
     assert "shop-1" not in seen("two", unknown.cert)

@@ -9,7 +9,8 @@ from pyconfd.model.logged import LoggedRequest, parse
 
 REQUEST: dict[str, Any] = {
     "time": 1795856913.292, "client": "192.0.2.7", "client_port": 59344, "method": "GET", "host": "shop.example.com",
-    "path": "/cart", "status": 200, "bytes": 56, "idle_ms": 0, "request_ms": 0, "queue_ms": 1, "connect_ms": 2,
+    "path": "/cart", "version": "HTTP/1.1",
+    "status": 200, "bytes": 56, "idle_ms": 0, "request_ms": 0, "queue_ms": 1, "connect_ms": 2,
     "response_ms": 3, "total_ms": 6, "retries": "+1", "end": "--", "id": "1", "tls": "TLSv1.3", "sni": "",
     "listener": "f", "object": "Ingress/shop/cart", "backend": "b",
     "server": "cart-1:10.0.0.1:80",
