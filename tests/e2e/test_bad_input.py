@@ -122,7 +122,7 @@ def test_a_full_disk(appliance: Appliance) -> None:
     appliance.reload_always()
     state = Path(appliance.values[""]["state_dir"])
     state.mkdir()
-    mount = f'mount -t tmpfs -o size=128k none {state} && exec "$@"'
+    mount = f'mount -t tmpfs -o size=256k none {state} && exec "$@"'
     appliance.launcher = ("unshare", "--mount", "sh", "-c", mount, "sh")
     serving(appliance)
     assert appliance.daemon is not None

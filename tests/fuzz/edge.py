@@ -16,8 +16,9 @@ _ALWAYS_REPLACED = frozenset({"x-forwarded-for", "x-real-ip", "proxy"})
 _PROXY_HEADERS = (
     *("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port", "x-forwarded-client-cert"),
     *("x-forwarded-user", "forwarded", "x-real-ip", "x-ssl-client-dn", "x-ssl-client-verify", "x-ssl-cert", "proxy"),
+    "x-request-id",
 )
-_OWN_HEADERS = (("authorization", "secret"), ("x-request-id", "1"), ("x-forwarding", "kept"), ("proxied", "kept"))
+_OWN_HEADERS = (("authorization", "secret"), ("x-forwarding", "kept"), ("proxied", "kept"))
 _NAMES = (*(host.replace("*", "z") for host in HOSTS), "q.p.x.test", "other.test")
 
 

@@ -304,7 +304,7 @@ def _renderers() -> Mapping[str, tuple[str, Renderer]]:
     balanced = next(each for each in shipped.fragments if each.name == "09-loadbalancer.tmpl")
     return {
         "shipped": ("domains", _fragments(*shipped.fragments, files=shipped.includable)),
-        "loadbalancer": ("loadbalancer", _fragments(defaults, balanced)),
+        "loadbalancer": ("loadbalancer", _fragments(defaults, balanced, files=shipped.includable)),
         "python-confd": ("domains", _fragments(*python_confd.fragments())),
         "kubefigurator": ("kubefigurator", _fragments(*kubefigurator)),
         "kube2lb": ("kube2lb", _fragments(Fragment("haproxy.cfg.tmpl", example.read_text()))),
