@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 from pyconfd.derived import Joined, Published, SameParts, Spread
@@ -62,12 +61,13 @@ class GatewayCollections(PresetCollections):
         self._sites = Published[str, Site](gateways.sites, key=lambda at: site_id(*at))
         sections = Joined[Any, RuleBackend](gateways.profiles, gateways.backends, name="sections of Gateways")
         self._backends = Published[str, RuleBackend](sections, key=lambda at: at[1])
-        # What is asked for otherwise than before is another name, too: it may take a reload, or spares.
+        # What asks for something else than before has another owner, too: it may take a reload, or spares. Its name
+        # stays: a mapping with the same keys is copied in a tenth of the time.
         self._owners = Published[Name, Owner](
             Joined[Any, Any](gateways.sections, gateways.ports, gateways.forms, name="owners of sections"),
-            key=lambda at: Name(at[1] if isinstance(at[1], str) else _port_name(at), ""),
+            key=_owned_name,
             rank=None,
-            value=attrgetter("owner"),
+            value=_owner_of,
         )
         self._statuses = Published[ObjectKey, ObjectStatus](gateways.statuses, rank=None)
         self._policies = Published[ObjectKey, PolicyDecision](gateways.policies)
@@ -112,6 +112,19 @@ def _rank_of_route(id_: ObjectKey) -> tuple[int, Key]:
 
 def _port_name(at: tuple[ObjectKey, int]) -> str:
     return frontend_name(at[0].key, at[1])
+
+
+def _owned_name(at: Any) -> Name:
+    if isinstance(at, ObjectKey):
+        return Name(f"{at.resource.name} {at.key.namespace}/{at.key.name}", "")
+    return Name(at[1] if isinstance(at[1], str) else _port_name(at), "")
+
+
+def _owner_of(item: Any) -> Owner:
+    if isinstance(item, Owner):
+        return item
+    owner: Owner = item.owner
+    return owner
 
 
 class GatewayPreset(Preset):

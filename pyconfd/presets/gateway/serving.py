@@ -157,11 +157,12 @@ class ServedGateways:
         self._table = ConditionalRoutingTable("Gateways", rules)
 
         self.sections = Spread(self.routes, _sections_of, "sections of routes")
-        self.forms = Joined[Any, GatewayDecision | AskedRoute](
-            Spread(self.gateways, _form_of_gateway, "forms of Gateways"),
-            Spread(self.routes, _form_of_route, "forms of routes"),
+        self.forms = Joined[ObjectKey, Owner](
+            Derived(self.gateways, _form_of_gateway, "forms of Gateways"),
+            Derived(self.routes, _form_of_route, "forms of routes"),
             name="forms of the Gateway API",
         )
+        """Each object that is served, as an owner that is another one when it asks for something else."""
         self.profiles = self._shared_sections()
         led_to = Derived(self.sections, self._led_to, "sections with what leads to them")
         self.backends = Derived(led_to, self._backend, "backends of Gateways")
@@ -427,13 +428,12 @@ def _sections_of(_: ObjectKey, route: ServedRoute) -> Iterator[tuple[str, RuleSe
     return ((each.name, RuleSection(route.asked.owner, each)) for each in route.backends)
 
 
-def _form_of_gateway(id_: ObjectKey, gateway: GatewayDecision) -> Iterable[tuple[str, GatewayDecision]]:
-    name = f"{id_.key.namespace}/{id_.key.name} {gateway.generation}"
-    return ((name, gateway),) if gateway.addresses else ()
+def _form_of_gateway(_: Read, __: ObjectKey, gateway: GatewayDecision) -> Owner | None:
+    return gateway.owner._replace(since=str(gateway.generation)) if gateway.addresses else None
 
 
-def _form_of_route(_: ObjectKey, route: ServedRoute) -> Iterable[tuple[str, AskedRoute]]:
-    return ((route.form, route.asked),) if route.sites else ()
+def _form_of_route(_: Read, __: ObjectKey, route: ServedRoute) -> Owner | None:
+    return route.asked.owner._replace(since=route.form) if route.sites else None
 
 
 def _profile_of(_: object, section: RuleSection) -> tuple[tuple[tuple[str, RuleProfile], int], ...]:
