@@ -1,6 +1,7 @@
 """The access log: which object decided on a request, and ``pyconfd logs`` that reads it out of HAProxy's memory."""
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,30 +12,16 @@ from typing import Any
 import pytest
 import yaml
 
+from pyconfd.haproxy.runtime.sockets import ask as ask_socket
 from tests.e2e.expect import serving
 from tests.e2e.test_canary import ADDRESS, OBJECTS
 from tests.e2e.test_gateway_hosts import write_route
+from tests.presets.ingress.objects import ingress, ingress_class, path
 from tests.world.appliance import NAMESPACE, Appliance
 from tests.world.clients import ask
 from tests.world.ports import service_port
 
 pytestmark = pytest.mark.haproxy
-
-INGRESS = """
-kind: IngressClass
-apiVersion: networking.k8s.io/v1
-metadata: {{name: pyconfd}}
-spec: {{controller: pyconfd.io/ingress}}
----
-kind: Ingress
-apiVersion: networking.k8s.io/v1
-metadata: {{name: {name}, namespace: {namespace}}}
-spec:
-  ingressClassName: pyconfd
-  rules:
-  - host: ingress.example.com
-    http: {{paths: [{{path: /{name}, pathType: Prefix, backend: {{service: {{name: shop, port: {{number: 80}}}}}}}}]}}
-"""
 
 
 def logged(appliance: Appliance, *options: str) -> list[dict[str, Any]]:
@@ -51,14 +38,15 @@ def decided(lines: list[dict[str, Any]], host: str) -> list[str]:
 @contextmanager
 def following(appliance: Appliance, *options: str) -> Iterator["subprocess.Popen[str]"]:
     command = [sys.executable, "-m", "pyconfd", "logs", "-f", *options, "--config", str(appliance.config)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield process
     finally:
         process.kill()
         process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+        for stream in (process.stdout, process.stderr):
+            assert stream is not None
+            stream.close()
 
 
 def test_each_line_names_the_object_that_decided_and_the_pod_that_answered(appliance: Appliance) -> None:
@@ -66,9 +54,10 @@ def test_each_line_names_the_object_that_decided_and_the_pod_that_answered(appli
     appliance.values["addresses"] = {"pool": [ADDRESS]}
     serving(appliance)
     appliance.serve("web", {}, pods=1)
+    appliance.cluster.load_object(ingress_class())
     for name in ("first", "second"):
-        for document in yaml.safe_load_all(INGRESS.format(name=name, namespace=NAMESPACE)):
-            appliance.cluster.load_object(document)
+        rules = {"ingress.example.com": [path(f"/{name}", "shop:80")]}
+        appliance.cluster.load_object(ingress(name, rules, namespace=NAMESPACE))
     for document in yaml.safe_load_all(OBJECTS.format(namespace=NAMESPACE, port=port)):
         appliance.cluster.load_object(document)
     write_route(appliance, ["route.example.com"], [("PathPrefix", "/a")])
@@ -120,6 +109,52 @@ def test_who_follows_sees_each_request_once_over_a_reload(appliance: Appliance) 
         while "/5" not in seen:
             seen.append(json.loads(output.readline())["path"])
     assert [path for path in seen if path != "/begin"] == [f"/{number}" for number in range(6)]
+
+
+def test_who_follows_is_told_when_haproxy_is_away_and_goes_on_after_its_start(appliance: Appliance) -> None:
+    serving(appliance)
+    with following(appliance, "--json") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        output, notes = process.stdout, process.stderr
+        appliance.until(lambda: appliance.ask("shop") and select([output], [], [], 0)[0], "it follows")
+        appliance.haproxy.stop()
+        assert "haproxy does not answer" in notes.readline()
+        appliance.haproxy.start()
+        assert "haproxy answers again" in notes.readline()
+        ask(appliance.http, "shop.example.com", path="/after")
+        while json.loads(output.readline())["path"] != "/after":
+            pass
+
+
+HOSTILE = [
+    b"GET /hidden HTTP/1.1\r\nHost: a\xe2\x80\xa8b.example.com\r\n\r\n",
+    b"GET /\xff\xfe HTTP/1.1\r\nHost: \xff\xfe.example.com\r\n\r\n",
+    b'GET /","status":200,"x":" HTTP/1.1\r\nHost: a"b.example.com\r\n\r\n',
+    b'G"T / HTTP/1.1\r\nHost: shop.example.com\r\n\r\n',
+    b'GET / HTTP/1."1\r\nHost: shop.example.com\r\n\r\n',
+    b'GET / HTTP/1.1\r\nHost: shop.example.com\r\nX-Request-ID: "}\r\n\r\n',
+    b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: " + b"b" * 3000 + b".example.com\r\n\r\n",
+    b'"}{ garbage\r\n\r\n',
+]
+"""Each makes one line, whatever is in it."""
+
+
+def test_no_client_can_hide_a_request_or_forge_a_line(appliance: Appliance) -> None:
+    serving(appliance)
+    before = len(logged(appliance))
+    for request in HOSTILE:
+        with socket.create_connection(("127.0.0.1", appliance.http), 30) as connection:
+            connection.sendall(request)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(65536):
+                pass
+    appliance.until(lambda: len(logged(appliance)) >= before + len(HOSTILE), "each has its line")
+    raw = ask_socket(appliance.haproxy.stats_socket, "show events access").split("\n")
+    lines = [json.loads(line) for line in raw if line.startswith("{")][before:]
+    assert len(lines) == len(HOSTILE)
+    assert [line["status"] for line in lines] == [404, 400, 404, 400, 400, 200, 404, 400]
+    assert len(max(raw, key=len)) < 10_240
 
 
 def test_what_is_missing_is_named(appliance: Appliance) -> None:

@@ -8,7 +8,7 @@ import click
 from pyconfd.cli.command import CommandContext, DurationParameter, command, json_option
 from pyconfd.cli.commands.server import installed_text
 from pyconfd.cli.exits import Exit
-from pyconfd.cli.output import print_text
+from pyconfd.cli.output import print_notes, print_text
 from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.runtime.request_log import RING, NoRing, following, lines
@@ -91,7 +91,7 @@ def logs(
     wanted = wanted_by(host=host, route=route, status=status, slower_than=slower_than)
     path = _socket(context.settings())
     try:
-        for line, request in _chosen(following(path) if follow else lines(path), wanted):
+        for line, request in _chosen(following(path, _note) if follow else lines(path), wanted):
             print_text(escaped_json(line.decode(errors="replace")) if as_json else line_of(request))
     except KeyboardInterrupt:
         return Exit.OK
@@ -102,6 +102,10 @@ def logs(
         remedy = f"have a ring {RING} and `log ring@{RING}` in the fragments, as the shipped 01-defaults.conf has"
         raise TransientError(Problem("haproxy", f"it keeps no log in memory: no ring {RING}", remedy)) from error
     return Exit.OK
+
+
+def _note(text: str) -> None:
+    print_notes((text,))
 
 
 def wanted_by(

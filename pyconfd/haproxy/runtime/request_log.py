@@ -9,7 +9,7 @@ Source: HAProxy management manual, 9.3 (``show events``).
 import selectors
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Self
 
@@ -41,11 +41,11 @@ def lines(path: str) -> Iterator[bytes]:
     answer = ask(path, f"show events {RING}")
     if _NO_RING in answer:
         raise NoRing
-    return (line.encode() for line in answer.splitlines() if line.startswith("{"))
+    return (line.encode() for line in answer.split("\n") if line.startswith("{"))
 
 
-def following(path: str) -> Iterator[bytes]:
-    """Return the lines that come from now on, over reloads and restarts.
+def following(path: str, note: Callable[[str], None]) -> Iterator[bytes]:
+    """Return the lines that come from now on, over reloads and restarts; ``note`` is told when HAProxy is away.
 
     Raises:
         NoAnswer: the socket cannot be opened at first.
@@ -53,7 +53,7 @@ def following(path: str) -> Iterator[bytes]:
     """
     for _ in lines(path):  # says what is wrong, which a connection that follows says to nobody
         break
-    streams = _Streams(path)
+    streams = _Streams(path, note)
     with streams:
         streams.look(is_first=True)
         while True:
@@ -64,8 +64,9 @@ def following(path: str) -> Iterator[bytes]:
 class _Streams:
     """A connection to each worker that was seen, until it ends."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, note: Callable[[str], None]) -> None:
+        self._path, self._note = path, note
+        self._is_away = False
         self._selector = selectors.DefaultSelector()
         self._unfinished: dict[socket.socket, bytes] = {}
         self._worker = ""
@@ -90,9 +91,16 @@ class _Streams:
             if worker and worker != self._worker:
                 self._open("-w -n" if is_first else "-w")
                 self._worker = worker
-        except NoAnswer:
+        except NoAnswer as error:
             if is_first:
                 raise
+            if not self._is_away:
+                self._note(f"haproxy does not answer ({error}): waiting for it")
+            self._is_away = True
+        else:
+            if self._is_away:
+                self._note("haproxy answers again")
+            self._is_away = False
 
     def read(self, wait_s: float) -> Iterator[bytes]:
         """Return the lines that come within ``wait_s``."""
@@ -124,5 +132,5 @@ class _Streams:
 
 
 def _pid(answer: str) -> str:
-    found = (line.partition(":")[2].strip() for line in answer.splitlines() if line.startswith("Pid:"))
+    found = (line.partition(":")[2].strip() for line in answer.split("\n") if line.startswith("Pid:"))
     return next(found, "")
