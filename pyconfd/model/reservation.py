@@ -1,5 +1,6 @@
 """Whose a claimed name is, whose it stays for a while when its owner is gone, and which names moved. Pure."""
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -56,6 +57,13 @@ class Owner(NamedTuple):
     def rank(self) -> tuple[str, str, str, str]:
         """Its place among claims to one thing: the older object comes first, twins go by namespace, name and kind."""
         return self.since, self.namespace, self.name, self.kind
+
+    def asking_for(self, what: object) -> "Owner":
+        """Return it as the owner of a name that is counted, and not reserved: another one where ``what`` is.
+
+        ``what`` is all that a change of the object may take a reload, or spares, for: no endpoints, no weights.
+        """
+        return self._replace(since=hashlib.sha256(repr(what).encode()).hexdigest())
 
 
 class HostClaim(NamedTuple):

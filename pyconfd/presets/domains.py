@@ -582,7 +582,7 @@ class DomainsResult:
         self._served, self._objects = served, objects
         self._asked = Published[Claimant, ParsedObject](served.claims, rank=_services_first)
         self._entries = Published[str, dict[str, Any]](served.entries)
-        self._owners = Published[Name, Owner](served.owners, key=_name_of, rank=None, value=_owner_of)
+        self._owners = Published[Name, Owner](served.owners, key=_name_of, rank=None, value=_counted_owner_of)
         self._ports = Published[Name, Owner](served.ports, key=port_name, rank=None, value=_owner_of)
         self._listeners = Published[Listener, Owner](
             served.bound, rank=None, value=lambda ports: _owner_of(ports[0][1])
@@ -629,6 +629,12 @@ def _name_of(what: str | int) -> Name:
 
 def _owner_of(item: DecidedDomain | DecidedPort) -> Owner | None:
     return item.owner
+
+
+def _counted_owner_of(item: DecidedDomain | DecidedPort) -> Owner | None:
+    """Return the owner: of a domain it is another one, too, where that has another protocol or certificate."""
+    claim = item.claim if isinstance(item, DecidedDomain) else None
+    return claim.owner.asking_for((claim.proto, claim.tls)) if claim is not None else item.owner
 
 
 class DomainsPreset(Preset):

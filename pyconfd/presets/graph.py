@@ -18,9 +18,16 @@ from pyconfd.presets.certificates import ServedCertificate
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.domains import DomainClaims, ServedDomains
 from pyconfd.presets.host_ownership import Hosts
-from pyconfd.presets.ingress.claims import IngressClaim, name_of
+from pyconfd.presets.ingress.claims import IngressClaim
 from pyconfd.presets.ingress.preset import claims as ingress_claims
-from pyconfd.presets.ingress.serving import CertificateLine, IngressClaims, ServedIngresses, addresses_of
+from pyconfd.presets.ingress.serving import (
+    CertificateLine,
+    IngressClaims,
+    ServedIngresses,
+    addresses_of,
+    owned_name,
+    owner_of,
+)
 from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import Objects
 from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult
@@ -106,9 +113,7 @@ class _Ingresses(PresetCollections):
         self._sites = Published[str, Site](ingresses.sites)
         self._backends = Published[str, RouteBackend](ingresses.backends)
         self._lines = Published[str, CertificateLine](ingresses.lines, key=lambda key: f"{key.namespace}/{key.name}")
-        self._owners = Published[Name, Owner](
-            ingresses.paths, key=name_of, rank=None, value=lambda path: path.winners[0].owner if path.winners else None
-        )
+        self._owners = Published[Name, Owner](ingresses.owned, key=owned_name, rank=None, value=owner_of)
         self._statuses = Published[ObjectKey, ObjectStatus](
             ingresses.statuses, key=lambda key: ObjectKey(Resource.INGRESSES, key), rank=None
         )

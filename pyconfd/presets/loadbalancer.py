@@ -23,7 +23,7 @@ from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, ObjectRef, Service
 from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import ObjectKey, ObjectStatus
-from pyconfd.model.reservation import NEVER, Owner
+from pyconfd.model.reservation import NEVER, NO_OWNERS, Name, Owner
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import values
 from pyconfd.presets.address_ownership import AddressOwners
@@ -338,6 +338,9 @@ class BalancedServices(PresetCollections):
         self._ports = Published[str, BalancedPort](self.ports, key=lambda at: at[1], rank=_rank_of_port)
         self._listeners = Published[Listener, Owner](self.bound, key=lambda at: at[1], rank=None)
         self._refused = JoinedRefusals(self.served)
+        self._counted = Published[Name, Owner](
+            Derived(self.asked, _owner_of_ports, "owners of ports of LoadBalancer Services"), key=_owned_name, rank=None
+        )
         self._statuses = Published[ObjectKey, ObjectStatus](
             self.served, key=partial(ObjectKey, Resource.SERVICES), rank=None, value=lambda each: each.status
         )
@@ -353,6 +356,8 @@ class BalancedServices(PresetCollections):
             self._listeners.mapping(),
             serves=ports,
             addresses_of=_addresses_of,
+            owners=self._counted.mapping(),
+            reserves=NO_OWNERS,
             statuses=self._statuses.mapping(),
         )
 
@@ -410,6 +415,18 @@ def _listeners_of(_: Key, asked: AskedService) -> Iterator[tuple[Listener, Liste
     for number, _position in asked.ports:
         for listener in (Listener.at(address, number) for address in asked.addresses):
             yield listener, ListenerClaim(listener, asked.owner)
+
+
+def _owner_of_ports(_: Read, __: Key, asked: AskedService) -> Owner | None:
+    """Return the Service as the owner of its ports and what is said of them: it is another one where they differ."""
+    if not (asked.ports and asked.addresses):
+        return None
+    ports = [number for number, _position in asked.ports]
+    return asked.owner.asking_for((asked.addresses, ports, asked.source_ranges, asked.affinity_s, asked.proxy_protocol))
+
+
+def _owned_name(key: Key) -> Name:
+    return Name(f"services {key.namespace}/{key.name}", "")
 
 
 def _ports_of(_: Key, served: ServedService) -> Iterator[tuple[str, BalancedPort]]:

@@ -96,7 +96,8 @@ class PresetResult:
     ``listeners`` are what templates will bind for these names, over TCP, each with the object of its oldest claim.
     ``templates`` came from the cluster, ``files`` go beside the configuration, ``dns_names`` should point here (None:
     no object says). ``serves`` has each thing that is served by its name, and ``addresses_of`` gives the addresses of
-    what is ready behind one; what did not change there is the same object. ``owners`` says who was given which name;
+    what is ready behind one; what did not change there is the same object. ``owners`` says who was given which name,
+    for which the share of reloads is counted (:meth:`~pyconfd.model.reservation.Owner.asking_for`);
     ``reserves`` are those that stay with the namespace, where that is not decided for several presets together (None:
     all of them). ``ends_tls``: some object asks for the frontend that ends TLS on the shared port. ``statuses`` are
     for objects of the cluster, as they shall be once all of this is served. ``certificates`` are what is presented for

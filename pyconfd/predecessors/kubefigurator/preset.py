@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pyconfd.derived import Derived, Grouped, Published, Read, SameParts, Source, Spread, Tally, Value
+from pyconfd.derived import Derived, Grouped, Joined, Published, Read, SameParts, Source, Spread, Tally, Value
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, ObjectRef, Service
@@ -340,6 +340,12 @@ class KubefiguratorCollections(PresetCollections):
         self._serves = Published[str, Backend](self.backends, key=lambda at: at[1][0], rank=None)
         self._bound = Published[Listener, Owner](self.bound, key=_own_key, rank=None)
         self._names = Published[Name, Owner](self.names, key=_own_key, rank=None)
+        self._counted = Published[Name, Owner](
+            Joined[Any, Any](self.names, served, name="names and backends of kubefigurator"),
+            key=lambda at: at[1] if isinstance(at[1], Name) else Name(at[1][0], ""),
+            rank=None,
+            value=lambda each: each if isinstance(each, Owner) else each.owner.asking_for(each),
+        )
         self._refused = JoinedRefusals(self.parsed, self.held, self.decided)
 
     def result(self) -> PresetResult:
@@ -357,7 +363,8 @@ class KubefiguratorCollections(PresetCollections):
             self._bound.mapping(),
             serves=self._serves.mapping(),
             addresses_of=_addresses_of,
-            owners=self._names.mapping(),
+            owners=self._counted.mapping(),
+            reserves=self._names.mapping(),
         )
 
     def _parse(self, read: Read, _: Key, seen: ReadService) -> ParsedService | None:

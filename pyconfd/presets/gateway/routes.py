@@ -173,11 +173,10 @@ class ServedRoute(NamedTuple):
         return tuple(choice for made in self.served for choice in made.choices)
 
     @property
-    def form(self) -> str:
-        """A digest of what it asks for besides servers and weights: of another one a reload or spares may come."""
+    def form(self) -> Owner:
+        """Its object, as the owner of what it asks for besides servers and weights."""
         asked, backends = self.asked, [msgspec.structs.replace(each, ports=()) for each in self.backends]
-        found = asked.id, asked.parent_refs, asked.hosts, backends, self.choices, self.matches
-        return hashlib.sha256(repr(found).encode()).hexdigest()
+        return asked.owner.asking_for((asked.id, asked.parent_refs, asked.hosts, backends, self.choices, self.matches))
 
     def section_at(self, at: SiteAt) -> str:
         """Return the section of a route of connections, which has one rule, at one site; "" where it has none."""

@@ -429,11 +429,11 @@ def _sections_of(_: ObjectKey, route: ServedRoute) -> Iterator[tuple[str, RuleSe
 
 
 def _form_of_gateway(_: Read, __: ObjectKey, gateway: GatewayDecision) -> Owner | None:
-    return gateway.owner._replace(since=str(gateway.generation)) if gateway.addresses else None
+    return gateway.owner.asking_for(gateway.generation) if gateway.addresses else None
 
 
 def _form_of_route(_: Read, __: ObjectKey, route: ServedRoute) -> Owner | None:
-    return route.asked.owner._replace(since=route.form) if route.sites else None
+    return route.form if route.sites else None
 
 
 def _profile_of(_: object, section: RuleSection) -> tuple[tuple[tuple[str, RuleProfile], int], ...]:

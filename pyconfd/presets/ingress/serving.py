@@ -8,7 +8,7 @@ what is behind it. Which namespace has a host is decided before, for all presets
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyconfd.derived import Derived, Grouped, Joined, Read, Spread, Tally
 from pyconfd.model.certificate import PresentedCertificate
@@ -16,7 +16,7 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.ingress import Ingress, IngressClass
 from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.object_status import ObjectStatus
-from pyconfd.model.reservation import HostClaim
+from pyconfd.model.reservation import HostClaim, Name, Owner
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
 from pyconfd.presets.annotations import read_foreign
@@ -164,6 +164,8 @@ class ServedIngresses:
         self._faults_of = Grouped(faulty, lambda _, found: found.users, "faults by Ingress")
         self._leading = Derived(routes.leading, _leading, "entries of backends of Ingresses")
         self.backends = Derived(self._targets, self._backend, "backends of Ingresses")
+        options = Derived(self._targets, self._owner_of_options, "owners of options of Ingresses' servers")
+        self.owned = Joined[Any, Any](self.paths, options, name="paths and options of servers")
         self._answering = Derived(self.backends, lambda _, __, backend: _can_answer(backend), "answering backends")
         self.ready = Tally(self.backends, _ready, "ready endpoints of Ingresses")
 
@@ -263,6 +265,12 @@ class ServedIngresses:
             deciders=leading.deciders,
         )
 
+    def _owner_of_options(self, read: Read, name: str, target: IngressTarget) -> Owner | None:
+        """Return the Service whose servers have options, as the owner of these: other ones are a reload."""
+        if not target.options or read(self._leading, name) is None:
+            return None
+        return Owner("Service", target.reference.namespace, target.reference.name, "").asking_for(target.options)
+
     # Certificates: a host has that of the oldest Ingress of the namespace that has the host
 
     def _certificate_of_host(
@@ -341,6 +349,18 @@ class ServedIngresses:
         addresses = [{"ip": each} for each in read.value(self._objects.shared_addresses)] if served else []
         body = {"loadBalancer": {"ingress": addresses} if addresses else {}}
         return ObjectStatus(claim.uid, claim.generation, body, may_wait=bool(won) and not served)
+
+
+def owned_name(at: SitePath | str) -> Name:
+    """Return the name by which a path, or a backend whose servers have options, has an owner."""
+    return Name(at, "") if isinstance(at, str) else name_of(at)
+
+
+def owner_of(item: DecidedPath | Owner) -> Owner | None:
+    """Return the owner: of a path it is another one, too, where that leads to another backend."""
+    if isinstance(item, Owner):
+        return item
+    return item.winners[0].owner.asking_for(item.winners[0].backend) if item.winners else None
 
 
 def _certificates_of(_: Key, claim: IngressClaim) -> Iterable[tuple[str, tuple[IngressClaim, str]]]:
