@@ -3,7 +3,6 @@
 import ssl
 from pathlib import Path
 
-from pyconfd.fragments import of_presets
 from tests.demo.stage import Play, Stage
 from tests.demo.telling import good, line, paint, require, title
 from tests.world.clients import ask_tls, ping_redis
@@ -30,12 +29,8 @@ class KubefiguratorStage(Stage):
         self.nodes = {f"node-{at}": f"127.{block // 256 % 100 + 20}.{block % 256}.{at}" for at in (1, 2, 3)}
         self.trusted = _context(self.authority.server("nodes", list(self.nodes.values())))
         self.untrusted = _context(stranger.server("nodes", list(self.nodes.values())))
-        self.fragments = self.folder / "fragments"
-        self.fragments.mkdir()
-        for name, path in of_presets(["kubefigurator"]).items():
-            (self.fragments / name).write_bytes(path.read_bytes())
+        self.fragments = self.own_fragments("kubefigurator")
         self.values |= {
-            "templates": {"dir": str(self.fragments)},
             "templates.vars": {
                 "stats_bind": f"127.0.0.1:{self.stats}",
                 "runtime_socket": self.haproxy.stats_socket,

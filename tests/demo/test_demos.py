@@ -38,7 +38,10 @@ def test_every_promise_of_the_demo_holds(preset: str) -> None:
     with play.stage() as stage:
         stage.populate()
         for scene in play.scenes:
-            scene(stage)
+            try:
+                scene(stage)
+            except AssertionError as error:
+                raise AssertionError(f"{error}\n{stage.tail()}") from error
         assert_that_its_commands_work(stage)
 
 

@@ -42,6 +42,9 @@ from tests.explain.world import evidence_of, reasons, reasons_of, reports_of
 from tests.presets import kube2lb, objects, pods
 from tests.presets.ingress import objects as ingresses
 from tests.presets.pods import certificate
+from tests.presets.smuggling import SCENES
+from tests.presets.smuggling import rendered as smuggled
+from tests.presets.smuggling import snapshot as smuggling_snapshot
 from tests.presets.test_properties import DATA, OBJECTS, PODS, pods_of
 
 _T = TypeVar("_T")
@@ -192,6 +195,15 @@ def test_every_claim_has_its_conditions_and_a_reason(
         assert ("Programmed" in found) == bool(report.servers)
         for server in report.servers:
             assert f" {server.address}" in evidence.configuration.lines[server.line - 1]
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_each_thing_that_is_served_is_a_backend_of_a_claim(scene: str) -> None:
+    _, context = smuggled(scene, smuggling_snapshot({}))
+    (served,) = context.claimed
+    backends = [backend.key for claim in context.claims[served.preset]() for backend in claim.backends]
+    assert served.by_name
+    assert set(served.by_name) <= set(backends)
 
 
 def annotated(name: str = "web", **annotations: str) -> Service:

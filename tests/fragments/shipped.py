@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyconfd.fragments import directory
+from pyconfd.fragments import directory, of_presets
 from pyconfd.haproxy.config.certificates import with_stubs
 from pyconfd.model.context import Context
-from pyconfd.model.rendering import SECRETS_FOLDER, Rendering
+from pyconfd.model.rendering import SECRETS_FOLDER, Fragment, FragmentSet, Rendering
 from pyconfd.presets.policy import ClaimOptions, network
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
@@ -44,6 +44,13 @@ class Endpoint:
     port: int
     family: str
     state: str
+
+
+def shipped_for(*presets: str) -> FragmentSet:
+    """Return the fragments that are shipped for presets."""
+    texts = [Fragment(name, path.read_text()) for name, path in of_presets(presets).items()]
+    included = tuple(each for each in texts if each.name.endswith(".j2"))
+    return FragmentSet(tuple(each for each in texts if each not in included), included)
 
 
 def start_shipped(haproxy: HaproxyProcess, context: Context, ports: Mapping[str, int], folder: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from pyconfd.examples import __file__ as examples
-from pyconfd.fragments import directory, of_presets
 from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import RECORD_OF, HostFacts, Key, Resource, Snapshot
@@ -21,7 +20,7 @@ from pyconfd.presets import registry
 from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.sources.fragments import read_fragments
+from tests.fragments.shipped import shipped_for
 from tests.fuzz.haproxy_model import Config, Request, parse
 
 Object = tuple[Resource, dict[str, Any]]
@@ -332,14 +331,11 @@ def _snapshot(objects: Sequence[Object]) -> Snapshot:
 
 @cache
 def _renderer(scene: str) -> tuple[str, Renderer, Listeners]:
-    if scene == "domains":
-        fragments = read_fragments(directory())
-    elif scene == "kubefigurator":
-        shipped = of_presets(["kubefigurator"])
-        fragments = FragmentSet(tuple(Fragment(name, path.read_text()) for name, path in sorted(shipped.items())))
-    else:
+    if scene == "kube2lb":  # it ships no fragments but examples
         example = Path(examples).parent / "kube2lb" / "haproxy" / "haproxy.cfg.tmpl"
         fragments = FragmentSet((Fragment("haproxy.cfg.tmpl", example.read_text()),))
+    else:
+        fragments = shipped_for(scene)
     renderer = Renderer(fragments, RenderOptions(FILES))
     # As the daemon does it: where the fragments listen for an empty cluster, no object may.
     empty = parse(

@@ -3,12 +3,13 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from pyconfd.examples import __file__ as examples
-from pyconfd.fragments import directory, of_presets
+from pyconfd.fragments import directory
 from pyconfd.haproxy.config.text import parse_part
 from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import (
@@ -37,14 +38,15 @@ from pyconfd.predecessors.hosts import CONFIG, ROUTE53, HostsOptions
 from pyconfd.predecessors.kube2lb.names import Kube2lbOptions
 from pyconfd.predecessors.kubefigurator.claims import KubefiguratorOptions
 from pyconfd.presets import registry
-from pyconfd.presets.addresses import ADDRESSES_ANNOTATION, AddressOptions
+from pyconfd.presets.addresses import ADDRESSES_ANNOTATION, SHARING_ANNOTATION, AddressOptions
+from pyconfd.presets.annotations import OWN_ANNOTATIONS, OWN_PREFIX
 from pyconfd.presets.certificates import TLS, TlsOptions
 from pyconfd.presets.loadbalancer import PROXY_PROTOCOL
 from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.render.cluster_templates import TemplateFault, render
 from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.sources.fragments import read_fragments
 from tests.fragments import python_confd
+from tests.fragments.shipped import shipped_for
 from tests.presets.pods import certificate, config_map, pod, secret
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -67,13 +69,9 @@ BENIGN: dict[str, str] = {
     "service.annotation value": "team-a",
     "annotation domain": "victim.example.com",
     "annotation proto": "http",
+    **{f"annotation {OWN_PREFIX}{name}": GONE for name in sorted(OWN_ANNOTATIONS["Service"])},
     "annotation pyconfd.io/port": "web",
-    "annotation pyconfd.io/listen-port": GONE,
     f"annotation {PROXY_PROTOCOL}": "v1",
-    f"annotation {ADDRESSES_ANNOTATION}": GONE,
-    "annotation pyconfd.io/tls-secret": GONE,
-    "annotation pyconfd.io/ssl-redirect": GONE,
-    "annotation pyconfd.io/hsts": GONE,
     "annotation kube2lb/external-domains": "victim.example.com",
     "annotation kube2lb/port-mode": GONE,
     "annotation kube2lb/backend-timeout": GONE,
@@ -108,9 +106,13 @@ BENIGN: dict[str, str] = {
     "route53": "victim.example.com",
 }
 
+_DOMAINS = ("*.example.com", "2001:db8::1", "10.9.9.9")
+_PROTOCOLS = ("https", "redis", "postgres")
 OTHER: Mapping[str, tuple[str, ...]] = {
-    "annotation domain": ("*.example.com", "2001:db8::1", "10.9.9.9"),
-    "annotation proto": ("https", "redis", "postgres"),
+    "annotation domain": _DOMAINS,
+    f"annotation {OWN_PREFIX}domain": _DOMAINS,
+    "annotation proto": _PROTOCOLS,
+    f"annotation {OWN_PREFIX}proto": _PROTOCOLS,
     "annotation pyconfd.io/tls-secret": ("tls", "other"),
     "annotation kube2lb/external-domains": (r"~^a\.example\.com$", "~^a$,b.example.com", "", "a.b,c.d"),
     "annotation kube2lb/port-mode": ('{"web": "tcp"}',),
@@ -293,69 +295,77 @@ def _fragments(*more: Fragment, files: tuple[Fragment, ...] = ()) -> Renderer:
     return Renderer(FragmentSet(more, files), RenderOptions(FILES, variables=variables))
 
 
-@cache
-def _renderers() -> Mapping[str, tuple[str, Renderer]]:
-    kubefigurator = tuple(
-        Fragment(name, path.read_text()) for name, path in sorted(of_presets(["kubefigurator"]).items())
-    )
+def _shipped(*presets: str, only: str = "") -> Renderer:
+    """Return the shipped fragments of presets, or just the named one of them with the defaults."""
+    shipped = shipped_for(*presets)
+    wanted = [each for each in shipped.fragments if not only or each.name in {"01-defaults.conf", only}]
+    return _fragments(*wanted, files=shipped.includable)
+
+
+def _kube2lb() -> Renderer:
     example = Path(examples).parent / "kube2lb" / "haproxy" / "haproxy.cfg.tmpl"
-    shipped = read_fragments(directory())
+    return _fragments(Fragment("haproxy.cfg.tmpl", example.read_text()))
+
+
+def _raw_view() -> Renderer:
     defaults = Fragment("01-defaults.conf", (Path(directory()) / "01-defaults.conf").read_text())
-    balanced = next(each for each in shipped.fragments if each.name == "09-loadbalancer.tmpl")
-    return {
-        "shipped": ("domains", _fragments(*shipped.fragments, files=shipped.includable)),
-        "loadbalancer": ("loadbalancer", _fragments(defaults, balanced, files=shipped.includable)),
-        "python-confd": ("domains", _fragments(*python_confd.fragments())),
-        "kubefigurator": ("kubefigurator", _fragments(*kubefigurator)),
-        "kube2lb": ("kube2lb", _fragments(Fragment("haproxy.cfg.tmpl", example.read_text()))),
-        "raw view": ("domains", _fragments(defaults, Fragment("raw.tmpl", RAW))),
-    }
+    return _fragments(defaults, Fragment("raw.tmpl", RAW))
 
 
-@cache
-def _of_cluster() -> Mapping[str, tuple[str, str]]:
-    return {
-        "configmap": ("configmap", (GOLDEN / "configmap" / "template.j2").read_text()),
-        "hosts": ("hosts", (GOLDEN / "hosts" / "readme-http.j2").read_text()),
-    }
+@dataclass(frozen=True, slots=True)
+class SmugglingScene:
+    """A preset with fragments, or with a template of the cluster; ``fields`` are prefixes of what can reach them."""
+
+    preset: str
+    fields: tuple[str, ...]
+    fragments: Callable[[], Renderer] | None = None
+    template: Path | None = None
 
 
 _OBJECT = ("service.", "endpoint.")
-_OF_DOMAINS = (*_OBJECT, "annotation domain", "annotation proto", "annotation pyconfd.io/")
-_READ: Mapping[str, tuple[str, ...]] = {
-    "shipped": _OF_DOMAINS,
-    "loadbalancer": (*_OBJECT, f"annotation {PROXY_PROTOCOL}", f"annotation {ADDRESSES_ANNOTATION}"),
-    "python-confd": _OF_DOMAINS,
-    "kubefigurator": (*_OBJECT, "node.", f"annotation {_K}"),
-    "kube2lb": (*_OBJECT, "annotation kube2lb/"),
-    "raw view": (*_OBJECT, "node.", "annotation domain"),
-    "configmap": ("configmap.", "pod."),
-    "hosts": ("pod.", "route53"),
+_OF_DOMAINS = (*_OBJECT, "annotation domain", "annotation proto", f"annotation {OWN_PREFIX}")
+_OF_LOADBALANCERS = tuple(f"annotation {name}" for name in (PROXY_PROTOCOL, ADDRESSES_ANNOTATION, SHARING_ANNOTATION))
+SCENES: Mapping[str, SmugglingScene] = {
+    "shipped": SmugglingScene("domains", _OF_DOMAINS, lambda: _shipped("domains")),
+    "loadbalancer": SmugglingScene(
+        "loadbalancer",
+        (*_OBJECT, *_OF_LOADBALANCERS),
+        lambda: _shipped("loadbalancer", only="09-loadbalancer.tmpl"),
+    ),
+    "python-confd": SmugglingScene("domains", _OF_DOMAINS, lambda: _fragments(*python_confd.fragments())),
+    "kubefigurator": SmugglingScene(
+        "kubefigurator", (*_OBJECT, "node.", f"annotation {_K}"), lambda: _shipped("kubefigurator")
+    ),
+    "kube2lb": SmugglingScene("kube2lb", (*_OBJECT, "annotation kube2lb/"), _kube2lb),
+    "raw view": SmugglingScene("domains", (*_OBJECT, "node.", "annotation domain"), _raw_view),
+    "configmap": SmugglingScene("configmap", ("configmap.", "pod."), template=GOLDEN / "configmap" / "template.j2"),
+    "hosts": SmugglingScene("hosts", ("pod.", "route53"), template=GOLDEN / "hosts" / "readme-http.j2"),
 }
 
 
 def fields_of(scene: str) -> list[str]:
     """Return the fields that can reach the templates of a scene."""
-    return sorted(name for name in BENIGN if name.startswith(_READ[scene]))
+    return sorted(name for name in BENIGN if name.startswith(SCENES[scene].fields))
 
 
-SCENES = ("shipped", "loadbalancer", "python-confd", "kubefigurator", "kube2lb", "raw view", "configmap", "hosts")
+@cache
+def _renderer(scene: str) -> Renderer:
+    fragments = SCENES[scene].fragments
+    assert fragments is not None
+    return fragments()
 
 
 def rendered(scene: str, seen: Snapshot) -> tuple[Rendering, Context]:
     """Return what a scene's templates make of a Snapshot."""
-    if scene in _of_cluster():
-        preset, text = _of_cluster()[scene]
-        context = registry.translate(seen, (preset,), OPTIONS)
-        made = render(text, dict(context.names), {}, 10_000_000)
-        assert not isinstance(made, TemplateFault), made
-        judged = allowed.judge("t", made, allowed.Boundaries((f"{FILES}/certs",), (), frozenset()))
-        return _fragments(Fragment("x.conf", judged.text)).render(
-            Context({}, files=context.files), curdate=""
-        ).rendering, context
-    preset, renderer = _renderers()[scene]
-    context = registry.translate(seen, (preset,), OPTIONS)
-    return renderer.render(context, curdate="").rendering, context
+    context = registry.translate(seen, (SCENES[scene].preset,), OPTIONS)
+    template = SCENES[scene].template
+    if template is None:
+        return _renderer(scene).render(context, curdate="").rendering, context
+    made = render(template.read_text(), dict(context.names), {}, 10_000_000)
+    assert not isinstance(made, TemplateFault), made
+    judged = allowed.judge("t", made, allowed.Boundaries((f"{FILES}/certs",), (), frozenset()))
+    only_files = Context({}, files=context.files)
+    return _fragments(Fragment("x.conf", judged.text)).render(only_files, curdate="").rendering, context
 
 
 Shape = tuple[Any, ...]

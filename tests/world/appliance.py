@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pyconfd import fragments
+from pyconfd.model.context import PresetName
 from pyconfd.settings.table import TABLE
 from tests.world import forked
 from tests.world.apiserver import ApiServer
@@ -126,13 +127,12 @@ class Appliance:
 
     # pyconfd
 
-    def own_fragments(self) -> Path:
-        """Copy the shipped fragments to a directory that the test may edit; return it."""
+    def own_fragments(self, *presets: str) -> Path:
+        """Copy the fragments that are shipped for presets to a directory that the test may edit; return it."""
         directory = self.folder / "templates"
         directory.mkdir()
-        for source in Path(fragments.directory()).iterdir():
-            if source.suffix in {".conf", ".tmpl", ".j2"}:
-                (directory / source.name).write_bytes(source.read_bytes())
+        for name, source in fragments.of_presets(presets or (PresetName.DOMAINS,)).items():
+            (directory / name).write_bytes(source.read_bytes())
         self.values["templates"]["dir"] = str(directory)
         return directory
 
