@@ -277,16 +277,19 @@ _LEAST_SPARES = 2
 """Of each kind, however many share their number."""
 
 
-_MOST_SPARES = 10
-"""Times the setting: so many one kind has at most."""
+_MORE_SPARES = 10
+"""Times as many as a kind has backends, and as the setting says, are there at most."""
 
 
-def _spare_backends(defaults: str, of: int = 1, least: int = 0, *, number: int) -> str:
+def _spare_backends(defaults: str, of: int = 1, in_use: int = 0, *, number: int) -> str:
     """Return ``number / of`` empty backends from a defaults section, which new ones of that kind are served by.
 
-    There are ``least`` where these are more: who has many of a kind mostly gets many at a time.
+    Who has many of a kind mostly gets many at a time. So there are ten for each backend ``in_use``, up to ten times
+    that part, which bounds them for all kinds together; and one for each up to ten times the ``number``.
     """
-    count = max(number // of, min(number, _LEAST_SPARES), min(least, _MOST_SPARES * number))
+    part = number // of
+    more = max(_MORE_SPARES * min(in_use, part), min(in_use, _MORE_SPARES * number))
+    count = max(part, min(number, _LEAST_SPARES), more)
     return "".join(spare_section(defaults, each) for each in range(1, count + 1))
 
 

@@ -14,7 +14,7 @@ from pyconfd.haproxy.config.spares import Spares
 from pyconfd.model.context import Context
 from pyconfd.model.operations import AddBackend, AddMapEntries, FillSpare, LeadToSpare, RemoveMapEntries
 from pyconfd.model.plan import Reload, ReloadReason, RuntimeUpdate
-from pyconfd.model.rendering import Rendering
+from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.spares import spare_name
 from pyconfd.presets.gateway.filters import NO_FILTERS
 from pyconfd.presets.gateway.http_rules import AS_USUAL, ParsedRule, RuleBackend, RuleProfile, sections_of
@@ -22,6 +22,7 @@ from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.gateway.serving import MOST_PROFILES
 from pyconfd.presets.registry import Memo
 from pyconfd.render.engine import Renderer, RenderOptions
+from pyconfd.settings.sections import ApplySettings
 from pyconfd.sources.fragments import read_fragments
 from tests.presets.gateway.objects import CLASS, snapshot
 from tests.presets.gateway.test_preset import APP, GATEWAY, given, read, route
@@ -232,12 +233,42 @@ def test_many_profiles_leave_two_spares_to_each() -> None:
     assert "backend spare-" not in rendered(context_of(filtered("one")), spares=0).text
 
 
-@pytest.mark.parametrize(("rules", "spares"), [(1, 8), (8, 8), (9, 16), (16, 16), (17, 32), (65, 80)])
-def test_a_profile_has_a_spare_for_each_rule_that_uses_it(rules: int, spares: int) -> None:
-    """So what grows by one rule after the other is reloaded each time it has doubled, and not for each few."""
+@pytest.mark.parametrize(("rules", "spares"), [(1, 10), (3, 40), (8, 80), (65, 80)])
+def test_a_profile_has_ten_spares_for_each_rule_that_uses_it(rules: int, spares: int) -> None:
     context = context_of(*(filtered(f"r{number}") for number in range(rules)))
     assert rendered(context, spares=8).text.count("backend spare-gateway-profile-") == spares
     assert "backend spare-" not in rendered(context, spares=0).text
+
+
+@pytest.mark.parametrize(("profiles", "rules", "spares"), [(2, 3, 40), (2, 33, 64), (9, 1, 2)])
+def test_profiles_share_ten_times_the_setting_unless_more_rules_use_them(
+    profiles: int, rules: int, spares: int
+) -> None:
+    routes = (filtered(f"r{n}-{profile}", header=f"x-{profile}") for n in range(rules) for profile in range(profiles))
+    assert rendered(context_of(*routes), spares=8).text.count("backend spare-gateway-profile-") == profiles * spares
+
+
+def spares_in(template: str) -> Spares:
+    """Return the spares of a worker that has loaded what a template makes with the default settings."""
+    fragments = FragmentSet((Fragment("spares.tmpl", "{% do map_file('spare-backends') %}" + template),))
+    options = RenderOptions("/etc/haproxy/files", spare_backends=ApplySettings().spare_backends)
+    return spares_of(Renderer(fragments, options).render(Context({}), curdate="").rendering)
+
+
+def test_the_first_refill_of_a_profile_lasts_ten_times_as_long_as_what_was_there() -> None:
+    """So that of many routes in turn only the first few come before the reload that the next hundreds need."""
+
+    def filled(rules: int) -> Spares:
+        # Two rules with filters of their own for each route, as in the probe of gateway-api-bench.
+        return spares_in(f"{{{{ spare_backends('web', 2, {1 << (rules - 1).bit_length()}) }}}}")
+
+    spares, refilled_at = filled(1), list[int]()
+    for rules in range(2, 1_001):
+        spares = spares.using(f"be-{rules}", next(iter(spares.free)))
+        if spares.are_scarce:
+            refilled_at.append(rules)
+            spares = filled(rules)
+    assert refilled_at == [77, 828]
 
 
 def test_one_more_rule_leaves_the_section_of_its_profile_alone_until_they_have_doubled() -> None:
