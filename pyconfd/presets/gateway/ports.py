@@ -25,7 +25,7 @@ from pyconfd.presets.gateway.frontends import (
 from pyconfd.presets.gateway.gateways import GatewayDecision
 from pyconfd.presets.gateway.listeners import ListenerDecision, Protocol, TlsMode
 from pyconfd.presets.gateway.policies import PolicyDecision
-from pyconfd.presets.gateway.routes import SiteAt, frontend_name, is_wide, site_id
+from pyconfd.presets.gateway.routes import SiteAt, frontend_name, is_wildcard, site_id
 from pyconfd.presets.routing.types import HostKind, RouteGroup, Site
 
 _KINDS: Mapping[str, FrontendKind] = MappingProxyType(
@@ -112,7 +112,7 @@ def frontend(
         gateway.addresses,
         port.number,
         look_ups=look_ups(_has_wildcards(port), deepest, choices, splits),
-        ends=tuple(sorted(site_id(port.name, host) for host in hosts_of_listeners(port) if not is_wide(host))),
+        ends=tuple(sorted(site_id(port.name, host) for host in hosts_of_listeners(port) if not is_wildcard(host))),
         listeners=tuple(map(_ending, filter(_ends_tls, port.listeners))),
         names=names,
         ended_names=ended_names,
@@ -139,7 +139,7 @@ def look_ups(
 
 
 def _has_wildcards(port: Port) -> bool:
-    return any(map(is_wide, hosts_of_listeners(port)))
+    return any(map(is_wildcard, hosts_of_listeners(port)))
 
 
 def hosts_of_listeners(port: Port) -> frozenset[str]:

@@ -358,7 +358,7 @@ def _matches(parsed: Sequence[ParsedRule | RuleFault], sections: Sections) -> It
                 yield RuleMatch(match, made.route, number)
 
 
-def is_wide(host: str) -> bool:
+def is_wildcard(host: str) -> bool:
     """Return whether a host stands for others: a wildcard, or any."""
     return not host or host.startswith("*.")
 

@@ -66,7 +66,7 @@ from pyconfd.presets.gateway.routes import (
     RouteInputs,
     ServedRoute,
     asked,
-    is_wide,
+    is_wildcard,
     place,
     serve,
     site_id,
@@ -173,7 +173,7 @@ class ServedGateways:
         of_routes = Tally(self.routes, _hosts_at_ports, "hosts of routes")
         self._of_listeners = Tally(self.ports, _hosts_of_port, "hosts of listeners")
         hosts = Joined[tuple[str, str], int](of_routes, self._of_listeners, name="hosts of Gateways")
-        self._wildcards = Derived(hosts, lambda _, at, __: is_wide(at[1]) or None, "wildcards of Gateways")
+        self._wildcards = Derived(hosts, lambda _, at, __: is_wildcard(at[1]) or None, "wildcards of Gateways")
         sites = Derived(hosts, self._site, "sites of Gateways")
         self._by_name = Grouped(self.ports, lambda _, port: (port.name,), "ports by frontend")
         self.sites = Derived(sites, self._site_at, "sites of frontends")
@@ -322,7 +322,7 @@ class ServedGateways:
         frontend_, host = at
         groups = read(self._table.groups, site_id(frontend_, host)) or ()
         found = tuple(lead.group for _, lead in groups if lead.group is not None)
-        return site_of(frontend_, host, found, tuple(self._sites_above(read, at)) if is_wide(host) else ())
+        return site_of(frontend_, host, found, tuple(self._sites_above(read, at)) if is_wildcard(host) else ())
 
     def _site_at(self, read: Read, at: tuple[str, str], site: Site) -> Site | None:
         ((_, port), *_) = read(self._by_name, at[0]) or ((None, None),)
@@ -470,7 +470,7 @@ def _splits_of(_: Read, __: ObjectKey, route: ServedRoute) -> Splits | None:
 
 def _choices_of_site(_: Read, __: tuple[str, str], site: Site) -> SiteChoices | None:
     found = choices_of(site.groups)
-    return SiteChoices(len(site.above) if is_wide(site.host) else None, found) if found else None
+    return SiteChoices(len(site.above) if is_wildcard(site.host) else None, found) if found else None
 
 
 def _streams_of(_: ObjectKey, route: ServedRoute) -> Iterator[tuple[int, StreamAt]]:

@@ -35,7 +35,7 @@ from pyconfd.presets.gateway.http_rules import (
 )
 from pyconfd.presets.gateway.mirror import SCRIPT
 from pyconfd.presets.gateway.ports import SiteChoices, look_ups, site_of
-from pyconfd.presets.gateway.routes import is_wide
+from pyconfd.presets.gateway.routes import is_wildcard
 from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.routing.types import RouteRule, Site
 from pyconfd.presets.routing.weights import weighted_servers
@@ -205,7 +205,7 @@ def gateway(
         groups = tuple(table.groups.get(route.site, {}).values())
         site = site_of(name, route.host, groups)
         sites.append(msgspec.structs.replace(site, listener=(listener_of or {}).get(site.id, "")))
-        found.append(SiteChoices(0 if is_wide(route.host) else None, choices_of(groups)))
+        found.append(SiteChoices(0 if is_wildcard(route.host) else None, choices_of(groups)))
     backends = {}
     for route in routes:
         for sections in route.sections:
