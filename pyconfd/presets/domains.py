@@ -54,7 +54,7 @@ from pyconfd.presets.preset import (
     PresetResult,
 )
 from pyconfd.presets.refusals import JoinedRefusals
-from pyconfd.presets.routing.table import ALL_OF_HOST, DecidedPath, SitePath
+from pyconfd.presets.routing.table import ALL_OF_HOST, DecidedPath, VirtualHostPath
 from pyconfd.presets.views import EndpointView, PortView, ServiceView
 
 _T = TypeVar("_T")
@@ -365,7 +365,7 @@ class ServedDomains(PresetCollections):
     """Who has which domain and which port, and the ``entries`` that templates see, all by what they are of."""
 
     def __init__(
-        self, objects: Objects, claimed: DomainClaims, hosts: Hosts, paths: Collection[SitePath, DecidedPath]
+        self, objects: Objects, claimed: DomainClaims, hosts: Hosts, paths: Collection[VirtualHostPath, DecidedPath]
     ) -> None:
         self._objects, self._hosts, self._paths, graph = objects, hosts, paths, objects.graph
         self.claims = claimed.claims
@@ -421,7 +421,7 @@ class ServedDomains(PresetCollections):
 
     def _taken(self, read: Read, domain: str) -> str:
         """Return that an Ingress has all of a host: whose that is was decided with its paths; "" where none has."""
-        path = read(self._paths, SitePath(domain, ALL_OF_HOST))
+        path = read(self._paths, VirtualHostPath(domain, ALL_OF_HOST))
         if path is None or not path.winners:
             return ""
         owner = path.winners[0].owner

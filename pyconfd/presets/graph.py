@@ -32,8 +32,8 @@ from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import Objects
 from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult
 from pyconfd.presets.refusals import JoinedRefusals, faults
-from pyconfd.presets.routing.types import RouteBackend, Site
-from pyconfd.presets.shared_sites import named_sites
+from pyconfd.presets.routing.types import RouteBackend, VirtualHost
+from pyconfd.presets.shared_virtual_hosts import named_virtual_hosts
 
 
 class PresetGraph:
@@ -65,7 +65,7 @@ class PresetGraph:
         self.listeners = ListenerOwners(self.graph, asked)
         for each in self._presets.values():
             each.serve(self.listeners)
-        self._named = Published[str, Site](named_sites(self.hosts, self.ingresses.sites))
+        self._named = Published[str, VirtualHost](named_virtual_hosts(self.hosts, self.ingresses.virtual_hosts))
         self._reserved: Reservations = VersionedDict({})
         self.faults: tuple[Refusal, ...] = ()
         """What raised an exception, of the last round; the same object where it is equal."""
@@ -95,8 +95,8 @@ class PresetGraph:
             self.faults = found
         return self.objects.read.cluster()
 
-    def named_sites(self) -> Mapping[str, Site]:
-        """Return the sites of hosts of the shared frontends that are named and not served."""
+    def named_virtual_hosts(self) -> Mapping[str, VirtualHost]:
+        """Return the virtual hosts of hosts of the shared frontends that are named and not served."""
         return self._named.mapping()
 
     def result(self, name: str) -> PresetResult:
@@ -110,7 +110,7 @@ class _Ingresses(PresetCollections):
     def __init__(self, claimed: IngressClaims, ingresses: ServedIngresses) -> None:
         self._ingresses = ingresses
         self._asked = Published[Key, IngressClaim](claimed.claims)
-        self._sites = Published[str, Site](ingresses.sites)
+        self._virtual_hosts = Published[str, VirtualHost](ingresses.virtual_hosts)
         self._backends = Published[str, RouteBackend](ingresses.backends)
         self._lines = Published[str, CertificateLine](ingresses.lines, key=lambda key: f"{key.namespace}/{key.name}")
         self._owners = Published[Name, Owner](ingresses.owned, key=owned_name, rank=None, value=owner_of)
@@ -126,13 +126,13 @@ class _Ingresses(PresetCollections):
         """Nothing is its own."""
 
     def result(self) -> PresetResult:
-        """Return ``ingress``: its sites, backends and certificates."""
+        """Return ``ingress``: its virtual hosts, backends and certificates."""
         ingresses = self._ingresses
         served = self._by_secret.mapping()
-        backends, lines, sites = self._backends.mapping(), self._lines.mapping(), self._sites.mapping()
+        backends, lines, virtual_hosts = self._backends.mapping(), self._lines.mapping(), self._virtual_hosts.mapping()
         owners = self._owners.mapping()
         return PresetResult(
-            {"ingress": GivenDict(sites=sites, backends=backends, certificates=lines)},
+            {"ingress": GivenDict(virtual_hosts=virtual_hosts, backends=backends, certificates=lines)},
             self._refused.all(),
             ingresses.ready.items.get((), 0),
             partial(ingress_claims, self._asked.mapping(), owners, backends),

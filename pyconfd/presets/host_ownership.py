@@ -89,7 +89,7 @@ class HostRights:
         return found is not None and found.below_foreign
 
     def falls_to_another(self, host: str) -> bool:
-        """Return whether requests for a host without a site of its own would be another namespace's."""
+        """Return whether requests for a host without a virtual host of its own would be another namespace's."""
         found = self.decision(host)
         return found is not None and self._answers_instead(host) not in {"", found.namespace}
 

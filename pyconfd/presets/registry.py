@@ -236,14 +236,14 @@ def _template_names(
 ) -> Mapping[str, object]:
     """Return the names for the templates; the same object as before where each value is."""
     view, in_use = read.view, bool(default.path) or any(result.ends_tls for result in results)
-    named, reads_hello = memo.graph.named_sites(), memo.graph.hosts.read_hello()
+    named, reads_hello = memo.graph.named_virtual_hosts(), memo.graph.hosts.read_hello()
     tls = memo.tls.made(
         (default, in_use, reads_hello),
         lambda: GivenDict(default_certificate=default.path, in_use=in_use, reads_hello=reads_hello),
     )
 
     def make() -> Mapping[str, object]:
-        given: dict[str, object] = {"cluster": view, "tls": tls, "named_sites": named}
+        given: dict[str, object] = {"cluster": view, "tls": tls, "named_virtual_hosts": named}
         for name, result in zip(names, results, strict=True):
             given.setdefault(name, MappingProxyType(dict(result.names)))
             given.update({each: value for each, value in result.names.items() if each not in given or each == name})

@@ -146,7 +146,7 @@ def of_gateway(
         routes[1:],
         kind=FrontendKind.TLS,
         port=secured,
-        listener_of={routes[1].site: "a"},
+        listener_of={routes[1].virtual_host: "a"},
         listeners=(EndingListener("a", (pem_of(authority, folder / "a.pem"),)),),
         names=(NameRoute("", "a"),),
         verification=None if required is None else ClientVerification(str(authority.cert), required),

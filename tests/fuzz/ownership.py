@@ -337,20 +337,20 @@ class Story:
             for host in names.split():
                 if not host.startswith("[") and hosts.owner(host) != _namespace_of_file(path):
                     yield f"{path} is presented for {host} of {hosts.owner(host)!r}"
-        for site, seconds in self._map(config, "https-hsts"):
-            owner = self._owner_of_site(site)
+        for virtual_host, seconds in self._map(config, "https-hsts"):
+            owner = self._owner_of_virtual_host(virtual_host)
             if str(HSTS_OF.get(owner, 0)) != seconds:
-                yield f"HSTS of {site} of {owner!r} is {seconds}"
-        for site, owner in self._map(config, "https-owners"):
-            if self._owner_of_site(site) != owner:
-                yield f"connections for {site} of {self._owner_of_site(site)!r} count as those of {owner}"
-        for site, _ in self._map(config, "https-redirects"):
-            if not hosts.has_tls(site) and not hosts.has_tls(f"*{site}"):
-                yield f"{site} is redirected, which its owner did not ask for"
+                yield f"HSTS of {virtual_host} of {owner!r} is {seconds}"
+        for virtual_host, owner in self._map(config, "https-owners"):
+            if (had_by := self._owner_of_virtual_host(virtual_host)) != owner:
+                yield f"connections for {virtual_host} of {had_by!r} count as those of {owner}"
+        for virtual_host, _ in self._map(config, "https-redirects"):
+            if not hosts.has_tls(virtual_host) and not hosts.has_tls(f"*{virtual_host}"):
+                yield f"{virtual_host} is redirected, which its owner did not ask for"
 
-    def _owner_of_site(self, site: str) -> str:
-        """Return whose a site is: a domain that is a wildcard has one without the asterisk."""
-        return self.hosts.owner(f"*{site}" if site.startswith(".") else site)
+    def _owner_of_virtual_host(self, virtual_host: str) -> str:
+        """Return whose a virtual host is: a domain that is a wildcard has one without the asterisk."""
+        return self.hosts.owner(f"*{virtual_host}" if virtual_host.startswith(".") else virtual_host)
 
     def _map(self, config: Config, name: str) -> Iterator[tuple[str, str]]:
         for path in config.files:

@@ -30,9 +30,9 @@ from tests.world.pki import CertificateAuthority
 FILES = "/etc/haproxy/generated/files"
 NEVER_FILLED = frozenset(
     {"https-below-foreign", "https-hosts", "https-hsts", "https-wildcards", "wildcards-http", "spare-backends"}
-    | {"listener-hosts", "sites-above-1"}
+    | {"listener-hosts", "virtual-hosts-above-1"}
 )
-"""Of domains with other values, whose keys are domains too; of the running process; of sites, whose ids are there."""
+"""Of domains with other values, whose keys are domains too; of the process; of virtual hosts, whose ids are there."""
 SHARED = """
 kind: IngressClass
 metadata: {name: pyconfd}

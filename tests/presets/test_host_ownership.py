@@ -265,30 +265,34 @@ def test_a_host_of_which_no_path_is_served_is_known(bad: str, annotations: dict[
     made = ingress("app", rules, namespace="owner", annotations=annotations)
     everybody = ingress("all", {"": [path("/")]}, namespace="thief", day=0)
     context = World().read(service("web", "10.0.0.1", namespace="thief"), made, everybody)
-    assert HOST in context.names["named_sites"]
+    assert HOST in context.names["named_virtual_hosts"]
     assert served_by(context) == set()
 
 
-@pytest.mark.parametrize(("host", "site"), [(HOST, HOST), (WILD, WILD[1:])])
+@pytest.mark.parametrize(("host", "virtual_host"), [(HOST, HOST), (WILD, WILD[1:])])
 @pytest.mark.parametrize("more", [{"hsts": "soon"}, {"port": "none"}])
-def test_a_domain_of_which_nothing_is_served_is_known(host: str, site: str, more: dict[str, str]) -> None:
+def test_a_domain_of_which_nothing_is_served_is_known(host: str, virtual_host: str, more: dict[str, str]) -> None:
     world, everybody = World(), app("thief", 0, "/", host="")
-    made = world.read(domain("owner", 1, host=host, **more), everybody).names["named_sites"][host]
-    assert (made.id, made.namespace, made.map) == (site, "owner", "wildcards-http" if host == WILD else "hosts-http")
+    made = world.read(domain("owner", 1, host=host, **more), everybody).names["named_virtual_hosts"][host]
+    assert (made.id, made.namespace, made.map) == (
+        virtual_host,
+        "owner",
+        "wildcards-http" if host == WILD else "hosts-http",
+    )
     served = domain("owner", 1, host=host)
-    assert host not in world.read(served, everybody).names["named_sites"]
+    assert host not in world.read(served, everybody).names["named_virtual_hosts"]
     refused_too = service(
         "second", namespace="owner", annotations=served[0]["metadata"]["annotations"] | prefixed(more)
     )
-    assert host not in world.read(served, list(refused_too), everybody).names["named_sites"]
+    assert host not in world.read(served, list(refused_too), everybody).names["named_virtual_hosts"]
 
 
 @pytest.mark.parametrize("names", [("domains",), ("domains", "gateway"), ("kube2lb", "domains"), PRESETS])
 def test_a_domain_of_which_nothing_is_served_is_known_with_any_presets(names: tuple[str, ...]) -> None:
     context = only(names, domain("owner", 1, port="none"), domain("thief", 0, host=WILD))
-    site = context.names["named_sites"][HOST]
-    assert (site.namespace, site.map, site.below_foreign) == ("owner", "hosts-http", True)
-    assert list(context.names["named_sites"]) == [HOST]
+    virtual_host = context.names["named_virtual_hosts"][HOST]
+    assert (virtual_host.namespace, virtual_host.map, virtual_host.below_foreign) == ("owner", "hosts-http", True)
+    assert list(context.names["named_virtual_hosts"]) == [HOST]
 
 
 @pytest.mark.parametrize("proto", ["https", "redis"])
@@ -297,45 +301,52 @@ def test_a_domain_of_which_nothing_is_served_is_known_with_any_presets(names: tu
 def test_requests_for_a_domain_without_http_are_no_other_namespaces(proto: str, wide: str, owner: str) -> None:
     """Or who has the wildcard answers an issuer of certificates in its name; its own wildcard may."""
     more = {"listen-port": "6379"} if proto == "redis" else {}
-    site = domain("owner", 5, **more, proto=proto)
+    virtual_host = domain("owner", 5, **more, proto=proto)
     wildcard = [*service(), ingress("wide", {wide: [path("/")]}, namespace=owner)]
     world = World()
 
     def known(*objects: Any) -> bool:
-        return HOST in world.read(*objects).names["named_sites"]
+        return HOST in world.read(*objects).names["named_virtual_hosts"]
 
-    assert not known(site)
-    assert known(site, wildcard) is (owner == "thief")
-    assert not known(site)
-    assert not known(domain("owner", 5), wildcard), "with HTTP it has its own site"
+    assert not known(virtual_host)
+    assert known(virtual_host, wildcard) is (owner == "thief")
+    assert not known(virtual_host)
+    assert not known(domain("owner", 5), wildcard), "with HTTP it has its own virtual host"
 
 
 def test_a_host_with_a_certificate_is_known_though_only_its_domain_of_another_protocol_is_served(pair: KeyPair) -> None:
     """Or connections for it would serve the hosts of others."""
-    site = domain("owner", 1, **{"listen-port": "6379"}, proto="redis")
+    virtual_host = domain("owner", 1, **{"listen-port": "6379"}, proto="redis")
     with_tls = ingress("app", {HOST: [path("/a//b")]}, namespace="owner", day=2, tls=tls())
-    context = World().read(site, with_tls, secret("cert", pair, namespace="owner"))
+    context = World().read(virtual_host, with_tls, secret("cert", pair, namespace="owner"))
     assert context.names["ingress"]["certificates"]
-    assert context.names["named_sites"][HOST].namespace == "owner"
-    assert not World().read(site).names["named_sites"]
+    assert context.names["named_virtual_hosts"][HOST].namespace == "owner"
+    assert not World().read(virtual_host).names["named_virtual_hosts"]
 
 
 def test_requests_for_a_wildcard_domain_without_http_are_no_other_namespaces() -> None:
-    site, everybody = domain("owner", 5, host=WILD, proto="https"), ingress("all", {"": [path("/")]}, namespace="thief")
-    (found,) = (each for host, each in World().read(site, everybody).names["named_sites"].items() if host == WILD)
+    virtual_host, everybody = (
+        domain("owner", 5, host=WILD, proto="https"),
+        ingress("all", {"": [path("/")]}, namespace="thief"),
+    )
+    (found,) = (
+        each
+        for host, each in World().read(virtual_host, everybody).names["named_virtual_hosts"].items()
+        if host == WILD
+    )
     assert (found.map, found.map_key, found.below_foreign) == ("wildcards-http", ".victim.test", False)
 
 
 def test_host_that_is_served_is_not_among_those_that_are_only_named() -> None:
     world, refused_one = World(), app("owner", 1, "/a//b")
-    assert list(world.read(refused_one).names["named_sites"]) == [HOST]
-    assert not world.read(refused_one, app("owner", 1, "/b")).names["named_sites"]
-    assert list(world.read(refused_one).names["named_sites"]) == [HOST]
+    assert list(world.read(refused_one).names["named_virtual_hosts"]) == [HOST]
+    assert not world.read(refused_one, app("owner", 1, "/b")).names["named_virtual_hosts"]
+    assert list(world.read(refused_one).names["named_virtual_hosts"]) == [HOST]
 
 
 def test_a_lost_wildcard_hides_nothing_of_its_owner() -> None:
     context = World().read(domain("owner", 1, host=WILD), app("thief", 2, host=WILD))
-    assert WILD not in context.names["named_sites"], "it would come before the owner's for one label"
+    assert WILD not in context.names["named_virtual_hosts"], "it would come before the owner's for one label"
 
 
 @pytest.mark.parametrize("how", [app, domain])
@@ -345,7 +356,7 @@ def test_an_exact_host_below_a_wildcard_of_another_namespace_is_marked(how: Any,
     exact = how("victim", 1)
 
     def is_marked(context: Context) -> bool:
-        found = context.names["ingress"]["sites"].get(HOST)
+        found = context.names["ingress"]["virtual_hosts"].get(HOST)
         return bool(found.below_foreign if found else context.names["domains"][HOST]["below_foreign"])
 
     assert not is_marked(world.read(exact))
@@ -370,13 +381,13 @@ def test_a_host_that_is_kept_is_known_where_another_namespace_would_answer(
     world, others = World(), ABOVE[above](stranger)
 
     def is_known(context: Context) -> bool:
-        return HOST in context.names["named_sites"]
+        return HOST in context.names["named_virtual_hosts"]
 
     world.read(app("victim", 1), others)
     gone = world.read(others, now=2.0)
     assert is_known(gone) is expected
     if expected and above != "all hosts":
-        assert gone.names["named_sites"][HOST].below_foreign, "nor is the wildcard's certificate for it"
+        assert gone.names["named_virtual_hosts"][HOST].below_foreign, "nor is the wildcard's certificate for it"
     assert is_known(world.read(others, now=3.0)) is expected
     assert not is_known(world.read(others, now=2.0 + KEEP_S)), "free again"
 
@@ -387,7 +398,7 @@ def test_nobody_else_answers_only_where_the_owners_own_wildcard_does_not() -> No
     made = domain("victim", 1, host=deep, proto="https")
 
     def is_known(*objects: list[Obj]) -> bool:
-        return deep in World().read(made, *objects).names["named_sites"]
+        return deep in World().read(made, *objects).names["named_virtual_hosts"]
 
     assert is_known(app("victim", 2, "/", host=WILD), others)
     assert not is_known(app("thief", 2, "/", host=WILD))

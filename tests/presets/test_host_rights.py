@@ -84,7 +84,7 @@ SHOP, EVIL, EVIL_DOMAIN = OWNED, HostDecision(owner("evil")), HostDecision(owner
         (SHOP, {"wider": EVIL, "any": SHOP}, False),
     ],
 )
-def test_whose_requests_would_be_without_a_site(
+def test_whose_requests_would_be_without_a_virtual_host(
     decision: HostDecision | None, above: Mapping[str, HostDecision], expected: bool
 ) -> None:
     assert rights(decision, **above).falls_to_another(HOST) is expected

@@ -148,7 +148,7 @@ def _limited(match: RouteMatch, field: str) -> RouteMatch:
 
 
 def choices_of(groups: Iterable[RouteGroup]) -> tuple[Choice, ...]:
-    """Return the rules of one site's groups for a frontend, the most specific group first.
+    """Return the rules of one virtual host's groups for a frontend, the most specific group first.
 
     A group ends with the rules of a less specific one, as a rule: it goes on there, lest the conditions of paths below
     one another stand in the configuration again for each of them.

@@ -36,10 +36,10 @@ class Choice(NamedTuple):
 
 
 class LookUp(NamedTuple):
-    """One step of the look-up of requests: the routes of their site, in the maps, then ``choices``, in this order.
+    """One step of the look-up of requests: the routes of their virtual host, in the maps, then ``choices``, in order.
 
-    Where no route was found, ``above`` is the map that leads from a site to the one whose routes come next; "" before
-    the first step, and :data:`WILDCARDS` where the host leads there.
+    Where no route was found, ``above`` is the map that leads from a virtual host to the one whose routes come next; ""
+    before the first step, and :data:`WILDCARDS` where the host leads there.
     """
 
     above: str
@@ -47,12 +47,12 @@ class LookUp(NamedTuple):
 
 
 WILDCARDS = "wildcards"
-"""The site above that of an exact host: the longest wildcard, else that of any host; none above a listener's own."""
+"""The virtual host above an exact host: the longest wildcard, else that of any host; none is above a listener's own."""
 
 
-def sites_above(level: int) -> str:
+def virtual_hosts_above(level: int) -> str:
     """Return the map that leads from wildcards with so many others above them to the next one."""
-    return f"sites-above-{level}"
+    return f"virtual-hosts-above-{level}"
 
 
 class NameRoute(NamedTuple):
@@ -89,10 +89,10 @@ class GatewayFrontend(msgspec.Struct, frozen=True, gc=False):
 
     For requests (``kind`` is HTTP, or listeners with HTTPS):
 
-    - its sites are given beside it: one for each host of a route and for each host of a listener (one without routes,
-      too, so that its requests do not fall to a less specific listener). The id of each is ``NAME|HOST``.
+    - its virtual hosts are given beside it: one for each host of a route and for each host of a listener (one without
+      routes, too, so that its requests do not fall to a less specific listener). The id of each is ``NAME|HOST``.
     - ``look_ups`` are the steps in which the route of a request is found: exact hosts first, then wildcards, the last
-      ones those of listeners. ``ends`` are the sites of exact hosts that listeners have: none are above these.
+      ones those of listeners. ``ends`` are the virtual hosts of exact hosts that listeners have: none are above these.
 
     For connections with TLS:
 

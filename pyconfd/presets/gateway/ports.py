@@ -20,13 +20,13 @@ from pyconfd.presets.gateway.frontends import (
     GatewayFrontend,
     LookUp,
     NameRoute,
-    sites_above,
+    virtual_hosts_above,
 )
 from pyconfd.presets.gateway.gateways import GatewayDecision
 from pyconfd.presets.gateway.listeners import ListenerDecision, Protocol, TlsMode
 from pyconfd.presets.gateway.policies import PolicyDecision
-from pyconfd.presets.gateway.routes import SiteAt, frontend_name, is_wildcard, site_id
-from pyconfd.presets.routing.types import HostKind, RouteGroup, Site
+from pyconfd.presets.gateway.routes import VirtualHostAt, frontend_name, is_wildcard, virtual_host_id
+from pyconfd.presets.routing.types import HostKind, RouteGroup, VirtualHost
 
 _KINDS: Mapping[str, FrontendKind] = MappingProxyType(
     {Protocol.HTTP: FrontendKind.HTTP, Protocol.TCP: FrontendKind.TCP}
@@ -80,15 +80,15 @@ def ports_of(gateway: GatewayDecision, directory: str) -> Iterator[Port]:
 
 
 class StreamAt(NamedTuple):
-    """A route of connections at one site of a port, and the section that serves it."""
+    """A route of connections at one virtual host of a port, and the section that serves it."""
 
-    at: SiteAt
+    at: VirtualHostAt
     rank: tuple[str, ...]
     section: str
 
 
-class SiteChoices(NamedTuple):
-    """The choices of a site: of an exact host, or of a wildcard with so many others above it (``level``)."""
+class VirtualHostChoices(NamedTuple):
+    """The choices of a virtual host: of an exact host, or of a wildcard with so many others above it (``level``)."""
 
     level: int | None
     choices: tuple[Choice, ...]
@@ -97,11 +97,11 @@ class SiteChoices(NamedTuple):
 def frontend(
     port: Port,
     deepest: int,
-    choices: Iterable[SiteChoices],
+    choices: Iterable[VirtualHostChoices],
     splits: Iterable[Choice],
     streams: Iterable[StreamAt],
 ) -> GatewayFrontend:
-    """Return the frontend of a port: wildcards have ``deepest`` sites above them at most, ``splits`` divide routes."""
+    """Return a frontend: at most ``deepest`` virtual hosts are above a wildcard, ``splits`` divide the routes."""
     gateway, kind = port.gateway, port.kind
     first = _first_of_each_host(streams)
     names, ended_names = _names(port.listeners, first) if kind is FrontendKind.TLS else ((), ())
@@ -112,7 +112,9 @@ def frontend(
         gateway.addresses,
         port.number,
         look_ups=look_ups(_has_wildcards(port), deepest, choices, splits),
-        ends=tuple(sorted(site_id(port.name, host) for host in hosts_of_listeners(port) if not is_wildcard(host))),
+        ends=tuple(
+            sorted(virtual_host_id(port.name, host) for host in hosts_of_listeners(port) if not is_wildcard(host))
+        ),
         listeners=tuple(map(_ending, filter(_ends_tls, port.listeners))),
         names=names,
         ended_names=ended_names,
@@ -122,9 +124,9 @@ def frontend(
 
 
 def look_ups(
-    has_wildcards: bool, deepest: int, choices: Iterable[SiteChoices], splits: Iterable[Choice]
+    has_wildcards: bool, deepest: int, choices: Iterable[VirtualHostChoices], splits: Iterable[Choice]
 ) -> tuple[LookUp, ...]:
-    """Return the steps that find the route of a request: each leads to sites that stand for more hosts.
+    """Return the steps that find the route of a request: each leads to virtual hosts that stand for more hosts.
 
     There is a step for one wildcard below another one before there are such: so the first is an entry of maps.
     """
@@ -134,7 +136,7 @@ def look_ups(
     for each in choices:
         found[each.level] += each.choices
     found[next(reversed(found))] += splits
-    maps = ("", WILDCARDS, *(sites_above(level) for level in found if level))
+    maps = ("", WILDCARDS, *(virtual_hosts_above(level) for level in found if level))
     return tuple(LookUp(above, tuple(some)) for above, some in zip(maps, found.values(), strict=False))
 
 
@@ -172,22 +174,24 @@ def _listeners_of_requests(port: Port) -> list[ListenerDecision]:
     return [each for each in port.listeners if each.protocol in {Protocol.HTTP, Protocol.HTTPS}]
 
 
-def site_of(frontend_: str, host: str, groups: tuple[RouteGroup, ...], above: tuple[str, ...] = ()) -> Site:
-    """Return the site of a host at a port; ``above`` are the ids of those whose rules come after its own."""
+def virtual_host_of(
+    frontend_: str, host: str, groups: tuple[RouteGroup, ...], above: tuple[str, ...] = ()
+) -> VirtualHost:
+    """Return the virtual host of a host at a port; ``above`` are the ids of those whose rules come after its own."""
     kind = HostKind.ANY if not host else HostKind.ANY_DEPTH if host.startswith("*.") else HostKind.EXACT
-    return Site(site_id(frontend_, host), frontend_, host, kind, groups, above=above)
+    return VirtualHost(virtual_host_id(frontend_, host), frontend_, host, kind, groups, above=above)
 
 
-def site_at(port: Port, site: Site) -> Site | None:
-    """Return a site, None where no requests are routed at the port.
+def virtual_host_at(port: Port, virtual_host: VirtualHost) -> VirtualHost | None:
+    """Return a virtual host, None where no requests are routed at the port.
 
     Where connections are made for a listener it has the one that it belongs to: that with the most specific host.
     """
     if port.kind is FrontendKind.HTTP:
-        return site
+        return virtual_host
     if not any(_ends_tls(each) and each.protocol == Protocol.HTTPS for each in port.listeners):
         return None
-    return msgspec.structs.replace(site, listener=isolated(_listeners_of_requests(port), site.host))
+    return msgspec.structs.replace(virtual_host, listener=isolated(_listeners_of_requests(port), virtual_host.host))
 
 
 def _first_of_each_host(streams: Iterable[StreamAt]) -> dict[tuple[str, str], StreamAt]:

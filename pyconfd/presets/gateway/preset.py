@@ -26,7 +26,7 @@ from pyconfd.presets.gateway.http_rules import RuleBackend
 from pyconfd.presets.gateway.mirror import script_file
 from pyconfd.presets.gateway.policies import PolicyDecision
 from pyconfd.presets.gateway.ports import Port, files_of, listeners_of
-from pyconfd.presets.gateway.routes import AskedRoute, frontend_name, site_id
+from pyconfd.presets.gateway.routes import AskedRoute, frontend_name, virtual_host_id
 from pyconfd.presets.gateway.serving import AskedGateway, ServedGateways, gateways_asked
 from pyconfd.presets.gateway.serving import addresses_of as addresses_of_rule
 from pyconfd.presets.gateway.status import CONTROLLER
@@ -34,7 +34,7 @@ from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import ROUTES, Objects
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetCollections, PresetOptions, PresetResult
 from pyconfd.presets.refusals import JoinedRefusals
-from pyconfd.presets.routing.types import Site
+from pyconfd.presets.routing.types import VirtualHost
 
 
 class GatewayCollections(PresetCollections):
@@ -58,7 +58,7 @@ class GatewayCollections(PresetCollections):
         self._routes = Published[ObjectKey, AskedRoute](gateways.asked, rank=_rank_of_route)
         self._ports = Published[str, Port](gateways.ports, key=_port_name)
         self._frontends = Published[str, GatewayFrontend](gateways.frontends, key=_port_name)
-        self._sites = Published[str, Site](gateways.sites, key=lambda at: site_id(*at))
+        self._virtual_hosts = Published[str, VirtualHost](gateways.virtual_hosts, key=lambda at: virtual_host_id(*at))
         sections = Joined[Any, RuleBackend](gateways.profiles, gateways.backends, name="sections of Gateways")
         self._backends = Published[str, RuleBackend](sections, key=lambda at: at[1])
         # What asks for something else than before has another owner, too: it may take a reload, or spares. Its name
@@ -85,7 +85,7 @@ class GatewayCollections(PresetCollections):
         script = script_file(self._directory) if counts.get("mirrored") else None
         given = GivenDict(
             frontends=frontends,
-            sites=self._sites.mapping(),
+            virtual_hosts=self._virtual_hosts.mapping(),
             backends=backends,
             profiles=len(self._gateways.profiles.items),
             mirror_script=script.path if script else "",

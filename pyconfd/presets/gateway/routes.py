@@ -83,7 +83,7 @@ class RouteInputs:
     grants: Grants
 
 
-class SiteAt(NamedTuple):
+class VirtualHostAt(NamedTuple):
     """One host in one frontend; ``precedence`` is the lower, the more of the host the route names.
 
     ``certificate`` is the file with what servers are shown by this Gateway, "" for nothing.
@@ -98,7 +98,7 @@ class SiteAt(NamedTuple):
     @property
     def id(self) -> str:
         """What its keys in maps of paths begin with."""
-        return site_id(self.frontend, self.host)
+        return virtual_host_id(self.frontend, self.host)
 
 
 class AskedRoute(NamedTuple):
@@ -127,10 +127,10 @@ class AskedRoute(NamedTuple):
 
 
 class PlacedRoute(NamedTuple):
-    """What a route attaches to, and the sites where it is served."""
+    """What a route attaches to, and the virtual hosts where it is served."""
 
     parents: tuple[ParentDecision, ...]
-    sites: tuple[SiteAt, ...]
+    virtual_hosts: tuple[VirtualHostAt, ...]
 
 
 class RuleMatch(NamedTuple):
@@ -149,7 +149,7 @@ class ServedRoute(NamedTuple):
     """
 
     asked: AskedRoute
-    sites: tuple[SiteAt, ...]
+    virtual_hosts: tuple[VirtualHostAt, ...]
     sections: Mapping[str, Sections]
     matches: Mapping[str, tuple[RuleMatch, ...]]
     services: frozenset[Key]
@@ -178,12 +178,12 @@ class ServedRoute(NamedTuple):
         asked, backends = self.asked, [msgspec.structs.replace(each, ports=()) for each in self.backends]
         return asked.owner.asking_for((asked.id, asked.parent_refs, asked.hosts, backends, self.choices, self.matches))
 
-    def section_at(self, at: SiteAt) -> str:
-        """Return the section of a route of connections, which has one rule, at one site; "" where it has none."""
+    def section_at(self, at: VirtualHostAt) -> str:
+        """Return the section of a route of connections, which has one rule, at a virtual host; "" where it has none."""
         return next((made.route for made in self.sections.get(at.certificate, ()) if made is not None), "")
 
-    def rules_at(self, at: SiteAt) -> Iterator[RouteRule]:
-        """Return its rules for the table of paths, at one site."""
+    def rules_at(self, at: VirtualHostAt) -> Iterator[RouteRule]:
+        """Return its rules for the table of paths, at one virtual host."""
         for each in self.matches.get(at.certificate, ()):
             yield RouteRule(at.id, each.match, each.route, self.asked.owner, each.number, at.precedence)
 
@@ -193,8 +193,8 @@ def frontend_name(gateway: Key, port: int) -> str:
     return section_name("gw", gateway.namespace, gateway.name, str(port))
 
 
-def site_id(frontend: str, host: str) -> str:
-    """Return the id of a site; "" is any host."""
+def virtual_host_id(frontend: str, host: str) -> str:
+    """Return the id of a virtual host; "" is any host."""
     return f"{frontend}|{host or '*'}"
 
 
@@ -243,7 +243,7 @@ def place(
         found = tuple(each._replace(attachments=(), fault=wrong) for each in found)
     else:
         found = tuple(_allowed(each, head.namespace, claims) for each in found)
-    return PlacedRoute(found, tuple(_sites(found, gateway_of)))
+    return PlacedRoute(found, tuple(_virtual_hosts(found, gateway_of)))
 
 
 def _allowed(parent: ParentDecision, namespace: str, claims: ClaimOptions) -> ParentDecision:
@@ -265,9 +265,11 @@ def _allowed(parent: ParentDecision, namespace: str, claims: ClaimOptions) -> Pa
     return parent._replace(attachments=tuple(kept), fault=fault)
 
 
-def _sites(parents: Iterable[ParentDecision], gateway_of: Callable[[Key], GatewayDecision | None]) -> Iterable[SiteAt]:
+def _virtual_hosts(
+    parents: Iterable[ParentDecision], gateway_of: Callable[[Key], GatewayDecision | None]
+) -> Iterable[VirtualHostAt]:
     """Return where a route is served: not where its listener or Gateway cannot, or another listener has the host."""
-    found: dict[tuple[str, str, str], SiteAt] = {}
+    found: dict[tuple[str, str, str], VirtualHostAt] = {}
     for attachment in (each for parent in parents for each in parent.attachments):
         gateway = gateway_of(attachment.gateway)
         if gateway is None:
@@ -282,9 +284,9 @@ def _sites(parents: Iterable[ParentDecision], gateway_of: Callable[[Key], Gatewa
                 continue
             where = frontend, listener.name, at.host
             shown = gateway.client_certificate
-            site = SiteAt(*where, _precedence(at.asked_for), shown.path if shown is not None else "")
+            virtual_host = VirtualHostAt(*where, _precedence(at.asked_for), shown.path if shown is not None else "")
             known = found.get(where)
-            found[where] = site if known is None or site.precedence < known.precedence else known
+            found[where] = virtual_host if known is None or virtual_host.precedence < known.precedence else known
     return found.values()
 
 
@@ -293,13 +295,15 @@ def serve(route: AskedRoute, placed: PlacedRoute, over: frozenset[int], inputs: 
     parsed = tuple(OVER_BUDGET if number in over else each for number, each in enumerate(route.parsed))
     found = _References(route.ref.kind, route.ref.namespace, inputs)
     name = section_name("gw", _WORDS[route.id.resource], *route.id.key)
-    sections = _by_certificate(tuple(zip(route.rules, parsed, strict=True)), found, placed.sites, name, route.ref)
+    sections = _by_certificate(
+        tuple(zip(route.rules, parsed, strict=True)), found, placed.virtual_hosts, name, route.ref
+    )
     invalid = [_of_rule(number, each) for number, each in enumerate(parsed) if isinstance(each, RuleFault)]
     parents = placed.parents
     faults = (*(each.fault for each in parents if each.fault is not None), *invalid, *found.faults)
     return ServedRoute(
         route,
-        placed.sites,
+        placed.virtual_hosts,
         sections,
         {certificate: tuple(_matches(parsed, made)) for certificate, made in sections.items()},
         frozenset(found.services),
@@ -331,12 +335,12 @@ def rule_of(section: str) -> Decider | None:
 def _by_certificate(
     rules: Sequence[tuple[Any, ParsedRule | RuleFault]],
     found: "_References",
-    sites: Sequence[SiteAt],
+    virtual_hosts: Sequence[VirtualHostAt],
     name: str,
     ref: ObjectRef,
 ) -> dict[str, Sections]:
-    """Return what serves the rules, for each certificate that servers are shown; a route without sites has nothing."""
-    certificates = sorted({at.certificate for at in sites}) or [""]
+    """Return what serves the rules, by the certificate for servers; nothing for a route without virtual hosts."""
+    certificates = sorted({at.certificate for at in virtual_hosts}) or [""]
     made = {}
     for place, certificate in enumerate(certificates):
         prefix = (
@@ -346,7 +350,7 @@ def _by_certificate(
         made[certificate] = tuple(
             found.sections(number, rule, each, f"{prefix}_{number}", ref) for number, (rule, each) in enumerate(rules)
         )
-    return made if sites else {}
+    return made if virtual_hosts else {}
 
 
 def _matches(parsed: Sequence[ParsedRule | RuleFault], sections: Sections) -> Iterator[RuleMatch]:

@@ -52,13 +52,13 @@ from pyconfd.presets.gateway.policies import (
 )
 from pyconfd.presets.gateway.ports import (
     Port,
-    SiteChoices,
     StreamAt,
+    VirtualHostChoices,
     frontend,
     hosts_of_listeners,
     ports_of,
-    site_at,
-    site_of,
+    virtual_host_at,
+    virtual_host_of,
 )
 from pyconfd.presets.gateway.routes import (
     AskedRoute,
@@ -69,7 +69,7 @@ from pyconfd.presets.gateway.routes import (
     is_wildcard,
     place,
     serve,
-    site_id,
+    virtual_host_id,
 )
 from pyconfd.presets.gateway.status import CONTROLLER, ancestor_status, object_status
 from pyconfd.presets.gateway.work import RouteWork, beyond_budget
@@ -77,7 +77,7 @@ from pyconfd.presets.host_ownership import wildcards_above
 from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
 from pyconfd.presets.objects import Objects, Route, class_of_gateway
 from pyconfd.presets.routing.table import ConditionalRoutingTable, entry_of
-from pyconfd.presets.routing.types import RouteRule, Site
+from pyconfd.presets.routing.types import RouteRule, VirtualHost
 from pyconfd.presets.routing.weights import weighted_servers
 
 MOST_PROFILES = 32
@@ -174,12 +174,14 @@ class ServedGateways:
         self._of_listeners = Tally(self.ports, _hosts_of_port, "hosts of listeners")
         hosts = Joined[tuple[str, str], int](of_routes, self._of_listeners, name="hosts of Gateways")
         self._wildcards = Derived(hosts, lambda _, at, __: is_wildcard(at[1]) or None, "wildcards of Gateways")
-        sites = Derived(hosts, self._site, "sites of Gateways")
+        virtual_hosts = Derived(hosts, self._virtual_host, "virtual hosts of Gateways")
         self._by_name = Grouped(self.ports, lambda _, port: (port.name,), "ports by frontend")
-        self.sites = Derived(sites, self._site_at, "sites of frontends")
-        levels = Derived(sites, lambda _, __, site: len(site.above) or None, "depths of wildcards")
+        self.virtual_hosts = Derived(virtual_hosts, self._virtual_host_at, "virtual hosts of frontends")
+        levels = Derived(
+            virtual_hosts, lambda _, __, virtual_host: len(virtual_host.above) or None, "depths of wildcards"
+        )
         self._levels = Grouped(levels, lambda at, _: (at[0],), "depths of wildcards by frontend")
-        conditional = Derived(sites, _choices_of_site, "choices of sites")
+        conditional = Derived(virtual_hosts, _choices_of_virtual_host, "choices of virtual hosts")
         self._choices = Grouped(conditional, lambda at, _: (at[0],), "choices by frontend")
         splits = Derived(self.routes, _splits_of, "splits of routes")
         self._splits = Grouped(splits, lambda _, each: each.frontends, "splits by frontend")
@@ -283,7 +285,7 @@ class ServedGateways:
         placed = read(self._placed, id_) if any(route.work) else None
         if placed is None:
             return None
-        listeners = frozenset((at.frontend, at.listener) for at in placed.sites)
+        listeners = frozenset((at.frontend, at.listener) for at in placed.virtual_hosts)
         return RouteWork(_budget_of(route), route.rank, listeners, route.work)
 
     def _serve(self, read: Read, id_: ObjectKey, route: AskedRoute) -> ServedRoute | None:
@@ -318,22 +320,24 @@ class ServedGateways:
     def _ports_of(self, read: Read, _: ObjectKey, gateway: GatewayDecision) -> tuple[Port, ...]:
         return tuple(ports_of(gateway, read.value(self._objects.tls).directory))
 
-    def _site(self, read: Read, at: tuple[str, str], _: int) -> Site:
+    def _virtual_host(self, read: Read, at: tuple[str, str], _: int) -> VirtualHost:
         frontend_, host = at
-        groups = read(self._table.groups, site_id(frontend_, host)) or ()
+        groups = read(self._table.groups, virtual_host_id(frontend_, host)) or ()
         found = tuple(lead.group for _, lead in groups if lead.group is not None)
-        return site_of(frontend_, host, found, tuple(self._sites_above(read, at)) if is_wildcard(host) else ())
+        return virtual_host_of(
+            frontend_, host, found, tuple(self._virtual_hosts_above(read, at)) if is_wildcard(host) else ()
+        )
 
-    def _site_at(self, read: Read, at: tuple[str, str], site: Site) -> Site | None:
+    def _virtual_host_at(self, read: Read, at: tuple[str, str], virtual_host: VirtualHost) -> VirtualHost | None:
         ((_, port), *_) = read(self._by_name, at[0]) or ((None, None),)
-        return site_at(port, site) if port is not None else None
+        return virtual_host_at(port, virtual_host) if port is not None else None
 
-    def _sites_above(self, read: Read, at: tuple[str, str]) -> Iterator[str]:
-        """Return the sites above a wildcard, up to that of its listener: all that have the same listener."""
+    def _virtual_hosts_above(self, read: Read, at: tuple[str, str]) -> Iterator[str]:
+        """Return the virtual hosts above a wildcard, up to that of its listener: all that have the same listener."""
         frontend_, host = at
         for each in (host, *wildcards_above(host), ""):
             if each != host and read(self._wildcards, (frontend_, each)) is not None:
-                yield site_id(frontend_, each)
+                yield virtual_host_id(frontend_, each)
             if read(self._of_listeners, (frontend_, each)) is not None:
                 return
 
@@ -411,7 +415,7 @@ def _over_budget(
 
 
 def _hosts_at_ports(_: ObjectKey, route: ServedRoute) -> Iterator[tuple[tuple[str, str], int]]:
-    return (((at.frontend, at.host), 1) for at in route.sites if route.asked.is_of_requests)
+    return (((at.frontend, at.host), 1) for at in route.virtual_hosts if route.asked.is_of_requests)
 
 
 def _hosts_of_port(_: object, port: Port) -> Iterator[tuple[tuple[str, str], int]]:
@@ -421,7 +425,7 @@ def _hosts_of_port(_: object, port: Port) -> Iterator[tuple[tuple[str, str], int
 def _rules_of_route(_: ObjectKey, route: ServedRoute) -> Iterable[tuple[int, RouteRule]]:
     if not route.asked.is_of_requests:
         return ()
-    return enumerate(rule for at in route.sites for rule in route.rules_at(at))
+    return enumerate(rule for at in route.virtual_hosts for rule in route.rules_at(at))
 
 
 def _sections_of(_: ObjectKey, route: ServedRoute) -> Iterator[tuple[str, RuleSection]]:
@@ -433,7 +437,7 @@ def _form_of_gateway(_: Read, __: ObjectKey, gateway: GatewayDecision) -> Owner 
 
 
 def _form_of_route(_: Read, __: ObjectKey, route: ServedRoute) -> Owner | None:
-    return route.form if route.sites else None
+    return route.form if route.virtual_hosts else None
 
 
 def _profile_of(_: object, section: RuleSection) -> tuple[tuple[tuple[str, RuleProfile], int], ...]:
@@ -465,17 +469,21 @@ def _counts_of(_: object, backend: RuleBackend) -> Iterator[tuple[str, int]]:
 
 def _splits_of(_: Read, __: ObjectKey, route: ServedRoute) -> Splits | None:
     choices = route.choices if route.asked.is_of_requests else ()
-    return Splits(frozenset(at.frontend for at in route.sites), choices) if choices else None
+    return Splits(frozenset(at.frontend for at in route.virtual_hosts), choices) if choices else None
 
 
-def _choices_of_site(_: Read, __: tuple[str, str], site: Site) -> SiteChoices | None:
-    found = choices_of(site.groups)
-    return SiteChoices(len(site.above) if is_wildcard(site.host) else None, found) if found else None
+def _choices_of_virtual_host(_: Read, __: tuple[str, str], virtual_host: VirtualHost) -> VirtualHostChoices | None:
+    found = choices_of(virtual_host.groups)
+    return (
+        VirtualHostChoices(len(virtual_host.above) if is_wildcard(virtual_host.host) else None, found)
+        if found
+        else None
+    )
 
 
 def _streams_of(_: ObjectKey, route: ServedRoute) -> Iterator[tuple[int, StreamAt]]:
-    sites = route.sites if not route.asked.is_of_requests else ()
-    return ((number, StreamAt(at, route.asked.rank, route.section_at(at))) for number, at in enumerate(sites))
+    virtual_hosts = route.virtual_hosts if not route.asked.is_of_requests else ()
+    return ((number, StreamAt(at, route.asked.rank, route.section_at(at))) for number, at in enumerate(virtual_hosts))
 
 
 def _references_of(_: Read, __: ObjectKey, route: ServedRoute) -> References:

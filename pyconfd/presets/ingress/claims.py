@@ -15,7 +15,7 @@ from pyconfd.presets.annotations import Foreign, read_foreign
 from pyconfd.presets.host_ownership import ANY_HOST, SHARED_WITH, shared_with
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import ServiceReference
-from pyconfd.presets.routing.table import SitePath
+from pyconfd.presets.routing.table import VirtualHostPath
 from pyconfd.presets.routing.types import PathKind, RouteMatch, RouteRule, section_name
 
 _T = TypeVar("_T")
@@ -77,13 +77,13 @@ class IngressClaim:
     class_name: str = ""
 
 
-def name_of(path: SitePath) -> Name:
-    """Return what a path at a site is called among the names that conflict.
+def name_of(path: VirtualHostPath) -> Name:
+    """Return what a path at a virtual host is called among the names that conflict.
 
     All of a host has the name of the host, as a domain of the preset ``domains``.
     """
     place = path.place
-    return Name("", f"{path.site}{place.path}{_EXACT if place.kind is PathKind.EXACT else ''}")
+    return Name("", f"{path.virtual_host}{place.path}{_EXACT if place.kind is PathKind.EXACT else ''}")
 
 
 class _Invalid(Exception):  # noqa: N818 - it carries a reason out of a parser
@@ -127,14 +127,14 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted:
     redirect = _annotation(ingress, SSL_REDIRECT, values.flag, problems)
     restricted = _Restricted(ingress, foreign, redirects=redirect is not False)
     # A canary owns no host.
-    sites = _sites(ingress, policy, problems) if is_named and not foreign.canary else {}
+    virtual_hosts = _virtual_hosts(ingress, policy, problems) if is_named and not foreign.canary else {}
     for asked in _asked(ingress):
-        if asked.host not in sites:
+        if asked.host not in virtual_hosts:
             continue
         try:
-            site = sites[asked.host]
-            restricted.check(site)
-            rule = site, _match(asked.path)
+            virtual_host = virtual_hosts[asked.host]
+            restricted.check(virtual_host)
+            rule = virtual_host, _match(asked.path)
             reference = _reference(asked, meta.namespace)
         except _Invalid as error:
             problems.append(error)
@@ -145,13 +145,14 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted:
             break
         if backends.setdefault(rule, name) == name:
             references[name] = reference
-    items = [] if foreign.canary else list(_tls(ingress, set(sites.values())))
+    items = [] if foreign.canary else list(_tls(ingress, set(virtual_hosts.values())))
     tls = tuple(item for item in items if isinstance(item, TlsHosts))
     problems += (item for item in items if not isinstance(item, TlsHosts))
     hsts = _annotation(ingress, HSTS, values.seconds, problems)
     shared = _annotation(ingress, SHARED_WITH, shared_with, problems) or frozenset()
     rules = tuple(
-        RouteRule(site, match, name, owner, number) for number, ((site, match), name) in enumerate(backends.items())
+        RouteRule(virtual_host, match, name, owner, number)
+        for number, ((virtual_host, match), name) in enumerate(backends.items())
     )
     if note := foreign.note("Ingress"):
         problems.append(_Invalid("metadata.annotations", "", note, RefusalReason.IGNORED_ANNOTATION))
@@ -159,28 +160,28 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted:
     if len(refused) > _MOST_PROBLEMS:
         detail = f"{len(refused) - _MOST_PROBLEMS:,} more of its fields are refused, and not told by themselves"
         refused = (*refused[:_MOST_PROBLEMS], Refusal(ref, "spec", "", RefusalReason.INVALID_VALUE, detail))
-    hosts = tuple(HostClaim(site, owner, shared) for site in dict.fromkeys(sites.values()))
+    hosts = tuple(HostClaim(virtual_host, owner, shared) for virtual_host in dict.fromkeys(virtual_hosts.values()))
     return IngressClaim(
         ref, owner, meta.uid, meta.generation, rules, references, tls, redirect is not False, hsts, refused,
         bool(foreign.https or foreign.https_with_tls), hosts, ingress.spec.ingress_class_name or "",
     )  # fmt: skip
 
 
-def _sites(ingress: Ingress, policy: ClaimOptions, problems: list[_Invalid]) -> dict[str, str]:
-    """Return the site of each host of the rules that can be one, as it is written."""
+def _virtual_hosts(ingress: Ingress, policy: ClaimOptions, problems: list[_Invalid]) -> dict[str, str]:
+    """Return the virtual host of each host of the rules that can be one, as it is written."""
     spec = ingress.spec
     written = dict.fromkeys(rule.host for rule in spec.rules or ())
     if spec.default_backend is not None and not written:
         written[""] = None
-    sites: dict[str, str] = {}
+    virtual_hosts: dict[str, str] = {}
     if len(written) > _MOST_RULES:
         problems.append(_Invalid("spec.rules", "", f"more than {_MOST_RULES} hosts: make several Ingresses of it"))
     for host in islice(written, _MOST_RULES):
         try:
-            sites[host] = _site(host, ingress.metadata.namespace, policy)
+            virtual_hosts[host] = _virtual_host(host, ingress.metadata.namespace, policy)
         except _Invalid as error:
             problems.append(error)
-    return sites
+    return virtual_hosts
 
 
 class _Restricted:
@@ -196,16 +197,16 @@ class _Restricted:
         self._redirected = {values.comparable_name(host) for hosts in of_secrets for host in hosts or ()}
         self._all_redirected = any(not hosts for hosts in of_secrets)
 
-    def check(self, site: str) -> None:
-        """Raise _Invalid where paths of this site are not to be served."""
+    def check(self, virtual_host: str) -> None:
+        """Raise _Invalid where paths of this virtual host are not to be served."""
         foreign = self._foreign
         if foreign.restricting:
             detail = foreign.why_restricted("this Ingress")
             raise _Invalid(f"annotation {foreign.restricting[0]}", "", detail, _UNSUPPORTED)
-        wanted = foreign.https or (foreign.https_with_tls if self._all or site in self._named else ())
-        if wanted and (site == ANY_HOST or not (self._all_redirected or site in self._redirected)):
+        wanted = foreign.https or (foreign.https_with_tls if self._all or virtual_host in self._named else ())
+        if wanted and (virtual_host == ANY_HOST or not (self._all_redirected or virtual_host in self._redirected)):
             detail = f"plain HTTP is redirected for hosts with a secretName in spec.tls only: {_HTTPS_REMEDY}"
-            raise _Invalid(f"annotation {wanted[0]}", site, detail, _UNSUPPORTED)
+            raise _Invalid(f"annotation {wanted[0]}", virtual_host, detail, _UNSUPPORTED)
 
 
 def _annotation(ingress: Ingress, name: str, parse: Callable[[str], _T], problems: list[_Invalid]) -> _T | None:
@@ -231,7 +232,7 @@ def _asked(ingress: Ingress) -> Iterator[_Asked]:
             yield _Asked(host, None, spec.default_backend)
 
 
-def _site(host: str, namespace: str, policy: ClaimOptions) -> str:
+def _virtual_host(host: str, namespace: str, policy: ClaimOptions) -> str:
     try:
         name = values.host_name(host) if host else ANY_HOST
     except ValueError as error:
@@ -277,21 +278,21 @@ def _reference(asked: _Asked, namespace: str) -> ServiceReference:
     return ServiceReference(namespace, service.name, port)
 
 
-def _tls(ingress: Ingress, sites: set[str]) -> Iterator[TlsHosts | _Invalid]:
+def _tls(ingress: Ingress, virtual_hosts: set[str]) -> Iterator[TlsHosts | _Invalid]:
     for item in ingress.spec.tls or ():
         if not item.secret_name:
             continue  # the default certificate
         if not values.is_object_name(item.secret_name):
             yield _Invalid("spec.tls.secretName", item.secret_name, "expected the name of a Secret")
             continue
-        hosts: Sequence[str] = item.hosts or sorted(sites - {ANY_HOST})
+        hosts: Sequence[str] = item.hosts or sorted(virtual_hosts - {ANY_HOST})
         if not hosts:
             detail = "a certificate is presented for hosts of rules only, and there are none with a host"
             yield _Invalid("spec.tls.secretName", item.secret_name, detail, RefusalReason.INCOMPLETE)
         served = []
         for host in hosts:
             name = values.comparable_name(host)
-            if name in sites:
+            if name in virtual_hosts:
                 served.append(name)
             else:
                 detail = "no rule of this Ingress is for this host: it gets no certificate"

@@ -50,7 +50,7 @@ def claims(asked: Mapping[Key, IngressClaim], owners: Owners, backends: Mapping[
             names[name.name] = None
             owner = owners.get(name)
             if rule.backend in backends and owner is not None and owner[:3] == rule.owner[:3]:
-                won[rule.backend].add(rule.site)
+                won[rule.backend].add(rule.virtual_host)
         yield Claim(
             ObjectRef("Ingress", *key, claim.ref.cluster),
             PresetName.INGRESS,

@@ -1,4 +1,4 @@
-"""From what Ingresses ask for to sites, backends, certificates, conditions and statuses, as collections.
+"""From what Ingresses ask for to virtual hosts, backends, certificates, conditions and statuses, as collections.
 
 Read in this order: :mod:`pyconfd.presets.ingress.claims` parses one Ingress;
 :class:`pyconfd.presets.routing.table.PlainRoutingTable` gives each path to the oldest; :class:`ServedIngresses` joins
@@ -41,14 +41,14 @@ from pyconfd.presets.routing.table import (
     ConflictedRule,
     DecidedPath,
     PlainRoutingTable,
-    SitePath,
+    VirtualHostPath,
     conflict_key,
     entry_of,
     key_of,
     path_of,
 )
-from pyconfd.presets.routing.types import Decider, PathEntry, RouteBackend, RouteRule, Site
-from pyconfd.presets.shared_sites import shared_site
+from pyconfd.presets.routing.types import Decider, PathEntry, RouteBackend, RouteRule, VirtualHost
+from pyconfd.presets.shared_virtual_hosts import shared_virtual_host
 from pyconfd.presets.views import PortAt
 
 _SERVER_OPTIONS = {H2C: "proto h2", "https": "ssl verify none", "HTTPS": "ssl verify none"}
@@ -76,7 +76,7 @@ MAX_NAMES_BYTES = 3_000
 class CertificateLine(NamedTuple):
     """For templates: the line of a Secret in a list of certificates, with ``path`` "" while there is no certificate.
 
-    ``redirects`` are the sites that are left for HTTPS, ``hsts`` has sites and seconds.
+    ``redirects`` are the virtual hosts that are left for HTTPS, ``hsts`` has virtual hosts and seconds.
     """
 
     path: str
@@ -148,14 +148,14 @@ def _hosts_of(_: Key, claim: IngressClaim) -> Iterator[tuple[tuple[str, int], Ho
 
 
 class ServedIngresses:
-    """All that is made of the claims. ``sites`` are by host, ``backends`` by name, ``lines`` by Secret."""
+    """All that is made of the claims. ``virtual_hosts`` are by host, ``backends`` by name, ``lines`` by Secret."""
 
     def __init__(self, objects: Objects, claimed: IngressClaims, hosts: Hosts, domains: DomainClaims) -> None:
         self._objects, self._hosts, self._domains, claims = objects, hosts, domains, claimed.claims
         rules = Spread(claims, lambda _, claim: enumerate(claim.rules), "rules of Ingresses")
         self._routes = routes = PlainRoutingTable("Ingresses", rules, self._blocked, self._taken)
         self.paths = routes.decided
-        self.sites = Derived(routes.sites, self._site, "sites of Ingresses")
+        self.virtual_hosts = Derived(routes.virtual_hosts, self._virtual_host, "virtual hosts of Ingresses")
 
         references = Spread(claims, lambda _, claim: claim.references.items(), "references")
         named = Grouped(references, lambda at, _: (at[1],), "references by backend")
@@ -183,9 +183,9 @@ class ServedIngresses:
 
     # Paths
 
-    def _blocked(self, read: Read, path: SitePath, asking: Sequence[RouteRule]) -> Callable[[RouteRule], str]:
+    def _blocked(self, read: Read, path: VirtualHostPath, asking: Sequence[RouteRule]) -> Callable[[RouteRule], str]:
         """Return what says why a rule may not have its path: the host is another namespace's."""
-        hosts, host = self._hosts.rights(read), path.site
+        hosts, host = self._hosts.rights(read), path.virtual_host
         of_owner: dict[object, RouteRule] = {}
         for rule in asking:
             if hosts.is_owner(host, rule.owner.namespace):
@@ -203,15 +203,15 @@ class ServedIngresses:
 
         return why_not
 
-    def _taken(self, read: Read, path: SitePath, rule: RouteRule) -> str:
+    def _taken(self, read: Read, path: VirtualHostPath, rule: RouteRule) -> str:
         """Return that a domain is all of the host; the older object has it, of the namespace that has the host."""
         if path.place != ALL_OF_HOST:
             return ""
         hosts = self._hosts.rights(read)
-        domain = self._domains.first(read, path.site, hosts)
+        domain = self._domains.first(read, path.virtual_host, hosts)
         if domain is None:
             return ""
-        is_owner, mine, others = hosts.is_owner(path.site, rule.owner.namespace), rule.owner, domain.owner
+        is_owner, mine, others = hosts.is_owner(path.virtual_host, rule.owner.namespace), rule.owner, domain.owner
         if is_owner and (mine.since, mine.namespace, mine.name, self._domains.come_first) < (
             others.since, others.namespace, others.name, True
         ):  # fmt: skip
@@ -219,8 +219,8 @@ class ServedIngresses:
         why = "the older object keeps it" if is_owner else "its namespace has the host"
         return f"{others.kind} {others.namespace}/{others.name} of preset domains has this name already ({why})"
 
-    def _site(self, read: Read, host: str, _: object) -> Site:
-        return shared_site(host, self._hosts.rights(read))
+    def _virtual_host(self, read: Read, host: str, _: object) -> VirtualHost:
+        return shared_virtual_host(host, self._hosts.rights(read))
 
     # Backends: one for each port that is named, however many paths lead to it
 
@@ -351,7 +351,7 @@ class ServedIngresses:
         return ObjectStatus(claim.uid, claim.generation, body, may_wait=bool(won) and not served)
 
 
-def owned_name(at: SitePath | str) -> Name:
+def owned_name(at: VirtualHostPath | str) -> Name:
     """Return the name by which a path, or a backend whose servers have options, has an owner."""
     return Name(at, "") if isinstance(at, str) else name_of(at)
 
@@ -392,13 +392,15 @@ class _Leading(NamedTuple):
     deciders: tuple[tuple[str, str], ...]
 
 
-def _leading(_: Read, name: str, paths: Sequence[tuple[SitePath, DecidedPath]]) -> _Leading:
-    of_site: dict[str, set[str]] = {}
+def _leading(_: Read, name: str, paths: Sequence[tuple[VirtualHostPath, DecidedPath]]) -> _Leading:
+    of_virtual_host: dict[str, set[str]] = {}
     for path, decided in paths:
-        of_site.setdefault(path.site, set()).add(decided.winners[0].owner.name)
+        of_virtual_host.setdefault(path.virtual_host, set()).add(decided.winners[0].owner.name)
     namespace = paths[0][1].winners[0].owner.namespace
     # The log knows host and backend: where several Ingresses of a namespace lead one host there, it names these.
-    deciders = ((f"{site}|{name}", _some_of(sorted(names))) for site, names in sorted(of_site.items()))
+    deciders = (
+        (f"{virtual_host}|{name}", _some_of(sorted(names))) for virtual_host, names in sorted(of_virtual_host.items())
+    )
     return _Leading(
         tuple(entry_of(*path) for path, _ in paths),
         tuple((key, Decider("Ingress", namespace, names).logged) for key, names in deciders),
@@ -428,7 +430,7 @@ def _ready(_: str, backend: RouteBackend) -> Iterator[tuple[tuple[()], int]]:
 
 def _lost(ref: ObjectRef, lost: ConflictedRule, hosts: HostRights) -> Refusal:
     rule, why = lost.rule, lost.why
-    reason = RefusalReason.NAME_RESERVED if hosts.is_kept(rule.site) else RefusalReason.NAME_TAKEN
+    reason = RefusalReason.NAME_RESERVED if hosts.is_kept(rule.virtual_host) else RefusalReason.NAME_TAKEN
     if lost.winner is not None:
         owner = ObjectRef(*lost.winner.owner[:3], ref.cluster)
         why = f"{owner} has this host and path already (the older object keeps it); remove it from one of them"

@@ -1,9 +1,9 @@
 """The table of routes: which rule owns which path, and the map entries and groups that lead to its backend.
 
-Of several rules that ask for the same match at the same site the oldest object's has it. The precedence among different
-matches is that of the Gateway API: exact paths, then the longest prefix, then rules with a method, then the number of
-headers, then of query parameters, then the rank of the rule. A regular expression belongs to the prefix of its literal
-elements, and is tried first there.
+Of several rules that ask for the same match at the same virtual host the oldest object's has it. The precedence among
+different matches is that of the Gateway API: exact paths, then the longest prefix, then rules with a method, then the
+number of headers, then of query parameters, then the rank of the rule. A regular expression belongs to the prefix of
+its literal elements, and is tried first there.
 
 The tables are collections (:mod:`pyconfd.derived`): after a change only the paths are decided again that it concerns.
 """
@@ -40,13 +40,13 @@ class Place(NamedTuple):
 
 
 ALL_OF_HOST = Place(PathKind.PREFIX, "")
-"""The place of a site that has the name of the host, as a domain has."""
+"""The place of a virtual host that has the name of the host, as a domain has."""
 
 
-class SitePath(NamedTuple):
-    """One place at one site."""
+class VirtualHostPath(NamedTuple):
+    """One place at one virtual host."""
 
-    site: str
+    virtual_host: str
     place: Place
 
 
@@ -72,14 +72,14 @@ class Lead(NamedTuple):
     group: RouteGroup | None = None
 
 
-Blocked = Callable[[Read, SitePath, Sequence[RouteRule]], Callable[[RouteRule], str]]
+Blocked = Callable[[Read, VirtualHostPath, Sequence[RouteRule]], Callable[[RouteRule], str]]
 """Returns, for all rules that ask for a path, in order of rank, what says why one may not have its match, or ""."""
 
-Taken = Callable[[Read, SitePath, RouteRule], str]
+Taken = Callable[[Read, VirtualHostPath, RouteRule], str]
 """Returns whose a path is for which a rule came first of all rules, "" where it is the rule's."""
 
 
-def never_blocked(_: Read, __: SitePath, ___: Sequence[RouteRule]) -> Callable[[RouteRule], str]:
+def never_blocked(_: Read, __: VirtualHostPath, ___: Sequence[RouteRule]) -> Callable[[RouteRule], str]:
     """Return that each rule may have its match."""
     return lambda _: ""
 
@@ -94,16 +94,16 @@ def place_of(match: RouteMatch) -> Place:
     return Place(PathKind.PREFIX, found[1] if found else "")
 
 
-def path_of(rule: RouteRule) -> SitePath:
+def path_of(rule: RouteRule) -> VirtualHostPath:
     """Return the place that a rule asks for."""
-    return SitePath(rule.site, place_of(rule.match))
+    return VirtualHostPath(rule.virtual_host, place_of(rule.match))
 
 
-def entry_of(site: str, place: Place) -> PathEntry:
+def entry_of(virtual_host: str, place: Place) -> PathEntry:
     """Return the map entry of a place."""
     if place.kind is PathKind.EXACT:
-        return PathEntry(EXACT_PATHS, f"{site}{place.path}")
-    return PathEntry(PATH_PREFIXES, f"{site}{place.path}/")
+        return PathEntry(EXACT_PATHS, f"{virtual_host}{place.path}")
+    return PathEntry(PATH_PREFIXES, f"{virtual_host}{place.path}/")
 
 
 def conflict_key(match: RouteMatch) -> object:
@@ -130,7 +130,7 @@ class RoutingTable:
         )
         self.decided = Derived(claimants, self._decide, f"{name}: decisions on paths")
 
-    def _decide(self, read: Read, path: SitePath, asking: Sequence[tuple[object, RouteRule]]) -> DecidedPath:
+    def _decide(self, read: Read, path: VirtualHostPath, asking: Sequence[tuple[object, RouteRule]]) -> DecidedPath:
         claimants = [rule for _, rule in asking]
         why_not = self._blocked(read, path, claimants)
         given: dict[object, RouteRule] = {}
@@ -150,8 +150,9 @@ class RoutingTable:
 class PlainRoutingTable(RoutingTable):
     """For rules whose matches are paths, and nothing else: one rule wins each of them.
 
-    ``won`` has the decisions by object, ``leading`` by backend, and ``sites`` the number of paths that are served by
-    site. ``lost`` has what each object lost: however many ask for one path, each is told of its own rules.
+    ``won`` has the decisions by object, ``leading`` by backend, and ``virtual_hosts`` the number of paths that are
+    served by virtual host. ``lost`` has what each object lost: however many ask for one path, each is told of its own
+    rules.
     """
 
     def __init__(self, name: str, rules: Collection[Any, RouteRule], blocked: Blocked, taken: Taken) -> None:
@@ -163,9 +164,9 @@ class PlainRoutingTable(RoutingTable):
         self.leading = Grouped(
             self.decided, _backends, f"{name}: paths by backend", rank=lambda path, _: entry_of(*path)
         )
-        self.sites = Tally(self.decided, _served_sites, f"{name}: served paths of sites")
+        self.virtual_hosts = Tally(self.decided, _served_virtual_hosts, f"{name}: served paths of virtual hosts")
 
-    def _decide(self, read: Read, path: SitePath, asking: Sequence[tuple[object, RouteRule]]) -> DecidedPath:
+    def _decide(self, read: Read, path: VirtualHostPath, asking: Sequence[tuple[object, RouteRule]]) -> DecidedPath:
         decided = super()._decide(read, path, asking)
         taken = self._taken(read, path, decided.winners[0]) if decided.winners else ""
         if not taken:
@@ -180,37 +181,39 @@ def key_of(rule: RouteRule) -> Key:
     return Key(rule.owner.namespace, rule.owner.name)
 
 
-def _objects_that_won(_: SitePath, path: DecidedPath) -> Iterator[Key]:
+def _objects_that_won(_: VirtualHostPath, path: DecidedPath) -> Iterator[Key]:
     return (key_of(rule) for rule in path.winners)
 
 
-def _lost_by_object(_: SitePath, path: DecidedPath) -> Iterable[tuple[Key, tuple[ConflictedRule, ...]]]:
+def _lost_by_object(_: VirtualHostPath, path: DecidedPath) -> Iterable[tuple[Key, tuple[ConflictedRule, ...]]]:
     found: defaultdict[Key, tuple[ConflictedRule, ...]] = defaultdict(tuple)
     for each in path.lost:
         found[key_of(each.rule)] += (each,)
     return found.items()
 
 
-def _backends(_: SitePath, path: DecidedPath) -> Iterator[str]:
+def _backends(_: VirtualHostPath, path: DecidedPath) -> Iterator[str]:
     return (rule.backend for rule in path.winners)
 
 
-def _served_sites(at: SitePath, path: DecidedPath) -> Sequence[tuple[str, int]]:
-    return ((at.site, 1),) if path.winners else ()
+def _served_virtual_hosts(at: VirtualHostPath, path: DecidedPath) -> Sequence[tuple[str, int]]:
+    return ((at.virtual_host, 1),) if path.winners else ()
 
 
 class ConditionalRoutingTable(RoutingTable):
     """For rules with conditions on the request: ``leading`` are the paths whose entry leads to a backend, by that.
 
-    ``groups`` are those whose entry leads to a group, by site. Where the rules of a site differ in ``precedence`` a
-    shorter path may come before a longer one.
+    ``groups`` are those whose entry leads to a group, by virtual host. Where the rules of a virtual host differ in
+    ``precedence`` a shorter path may come before a longer one.
     """
 
     def __init__(self, name: str, rules: Collection[Any, RouteRule], blocked: Blocked = never_blocked) -> None:
         super().__init__(name, rules, blocked)
-        precedences = Tally(rules, lambda _, rule: (((rule.site, rule.precedence), 1),), f"{name}: precedences")
-        by_site = Grouped(precedences, lambda at, _: (at[0],), f"{name}: precedences by site")
-        self._mixed = Derived(by_site, lambda _, __, found: len(found) > 1 or None, f"{name}: mixed sites")
+        precedences = Tally(rules, lambda _, rule: (((rule.virtual_host, rule.precedence), 1),), f"{name}: precedences")
+        by_virtual_host = Grouped(precedences, lambda at, _: (at[0],), f"{name}: precedences by virtual host")
+        self._mixed = Derived(
+            by_virtual_host, lambda _, __, found: len(found) > 1 or None, f"{name}: mixed virtual hosts"
+        )
         leads = Derived(self.decided, self._lead, f"{name}: map entries")
         self.leading = Grouped(
             leads,
@@ -220,22 +223,22 @@ class ConditionalRoutingTable(RoutingTable):
         )
         self.groups = Grouped(
             leads,
-            lambda path, lead: (path.site,) if lead.group is not None else (),
-            f"{name}: groups by site",
+            lambda path, lead: (path.virtual_host,) if lead.group is not None else (),
+            f"{name}: groups by virtual host",
             rank=lambda path, _: path.place,
         )
 
-    def _lead(self, read: Read, path: SitePath, decided: DecidedPath) -> Lead | None:
+    def _lead(self, read: Read, path: VirtualHostPath, decided: DecidedPath) -> Lead | None:
         if not decided.winners:
             return None
         tried = self._tried(read, path, decided)
         if tried[0].match.is_plain:
             return Lead(tried[0].backend)
-        return Lead(group=_made_group(path.site, path.place, tried))
+        return Lead(group=_made_group(path.virtual_host, path.place, tried))
 
-    def _tried(self, read: Read, path: SitePath, decided: DecidedPath) -> list[RouteRule]:
+    def _tried(self, read: Read, path: VirtualHostPath, decided: DecidedPath) -> list[RouteRule]:
         """Return the rules to try for requests that a map leads to a path, up to one without conditions."""
-        mixed = read(self._mixed, path.site) is not None
+        mixed = read(self._mixed, path.virtual_host) is not None
         rules: list[RouteRule] = []
         for rule in self._in_order(read, path, decided):
             rules.append(rule)
@@ -247,10 +250,10 @@ class ConditionalRoutingTable(RoutingTable):
             del rules[last:]
         return rules
 
-    def _in_order(self, read: Read, path: SitePath, decided: DecidedPath) -> Iterator[RouteRule]:
+    def _in_order(self, read: Read, path: VirtualHostPath, decided: DecidedPath) -> Iterator[RouteRule]:
         yield from decided.winners
         for place in _less_specific(path.place):
-            found = read(self.decided, SitePath(path.site, place))
+            found = read(self.decided, VirtualHostPath(path.virtual_host, place))
             yield from found.winners if found is not None else ()
 
 
@@ -265,6 +268,6 @@ def _less_specific(place: Place) -> Iterator[Place]:
         yield Place(PathKind.PREFIX, path)
 
 
-def _made_group(site: str, place: Place, rules: list[RouteRule]) -> RouteGroup:
-    digest = hashlib.sha256(f"{site} {place.kind} {place.path}".encode()).hexdigest()[:20]
-    return RouteGroup(f"{GROUP_PREFIX}{digest}", entry_of(site, place), tuple(rules))
+def _made_group(virtual_host: str, place: Place, rules: list[RouteRule]) -> RouteGroup:
+    digest = hashlib.sha256(f"{virtual_host} {place.kind} {place.path}".encode()).hexdigest()[:20]
+    return RouteGroup(f"{GROUP_PREFIX}{digest}", entry_of(virtual_host, place), tuple(rules))

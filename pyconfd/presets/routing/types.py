@@ -1,8 +1,8 @@
 """The values of routing: what a route asks for, and what fragments are given of it.
 
-A *site* is one host in one frontend; its id is the host itself in the shared frontends, ``FRONTEND|HOST`` in others. A
-rule gives one match at one site to one backend. The maps of :mod:`pyconfd.presets.routing.table` lead a request to a
-backend, or to a group: backends that are chosen between by conditions on the request.
+A *virtual host* is one host in one frontend; its id is the host itself in the shared frontends, ``FRONTEND|HOST`` in
+others. A rule gives one match at one virtual host to one backend. The maps of :mod:`pyconfd.presets.routing.table` lead
+a request to a backend, or to a group: backends that are chosen between by conditions on the request.
 """
 
 import hashlib
@@ -15,10 +15,10 @@ from pyconfd.model.reservation import Owner
 from pyconfd.presets.views import EndpointView
 
 EXACT_PATHS = "exact-paths"
-"""Map with keys ``SITE/PATH``, looked up first (``map_str``)."""
+"""Map with keys ``HOST/PATH``, looked up first (``map_str``)."""
 
 PATH_PREFIXES = "path-prefixes"
-"""Map with keys ``SITE/PREFIX/``; the longest one counts (``map_beg``)."""
+"""Map with keys ``HOST/PREFIX/``; the longest one counts (``map_beg``)."""
 
 GROUP_PREFIX = "group:"
 """What the value of a map entry begins with that leads to a group."""
@@ -60,7 +60,7 @@ class RouteMatch(NamedTuple):
 
 
 class RouteRule(NamedTuple):
-    """One match of one object at one site; ``number`` is its place among those of the object.
+    """One match of one object at one virtual host; ``number`` is its place among those of the object.
 
     ``backend`` is what the map entry holds: the name of a section, or, where a rule of the Gateway API has several, the
     ``route`` of their choices (:class:`pyconfd.presets.gateway.http_rules.RuleSections`).
@@ -68,7 +68,7 @@ class RouteRule(NamedTuple):
     Rules with a lower ``precedence`` come first whatever their match is: those of a route that names more of the host.
     """
 
-    site: str
+    virtual_host: str
     match: RouteMatch
     backend: str
     owner: Owner
@@ -97,7 +97,7 @@ class RouteGroup(NamedTuple):
 
 
 class HostKind(StrEnum):
-    """Which hosts belong to a site."""
+    """Which hosts belong to a virtual host."""
 
     EXACT = "exact"
     ONE_LABEL = "one-label"
@@ -105,14 +105,14 @@ class HostKind(StrEnum):
     ANY_DEPTH = "any-depth"
     """``*.example.com`` of a domain or a Gateway: one label or more."""
     ANY = "any"
-    """Every host that no other site of the frontend has."""
+    """Every host that no other virtual host of the frontend has."""
 
 
-class Site(msgspec.Struct, frozen=True, gc=False):
+class VirtualHost(msgspec.Struct, frozen=True, gc=False):
     """One host in one frontend; ``frontend`` is the name in the names of its maps of hosts.
 
     ``namespace`` has the host, where the frontend is one that all namespaces share.
-    ``above`` has the ids of the sites whose rules are for the hosts of this wildcard too, the next one first.
+    ``above`` has the ids of the virtual hosts whose rules are for the hosts of this wildcard too, the next one first.
     ``listener`` is that of a Gateway whose connections its requests come by, "" where that does not matter.
     ``below_foreign``: the next wildcard above the host belongs to another namespace, whose certificate it does not get.
     """
@@ -129,7 +129,7 @@ class Site(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def map(self) -> str:
-        """The map that leads to the site."""
+        """The map that leads to the virtual host."""
         prefix = {HostKind.ONE_LABEL: "one-label", HostKind.ANY_DEPTH: "wildcards"}.get(self.kind, "hosts")
         return f"{prefix}-{self.frontend}"
 
@@ -183,7 +183,7 @@ class Decider(NamedTuple):
 class RouteBackend(msgspec.Struct, frozen=True, gc=False):
     """One section ``backend``. ``owner`` is for its comment, ``entries`` lead to it without conditions.
 
-    ``deciders`` are the objects that send requests to it, as the log has them, by ``SITE|NAME``.
+    ``deciders`` are the objects that send requests to it, as the log has them, by ``HOST|NAME``.
     ``namespace`` and ``service`` are those of the Service where there is only one, else "". ``options`` are more words
     for the line of each server.
     """

@@ -34,10 +34,10 @@ from pyconfd.presets.gateway.http_rules import (
     sections_of,
 )
 from pyconfd.presets.gateway.mirror import SCRIPT
-from pyconfd.presets.gateway.ports import SiteChoices, look_ups, site_of
+from pyconfd.presets.gateway.ports import VirtualHostChoices, look_ups, virtual_host_of
 from pyconfd.presets.gateway.routes import is_wildcard
 from pyconfd.presets.gateway.servers import Reference
-from pyconfd.presets.routing.types import RouteRule, Site
+from pyconfd.presets.routing.types import RouteRule, VirtualHost
 from pyconfd.presets.routing.weights import weighted_servers
 from pyconfd.presets.views import EndpointView, PortAt
 from pyconfd.render.engine import Renderer, RenderOptions
@@ -166,7 +166,7 @@ def pods(*titles: str, script: Callable[[str], int] = lambda _: 200) -> Iterator
 
 @dataclass
 class Routes:
-    """Rules of one site on its way into a Gateway."""
+    """Rules of one virtual host on its way into a Gateway."""
 
     name: str
     host: str = ""
@@ -174,7 +174,7 @@ class Routes:
     rules: list[RouteRule] = field(default_factory=list)
 
     @property
-    def site(self) -> str:
+    def virtual_host(self) -> str:
         return f"{self.name}|{self.host or '*'}"
 
     def add(self, rule: ParsedRule, *references: Reference, mirrors: Sequence[Reference] = ()) -> "Routes":
@@ -184,15 +184,15 @@ class Routes:
         self.sections.append(made)
         owner = Owner("HTTPRoute", "demo", section, "2026-01-01T00:00:00Z")
         self.rules += [
-            RouteRule(self.site, match, made.route, owner, place) for place, match in enumerate(rule.matches)
+            RouteRule(self.virtual_host, match, made.route, owner, place) for place, match in enumerate(rule.matches)
         ]
         return self
 
 
 class Front(GatewayFrontend, frozen=True, gc=False):
-    """A frontend with its sites."""
+    """A frontend with its virtual hosts."""
 
-    sites: tuple[Site, ...] = ()
+    virtual_hosts: tuple[VirtualHost, ...] = ()
 
 
 def gateway(
@@ -200,12 +200,14 @@ def gateway(
 ) -> tuple[Front, dict[str, RuleBackend]]:
     """Return the frontend of a listener for any host, and the backends with their entries."""
     table = Table(*(rule for route in routes for rule in route.rules))
-    sites, found = [], []
+    virtual_hosts, found = [], []
     for route in routes:
-        groups = tuple(table.groups.get(route.site, {}).values())
-        site = site_of(name, route.host, groups)
-        sites.append(msgspec.structs.replace(site, listener=(listener_of or {}).get(site.id, "")))
-        found.append(SiteChoices(0 if is_wildcard(route.host) else None, choices_of(groups)))
+        groups = tuple(table.groups.get(route.virtual_host, {}).values())
+        virtual_host = virtual_host_of(name, route.host, groups)
+        virtual_hosts.append(
+            msgspec.structs.replace(virtual_host, listener=(listener_of or {}).get(virtual_host.id, ""))
+        )
+        found.append(VirtualHostChoices(0 if is_wildcard(route.host) else None, choices_of(groups)))
     backends = {}
     for route in routes:
         for sections in route.sections:
@@ -214,8 +216,8 @@ def gateway(
                 backends[backend.name] = msgspec.structs.replace(with_servers(backend), entries=entries)
     splits = (choice for route in routes for sections in route.sections for choice in sections.choices)
     values: dict[str, Any] = {"kind": FrontendKind.HTTP, "addresses": ("127.0.0.1",), "port": 80} | more
-    values["look_ups"] = look_ups(True, max(len(site.above) for site in sites), found, splits)
-    return Front(name=name, owner="Gateway demo/web", sites=tuple(sites), **values), backends
+    values["look_ups"] = look_ups(True, max(len(virtual_host.above) for virtual_host in virtual_hosts), found, splits)
+    return Front(name=name, owner="Gateway demo/web", virtual_hosts=tuple(virtual_hosts), **values), backends
 
 
 def render(
@@ -225,8 +227,8 @@ def render(
     options = RenderOptions(files_dir, variables={"http_bind": "", "https_bind": "", "stats_bind": "", **variables})
     script = f"{files_dir}/mirror.lua" if any(each.mirrors for each in backends.values()) else ""
     fronts = {each.name: each for each in frontends}
-    sites = {site.id: site for each in frontends for site in each.sites}
-    names = {"frontends": fronts, "sites": sites, "backends": dict(backends), "mirror_script": script}
+    virtual_hosts = {virtual_host.id: virtual_host for each in frontends for virtual_host in each.virtual_hosts}
+    names = {"frontends": fronts, "virtual_hosts": virtual_hosts, "backends": dict(backends), "mirror_script": script}
     context = Context(
         {"domains": {}, "tls": {"default_certificate": "", "in_use": False, "reads_hello": False}, "gateway": names}
     )

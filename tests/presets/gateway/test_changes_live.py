@@ -56,7 +56,7 @@ class Appliance:
 
     @staticmethod
     def _to_the_pod(route: Routes, match: RouteMatch, first: Routes, number: int) -> RouteRule:
-        return RouteRule(route.site, match, first.sections[0].route, first.rules[0].owner, 100 + number)
+        return RouteRule(route.virtual_host, match, first.sections[0].route, first.rules[0].owner, 100 + number)
 
     def reach(self, asked: Sequence[tuple[str, str, str]]) -> RuntimeUpdate:
         desired = self.rendering(asked)

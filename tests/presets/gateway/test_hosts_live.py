@@ -247,7 +247,7 @@ def test_what_is_not_found_goes_up_to_the_host_of_the_listener_and_no_further(tm
             assert answered(worlds[1], host, path, "GET", "") == found
 
 
-def test_a_gateway_of_one_exact_host_has_no_site_above(tmp_path: Path) -> None:
+def test_a_gateway_of_one_exact_host_has_no_virtual_host_above(tmp_path: Path) -> None:
     port = free_port()
     found = route(0, "r", 1, [], [[{"path": {"type": "Exact", "value": "/x"}}]])
     world = World(0, {"own": "a.b.example.com"}, (found,), port)

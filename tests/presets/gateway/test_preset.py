@@ -84,7 +84,7 @@ def test_one_route_is_served_and_says_so() -> None:
     context = read(snapshot(CLASS, GATEWAY, APP, route("app", "[{backendRefs: [{name: app, port: 80}]}]")))
 
     front, backend = given(context)["frontends"]["gw_shop_web_80"], given(context)["backends"]["gw_http_shop_app_0"]
-    assert (front.addresses, list(given(context)["sites"])) == (("192.0.2.1",), ["gw_shop_web_80|*"])
+    assert (front.addresses, list(given(context)["virtual_hosts"])) == (("192.0.2.1",), ["gw_shop_web_80|*"])
     assert [entry.key for entry in backend.entries] == ["gw_shop_web_80|*/"]
     assert [server.address for server in backend.servers] == ["10.0.0.1"]
     body = status(context, Resource.GATEWAYS, "web")
@@ -254,8 +254,8 @@ def test_a_host_belongs_to_the_most_specific_listener() -> None:
 
     (backend,) = given(context)["backends"].values()
     assert [each.key for each in backend.entries] == ["gw_shop_web_80|b.org/"]
-    sites = given(context)["sites"].values()
-    assert [site.host for site in sites] == ["", "*.example.com", "b.org"]
+    virtual_hosts = given(context)["virtual_hosts"].values()
+    assert [virtual_host.host for virtual_host in virtual_hosts] == ["", "*.example.com", "b.org"]
 
 
 STEPS = [
@@ -294,17 +294,17 @@ def test_one_more_host_leaves_the_frontend_as_it_was() -> None:
     before = given(read(snapshot(CLASS, GATEWAY, APP, routes[0]), memo))
     after = given(read(snapshot(CLASS, GATEWAY, APP, *routes), memo))
     assert after["frontends"]["gw_shop_web_80"] is before["frontends"]["gw_shop_web_80"]
-    assert set(after["sites"]) - set(before["sites"]) == {"gw_shop_web_80|two.example.com"}
-    assert all(site is after["sites"][name] for name, site in before["sites"].items())
+    assert set(after["virtual_hosts"]) - set(before["virtual_hosts"]) == {"gw_shop_web_80|two.example.com"}
+    assert all(virtual_host is after["virtual_hosts"][name] for name, virtual_host in before["virtual_hosts"].items())
 
 
-def test_sites_are_those_of_ports_that_route_requests() -> None:
+def test_virtual_hosts_are_those_of_ports_that_route_requests() -> None:
     through = "{name: through, port: 443, protocol: TLS, hostname: a.example.com, tls: {mode: Passthrough}}"
     ended = "{name: ended, port: 443, protocol: HTTPS, hostname: b.example.com, tls: {certificateRefs: [{name: none}]}}"
     gateway = GATEWAY.replace("{name: http, port: 80, protocol: HTTP}", f"{through}, {ended}")
     found = given(read(snapshot(CLASS, gateway, APP)))
     assert list(found["frontends"]) == ["gw_shop_web_443"]
-    assert found["sites"] == {}, "the listener for requests has no certificate"
+    assert found["virtual_hosts"] == {}, "the listener for requests has no certificate"
 
 
 def test_another_endpoint_changes_one_backend_only() -> None:
@@ -359,8 +359,8 @@ def test_a_longer_path_is_no_match_for_a_closer_host(
             for name, backend in given(context)["backends"].items()
         }
         assert {name: keys for name, keys in found.items() if keys} == entries
-        (site,) = given(context)["sites"].values()
-        assert [[rule.owner.name for rule in group.rules] for group in site.groups] == tried
+        (virtual_host,) = given(context)["virtual_hosts"].values()
+        assert [[rule.owner.name for rule in group.rules] for group in virtual_host.groups] == tried
 
 
 SHOWN = """

@@ -97,8 +97,8 @@ def https(tmp_path_factory: pytest.TempPathFactory, authority: CertificateAuthor
             kind=FrontendKind.TLS,
             port=port,
             listener_of={
-                **{route.site: name for route, name in zip(routes, hosts, strict=False)},
-                routes[-1].site: "any",
+                **{route.virtual_host: name for route, name in zip(routes, hosts, strict=False)},
+                routes[-1].virtual_host: "any",
             },
             listeners=tuple(
                 EndingListener(name, (combined(authority, folder, name, f"{name}.test"),)) for name in hosts
@@ -170,7 +170,7 @@ def test_clients_show_certificates(
             [route],
             kind=FrontendKind.TLS,
             port=port,
-            listener_of={route.site: "a"},
+            listener_of={route.virtual_host: "a"},
             listeners=(EndingListener("a", (combined(authority, tmp_path, "a", "a.test"),)),),
             names=(NameRoute("", "a"),),
             verification=ClientVerification(str(authority.cert), required),

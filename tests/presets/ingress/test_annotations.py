@@ -238,7 +238,7 @@ def test_a_canary_of_the_same_second_never_owns_the_host(prefix: str, accepted: 
     assert ("demo/a-canary", f"annotation {prefix}/canary", "unsupported_annotation") in refusals(context)
     assert "HTTPRoute with weights" in left_out(context.refused)[0].detail
     alone = read(CLASS, *service("canary", "10.0.0.9"), canary, options=options)
-    assert alone.names["ingress"]["sites"] == {}
+    assert alone.names["ingress"]["virtual_hosts"] == {}
 
 
 def test_an_ingress_that_is_no_canary_is_served() -> None:

@@ -34,7 +34,7 @@ def test_an_endpoint_a_path_and_a_status_touch_nothing_else() -> None:
     pod = after(*service("new", "10.0.0.3"), ingress("new", {"a.example.com": [path("/", "new:80")]}))
     places = after(*service("new", "10.0.0.3"), ingress("new", {"a.example.com": [path("/x", "new:80")]}))
     given = [each.names["ingress"] for each in (first, pod, places)]
-    assert given[0]["sites"] is given[1]["sites"]
+    assert given[0]["virtual_hosts"] is given[1]["virtual_hosts"]
     assert pod.statuses[1] is first.statuses[1]
     assert pod.owners["ingress"] is first.owners["ingress"]
     for each in given:

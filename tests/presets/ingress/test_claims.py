@@ -92,10 +92,12 @@ def test_paths_lead_to_ports_of_services(made: Obj, expected: dict[str, str]) ->
     assert context.refused == ()
 
 
-def test_hosts_lead_to_sites_by_their_kind() -> None:
+def test_hosts_lead_to_virtual_hosts_by_their_kind() -> None:
     hosts = ("shop.example.com", "*.example.com", "")
-    sites = read(CLASS, *WEB, ingress(rules={host: [path("/")] for host in hosts})).names["ingress"]["sites"]
-    assert {id_: (site.map, site.map_key) for id_, site in sites.items()} == {
+    virtual_hosts = read(CLASS, *WEB, ingress(rules={host: [path("/")] for host in hosts})).names["ingress"][
+        "virtual_hosts"
+    ]
+    assert {id_: (virtual_host.map, virtual_host.map_key) for id_, virtual_host in virtual_hosts.items()} == {
         "*": ("hosts-http", "*"),
         "*.example.com": ("one-label-http", "example.com"),
         "shop.example.com": ("hosts-http", "shop.example.com"),
@@ -196,7 +198,7 @@ def test_of_twins_that_ask_for_all_of_a_host_the_preset_that_is_listed_first_has
     )
     options = PresetOptions(addresses=ADDRESSES)
     context = registry.translate(snapshot(CLASS, *(each for some in twins for each in some)), presets, options)
-    assert (HOST in context.names["domains"], HOST in context.names["ingress"]["sites"]) == (
+    assert (HOST in context.names["domains"], HOST in context.names["ingress"]["virtual_hosts"]) == (
         has == "domain",
         has == "ingress",
     )

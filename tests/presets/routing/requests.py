@@ -27,7 +27,7 @@ from pyconfd.presets.routing.types import (
     ValueCondition,
 )
 
-SITE = "shop.example.com"
+VIRTUAL_HOST = "shop.example.com"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def prefix(path: str) -> RouteMatch:
 
 def rule(match: RouteMatch, backend: str, *, day: int = 1, name: str = "", number: int = 0) -> RouteRule:
     owner = Owner("Ingress", "demo", name or backend, f"2026-01-{day:02}T00:00:00Z")
-    return RouteRule(SITE, match, backend, owner, number)
+    return RouteRule(VIRTUAL_HOST, match, backend, owner, number)
 
 
 class Table:
@@ -74,7 +74,10 @@ class Table:
     @property
     def groups(self) -> dict[str, dict[Place, RouteGroup]]:
         groups = self.table.groups.items.items()
-        return {site: {path.place: lead.group for path, lead in found if lead.group} for site, found in groups}
+        return {
+            virtual_host: {path.place: lead.group for path, lead in found if lead.group}
+            for virtual_host, found in groups
+        }
 
     @property
     def lost(self) -> list[ConflictedRule]:
@@ -107,7 +110,7 @@ def _meets(request: Request, match: RouteMatch) -> bool:
     )
 
 
-def through_maps(made: Table, request: Request, site: str = SITE) -> str:
+def through_maps(made: Table, request: Request, virtual_host: str = VIRTUAL_HOST) -> str:
     """Find the backend as the fragments do."""
     values = {entry: backend for backend, entries in made.entries.items() for entry in entries}
     groups = {group.id: group for found in made.groups.values() for group in found.values()}
@@ -116,9 +119,9 @@ def through_maps(made: Table, request: Request, site: str = SITE) -> str:
     for (name, key), value in values.items():
         assert key not in by_map[name]
         by_map[name][key] = value
-    found = by_map[EXACT_PATHS].get(site + request.path, "")
+    found = by_map[EXACT_PATHS].get(virtual_host + request.path, "")
     if not found:
-        text = f"{site}{request.path}/"
+        text = f"{virtual_host}{request.path}/"
         fitting = [key for key in by_map[PATH_PREFIXES] if text.startswith(key)]
         found = by_map[PATH_PREFIXES][max(fitting, key=len)] if fitting else ""
     if not found.startswith(GROUP_PREFIX):

@@ -11,7 +11,7 @@ from pyconfd.model.snapshot import Key
 from pyconfd.presets.routing.table import (
     ConflictedRule,
     PlainRoutingTable,
-    SitePath,
+    VirtualHostPath,
     entry_of,
     never_blocked,
     path_of,
@@ -19,7 +19,17 @@ from pyconfd.presets.routing.table import (
 )
 from pyconfd.presets.routing.types import PathKind, RouteMatch, RouteRule, ValueCondition
 from tests.derived.checking import CheckedCalls, items_of
-from tests.presets.routing.requests import SITE, Request, Table, by_rules, exact, prefix, rule, table, through_maps
+from tests.presets.routing.requests import (
+    VIRTUAL_HOST,
+    Request,
+    Table,
+    by_rules,
+    exact,
+    prefix,
+    rule,
+    table,
+    through_maps,
+)
 
 CANARY = (ValueCondition("x-canary", "yes"),)
 VERSION = (ValueCondition("v", "[0-9]+", regex=True),)
@@ -60,7 +70,7 @@ def test_exact_paths_come_first_then_the_longest_prefix_by_elements(path: str, b
     assert through_maps(table(*PATHS), Request(path)) == backend
 
 
-def test_another_site_has_none_of_the_paths() -> None:
+def test_another_virtual_host_has_none_of_the_paths() -> None:
     assert through_maps(table(*PATHS), Request("/foo"), "other.example.com") == ""
 
 
@@ -171,7 +181,7 @@ def test_the_next_claimant_gets_what_the_owner_gives_up() -> None:
     old, young = rule(prefix("/"), "old", day=1), rule(prefix("/"), "young", day=2)
     made = table(old, young)
     made.change(young)
-    assert (made.entries, made.lost) == ({"young": (entry_of(SITE, place_of(prefix("/"))),)}, [])
+    assert (made.entries, made.lost) == ({"young": (entry_of(VIRTUAL_HOST, place_of(prefix("/"))),)}, [])
 
 
 def test_what_is_blocked_goes_to_nobody_of_its_kind() -> None:
@@ -181,7 +191,7 @@ def test_what_is_blocked_goes_to_nobody_of_its_kind() -> None:
     assert through_maps(made, Request("/")) == "young"
 
 
-def test_plain_paths_are_listed_by_object_backend_and_site() -> None:
+def test_plain_paths_are_listed_by_object_backend_and_virtual_host() -> None:
     first, second = rule(exact("/a"), "web", name="one"), rule(prefix("/a"), "web", day=2, name="two")
     late, foreign = rule(exact("/a"), "late", day=3, name="two"), rule(exact("/b"), "web", name="three")
     later = rule(exact("/a"), "later", day=3, name="two", number=1)
@@ -203,7 +213,7 @@ def test_plain_paths_are_listed_by_object_backend_and_site() -> None:
     }
     leading = {backend: [path for path, _ in found] for backend, found in plain.leading.items.items()}
     assert leading == {"web": sorted([path_of(first), path_of(second)], key=lambda path: entry_of(*path))}
-    assert dict(plain.sites.items) == {SITE: 2}
+    assert dict(plain.virtual_hosts.items) == {VIRTUAL_HOST: 2}
 
 
 def test_headers_come_before_query_parameters() -> None:
@@ -212,7 +222,7 @@ def test_headers_come_before_query_parameters() -> None:
         rule(RouteMatch(path="/", query=(*VERSION, ValueCondition("w", "1"))), "query", day=1),
         rule(RouteMatch(path="/", headers=CANARY), "headers", day=2),
     ]
-    [group] = table(*both).groups[SITE].values()
+    [group] = table(*both).groups[VIRTUAL_HOST].values()
     assert [each.backend for each in group.rules] == ["headers", "query"]
     assert through_maps(table(*both), asked) == "headers"
 
@@ -222,8 +232,8 @@ def test_only_what_falls_to_a_changed_path_is_made_again() -> None:
     calls = CheckedCalls(made.graph)
     made.change(*CONDITIONS, *PATHS[1:2], rule(prefix("/foo/bar/"), "other"))
     assert calls.made == [
-        ("test: decisions on paths", SitePath(SITE, place_of(prefix("/foo/bar")))),
-        ("test: map entries", SitePath(SITE, place_of(prefix("/foo/bar")))),
+        ("test: decisions on paths", VirtualHostPath(VIRTUAL_HOST, place_of(prefix("/foo/bar")))),
+        ("test: map entries", VirtualHostPath(VIRTUAL_HOST, place_of(prefix("/foo/bar")))),
     ]
 
 

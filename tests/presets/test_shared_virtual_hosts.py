@@ -1,12 +1,12 @@
-"""Sites of hosts that are named: which host belongs to which site, and which unserved host needs one."""
+"""Virtual hosts of named hosts: which host belongs to which virtual host, and which unserved host needs one."""
 
 import pytest
 
 from pyconfd.derived import Graph, Source
 from pyconfd.model.reservation import HostClaim, Name, Owner, Reservation
 from pyconfd.presets.host_ownership import HostDecision, HostRights, Hosts
-from pyconfd.presets.routing.types import HostKind, Site
-from pyconfd.presets.shared_sites import named_sites, shared_site
+from pyconfd.presets.routing.types import HostKind, VirtualHost
+from pyconfd.presets.shared_virtual_hosts import named_virtual_hosts, shared_virtual_host
 
 SINCE = "2026-01-01T00:00:00Z"
 
@@ -21,14 +21,14 @@ SINCE = "2026-01-01T00:00:00Z"
     ],
 )
 @pytest.mark.parametrize("below", [True, False])
-def test_the_site_of_a_host(host: str, wildcard: HostKind, kind: HostKind, id_: str, below: bool) -> None:
+def test_the_virtual_host_of_a_host(host: str, wildcard: HostKind, kind: HostKind, id_: str, below: bool) -> None:
     mine = HostDecision(Owner("Ingress", "shop", "web", SINCE), below_foreign=below)
     decisions: dict[str, HostDecision] = {host: mine}
-    found = shared_site(host, HostRights(decisions.get), wildcard)
-    assert found == Site(id_, "http", host, kind, namespace="shop", below_foreign=below)
+    found = shared_virtual_host(host, HostRights(decisions.get), wildcard)
+    assert found == VirtualHost(id_, "http", host, kind, namespace="shop", below_foreign=below)
     decisions.clear()
-    unknown = shared_site(host, HostRights(decisions.get), wildcard)
-    assert unknown == Site(id_, "http", host, kind)
+    unknown = shared_virtual_host(host, HostRights(decisions.get), wildcard)
+    assert unknown == VirtualHost(id_, "http", host, kind)
 
 
 INGRESS, FOREIGN = Owner("Ingress", "shop", "web", SINCE), Owner("Ingress", "evil", "trap", SINCE)
@@ -41,7 +41,7 @@ DOMAIN, FOREIGN_DOMAIN = Owner("Service", "shop", "web", SINCE), Owner("Service"
         # An Ingress whose paths are all refused: 404, and nobody's wildcard.
         ({"a.b.test": (INGRESS, "")}, None, HostKind.EXACT),
         ({"a.b.test": (INGRESS, ""), "*.b.test": (FOREIGN, "")}, None, HostKind.EXACT),
-        # A domain with HTTP has a site of its own, one without needs one where another namespace would answer.
+        # A domain with HTTP has a virtual host of its own, one without needs one where another namespace would answer.
         ({"a.b.test": (DOMAIN, "http")}, None, None),
         ({"a.b.test": (DOMAIN, "https")}, None, None),
         ({"a.b.test": (DOMAIN, "https"), "*.b.test": (DOMAIN, "http")}, None, None),
@@ -59,37 +59,37 @@ DOMAIN, FOREIGN_DOMAIN = Owner("Service", "shop", "web", SINCE), Owner("Service"
 def test_a_host_that_nothing_serves_keeps_its_requests(
     claims: dict[str, tuple[Owner, str]], kept: Owner | None, kind: HostKind | None
 ) -> None:
-    sites = _named(claims, {} if kept is None else {"a.b.test": kept})
-    assert (sites["a.b.test"].kind if "a.b.test" in sites else None) == kind
+    virtual_hosts = _named(claims, {} if kept is None else {"a.b.test": kept})
+    assert (virtual_hosts["a.b.test"].kind if "a.b.test" in virtual_hosts else None) == kind
 
 
 def test_a_served_host_is_not_named_again() -> None:
     claims = {"a.b.test": (INGRESS, ""), "*.b.test": (DOMAIN, "https"), "*.test": (FOREIGN_DOMAIN, "http")}
     assert set(_named(claims, {}, served="a.b.test")) == {"*.b.test"}
     found = _named(claims, {})
-    assert {host: site.kind for host, site in found.items()} == {
+    assert {host: virtual_host.kind for host, virtual_host in found.items()} == {
         "a.b.test": HostKind.EXACT,
         "*.b.test": HostKind.ANY_DEPTH,
     }
     # Kept for an Ingress: its wildcard is for one label, as it was.
     kept = _named({"*.test": (FOREIGN_DOMAIN, "http")}, {"*.b.test": INGRESS, "*.c.test": DOMAIN})
-    assert {host: site.kind for host, site in kept.items()} == {
+    assert {host: virtual_host.kind for host, virtual_host in kept.items()} == {
         "*.b.test": HostKind.ONE_LABEL,
         "*.c.test": HostKind.ANY_DEPTH,
     }
 
 
-def _named(claims: dict[str, tuple[Owner, str]], kept: dict[str, Owner], served: str = "") -> dict[str, Site]:
+def _named(claims: dict[str, tuple[Owner, str]], kept: dict[str, Owner], served: str = "") -> dict[str, VirtualHost]:
     graph = Graph()
-    source, sites = Source[Name, HostClaim](graph, "claims"), Source[str, Site](graph, "served")
+    source, virtual_hosts = Source[Name, HostClaim](graph, "claims"), Source[str, VirtualHost](graph, "served")
     hosts = Hosts(source)
-    found = named_sites(hosts, sites)
+    found = named_virtual_hosts(hosts, virtual_hosts)
     hosts.shared.set(frozenset())
     hosts.reservations.replace({host: Reservation(owner, 9.0) for host, owner in kept.items()})
     source.replace(
         {Name("", host): HostClaim(host, owner, domain_proto=proto) for host, (owner, proto) in claims.items()}
     )
-    sites.replace({served: Site(served, "http", served, HostKind.EXACT)} if served else {})
+    virtual_hosts.replace({served: VirtualHost(served, "http", served, HostKind.EXACT)} if served else {})
     graph.settle()
     return dict(found.items)
 
