@@ -1,12 +1,16 @@
 """A map that changes entry by entry ends as the new one, and only what differs is looked at."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyconfd.haproxy.config.changes import _single, differing_lines
-from pyconfd.model.operations import AddMapEntries, ChangeMapEntries, Command, RemoveMapEntries
+from pyconfd.haproxy.config.changes import _single, changed_files, differing_lines
+from pyconfd.haproxy.config.index import index_of
+from pyconfd.model.operations import AddMapEntries, ChangeMapEntries, Command, RemoveMapEntries, ReplaceMap
+from pyconfd.model.rendering import FileKind, OutputFile
 
 KEYS = st.lists(
     st.sampled_from([*(f"k{number}/" for number in range(30)), "a", "a-b", "ab", "gw_a|b.example.com/~x/"]), unique=True
@@ -77,3 +81,119 @@ def test_a_request_between_two_entries_never_finds_the_shorter_prefix_alone() ->
     turned = "a/ be\nb/1/ be-one\nb/ be-all\nc/ be\n"
     assert _single(path, turned, without) == [RemoveMapEntries(path, ("b/", "b/1/"))]
     assert _single(path, without, turned) == [AddMapEntries(path, (("b/1/", "be-one"), ("b/", "be-all")))]
+
+
+FRONTEND = """
+frontend http-in
+    http-request set-var(txn.host) req.hdr(host),host_only,rtrim(.),lower
+    http-request set-var(txn.site) var(txn.host),map_str(/m/hosts.map)
+    http-request set-var(txn.site) var(txn.host),map_end(/m/wildcards.map) unless { var(txn.site) -m found }
+    http-request set-var(txn.site) str(*),map_str(/m/hosts.map) unless { var(txn.site) -m found }
+    http-request set-var(txn.path) path
+    http-request set-var(txn.route) var(txn.site),concat(,txn.path),map_str(/m/exact.map)
+    http-request set-var(txn.route) var(txn.site),concat(,txn.path,/),map_beg(/m/prefixes.map) unless { found }
+    http-request set-var(txn.site) var(txn.site),map_str(/m/above.map) unless { var(txn.route) -m found }
+    use_backend %[var(txn.route)] if { var(txn.route) -m found }
+
+defaults headers
+    http-response set-header x %[var(txn.route),map_str(/m/values.map)]
+"""
+Maps = Mapping[str, Mapping[str, str]]
+Routes = frozenset[tuple[str, str, str]]
+"""Of paths: the site, the path with "=" before one that is exact, and the backend."""
+SITES, PATHS = ("a.example.com", ".example.com", "*"), ("/", "/x/", "/x/y/", "=/x", "=/x/y")
+ROUTES = st.dictionaries(
+    st.tuples(st.sampled_from(SITES), st.sampled_from(PATHS)), st.sampled_from(["one", "other"]), max_size=8
+).map(lambda found: frozenset((*at, backend) for at, backend in found.items()))
+
+
+def maps_of(routes: Routes) -> Maps:
+    """Return the maps that lead to these backends, as the shipped fragments write them."""
+    sites = {site for site, _, _ in routes}
+    return {
+        "hosts": {site: site for site in sites if not site.startswith(".")},
+        "wildcards": {site: site for site in sites if site.startswith(".")},
+        "exact": {site + path[1:]: backend for site, path, backend in routes if path.startswith("=")},
+        "prefixes": {site + path: backend for site, path, backend in routes if not path.startswith("=")},
+        "values": {backend: f"of-{backend}" for _, _, backend in routes},
+    }
+
+
+def answered(maps: Maps, host: str, path: str) -> tuple[str, str]:
+    """Return the backend of a request and the value of its header, "" for none, by the lines of ``FRONTEND``."""
+    wildcard = next((site for end, site in maps["wildcards"].items() if host.endswith(end)), "")
+    site = maps["hosts"].get(host) or wildcard or maps["hosts"].get("*", "")
+    begins = [key for key in maps["prefixes"] if site and f"{site}{path}/".startswith(key)]
+    longest = maps["prefixes"][max(begins, key=len)] if begins else ""
+    route = maps["exact"].get(f"{site}{path}") or longest
+    return route, maps["values"].get(route, "")
+
+
+def files_of(maps: Maps) -> tuple[OutputFile, ...]:
+    texts = {name: "".join(f"{key} {value}\n" for key, value in sorted(each.items())) for name, each in maps.items()}
+    return tuple(OutputFile(FileKind.MAP, f"/m/{name}.map", text) for name, text in sorted(texts.items()))
+
+
+def steps(before: Maps, after: Maps) -> Iterator[Maps]:
+    """Return the maps after each single change that HAProxy is sent, in the order of the plan."""
+    maps = {name: dict(entries) for name, entries in before.items()}
+    found = changed_files(files_of(before), files_of(after), index_of(FRONTEND))
+    assert not found.reload_causes
+    for command in sorted(found.commands, key=attrgetter("rank")):
+        assert isinstance(command, AddMapEntries | ChangeMapEntries | RemoveMapEntries | ReplaceMap)
+        entries = maps[command.path.removeprefix("/m/").removesuffix(".map")]
+        if isinstance(command, ReplaceMap):
+            entries.clear()
+            entries |= dict(command.entries)
+            yield maps
+            continue
+        for each in command.keys if isinstance(command, RemoveMapEntries) else command.entries:
+            if isinstance(each, str):
+                del entries[each]
+            else:
+                entries[each[0]] = each[1]
+            yield maps
+    assert maps == after
+
+
+def assert_old_or_new(before: Maps, after: Maps) -> None:
+    for maps in steps(before, after):
+        for host in ("a.example.com", "b.example.com", "example.org"):
+            for path in ("/", "/x", "/x/y", "/x/y/z"):
+                found = answered(maps, host, path)
+                assert found in {answered(each, host, path) for each in (before, after)}, (host, path, maps)
+
+
+def test_what_leads_to_other_entries_is_added_after_them() -> None:
+    index, maps = index_of(FRONTEND), ["above", "exact", "hosts", "prefixes", "values", "wildcards"]
+    in_order = sorted(maps, key=lambda name: index.use_of_map(f"/m/{name}.map").place)
+    assert in_order == ["values", "exact", "prefixes", "above", "hosts", "wildcards"]
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [
+        ([("a.example.com", "/", "one"), ("a.example.com", "=/x", "other")], []),
+        ([("a.example.com", "/", "one"), ("a.example.com", "=/x", "other")], [("a.example.com", "/x/y/", "one")]),
+        ([("a.example.com", "/x/", "one"), ("a.example.com", "=/x", "other")], [("a.example.com", "/", "one")]),
+        # A host of its own beside that of a wildcard.
+        ([("a.example.com", "/x/", "other")], [(".example.com", "/", "one")]),
+        ([("a.example.com", "/", "other"), (".example.com", "/", "one")], []),
+    ],
+)
+def test_a_request_between_two_maps_is_answered_as_before_or_as_from_now_on(
+    more: list[tuple[str, str, str]], kept: list[tuple[str, str, str]]
+) -> None:
+    fewer, all_ = maps_of(frozenset(kept)), maps_of(frozenset([*kept, *more]))
+    assert_old_or_new(fewer, all_)
+    assert_old_or_new(all_, fewer)
+
+
+@settings(max_examples=300)
+@given(ROUTES, ROUTES, st.sampled_from(SITES))
+def test_where_one_site_changes_no_request_is_answered_by_what_no_configuration_says(
+    before: Routes, other: Routes, site: str
+) -> None:
+    """All paths of a site, or some, come, go or lead elsewhere; the sites of other hosts stay."""
+    after = frozenset(each for each in before if each[0] != site) | {each for each in other if each[0] == site}
+    assert_old_or_new(maps_of(before), maps_of(after))

@@ -368,6 +368,7 @@ def changed_files(old: tuple[OutputFile, ...], new: tuple[OutputFile, ...], inde
         return found
     before, after = {file.path: file for file in old}, {file.path: file for file in new}
     lists = _Lists(before, after, index)
+    maps: list[str] = []
     for path in sorted(before.keys() | after.keys()):
         was, now = before.get(path), after.get(path)
         if was is now or was == now:
@@ -377,11 +378,28 @@ def changed_files(old: tuple[OutputFile, ...], new: tuple[OutputFile, ...], inde
         if is_map and path in lists.words:
             found.extend(_changed_list(was, now, index, f"list of certificates {path} {verb}"))
         elif is_map:
-            found.extend(_changed_map(was, now, index, f"map {path} {verb}"))
+            maps.append(path)
         elif verb != "changed" and (another := _another_default(path, before, index)):
             found.reload_causes.append(another)
         else:
             found.extend(_changed_certificate(was, now, lists, f"certificate {path} {verb}"))
+    found.extend(_changed_maps(maps, before, after, index))
+    return found
+
+
+def _changed_maps(
+    paths: list[str], before: Mapping[str, OutputFile], after: Mapping[str, OutputFile], index: Index
+) -> SectionChanges:
+    """Compare maps: entries are removed in the reverse of the order in which they are added.
+
+    Requests come between two maps, too: each is answered as before, until it is answered as from now on.
+    """
+    found = SectionChanges()
+    for path in sorted(paths, key=lambda path: index.use_of_map(path).place) if len(paths) > 1 else paths:
+        verb = "added" if path not in before else "removed" if path not in after else "changed"
+        found.extend(_changed_map(before.get(path), after.get(path), index, f"map {path} {verb}"))
+    removals = [each for each in reversed(found.commands) if isinstance(each, RemoveMapEntries)]
+    found.commands = [*(each for each in found.commands if not isinstance(each, RemoveMapEntries)), *removals]
     return found
 
 
@@ -404,7 +422,7 @@ class _Lists:
 
 def _changed_map(was: OutputFile | None, now: OutputFile | None, index: Index, detail: str) -> SectionChanges:
     path = (now or was or _NOTHING).path
-    converters = index.map_converters(path)
+    converters = index.use_of_map(path).converters
     advice = "" if was is None or now is None else MAP_ADVICE
     needs_reload = SectionChanges(reload_causes=[ReloadCause(ReloadReason.MAPS_CHANGED, detail, advice)])
     # A path that is not found may be read all the same, through a variable.
@@ -523,7 +541,7 @@ LIST_ADVICE = "a list whose lines are a path and names, in a bind with `strict-s
 def _changed_list(was: OutputFile | None, now: OutputFile | None, index: Index, detail: str) -> SectionChanges:
     path = (now or was or _NOTHING).path
     needs_reload = SectionChanges(reload_causes=[ReloadCause(ReloadReason.CERTIFICATES_CHANGED, detail, LIST_ADVICE)])
-    if was is None or now is None or index.map_converters(path) != {""} or not is_plain(path):
+    if was is None or now is None or index.use_of_map(path).converters != {""} or not is_plain(path):
         return needs_reload
     before, after = was.content.splitlines(), now.content.splitlines()
     # HAProxy does not release a bind's default certificate, and takes a new one only when it loads.

@@ -332,7 +332,7 @@ def _is_from(defaults: str, text: str) -> bool:
 def _spares_to_take(index: Index, abilities: Abilities) -> Callable[[str], str]:
     """Return what gives each spare that the process has free, by its defaults section, once; "" when all were given."""
     spares = abilities.spares
-    is_read = bool(spares.map_path) and index.map_converters(spares.map_path) == {"map_str"}
+    is_read = bool(spares.map_path) and index.use_of_map(spares.map_path).converters == {"map_str"}
     free: dict[str, list[str]] = {}
 
     def take(defaults: str) -> str:

@@ -1,8 +1,9 @@
 """A configuration cut into the texts of its sections, so that only what differs is parsed; and its servers. Pure."""
 
 import re
+import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, pairwise
@@ -71,6 +72,23 @@ class Span(NamedTuple):
     above: Mapping[SectionKey, Defaults]
 
 
+_MAP_USE = re.compile(
+    r"(?<![^\s{\[])(?:set-var\((?P<set>[\w.]+)\) )?(?:var\((?P<read>[\w.]+)\))?[^\s{\[]*?,map\w*\((?P<path>[^(),\s]+)"
+)
+
+
+class MapUse(NamedTuple):
+    """The ``converters`` that read a map, "" for other uses; and where it stands among maps whose entries are added.
+
+    What leads to others comes after them: maps of hosts, which the site is found by, after those that read the site.
+    Of maps that read the same variable the first one comes first: mostly it wins, so that a request which its entry is
+    for never finds only that of a later map. What is read by the way, in other sections, comes before all.
+    """
+
+    converters: frozenset[str]
+    place: tuple[int, int]
+
+
 @dataclass(slots=True)
 class Index:
     """The sections of one configuration: their ``keys`` in order, and their ``texts`` by key in any order.
@@ -87,7 +105,7 @@ class Index:
     defaults: Mapping[str, Inherited]
     whole: bool
     unused: dict[str, LoadedDefaults] = field(default_factory=dict)
-    _used_maps: dict[str, frozenset[str]] = field(default_factory=dict)
+    _used_maps: dict[str, MapUse] = field(default_factory=dict)
     _certificates: tuple[tuple[tuple[str, ...], list[str]], ...] | None = None
 
     @property
@@ -139,13 +157,13 @@ class Index:
                 self.keys[start : start + len(span.old)] = span.new
                 end = start + len(span.new)
 
-    def map_converters(self, path: str) -> frozenset[str]:
-        """Return what the configuration does with the file ``path``: the converters that read it, "" for other uses."""
+    def use_of_map(self, path: str) -> MapUse:
+        """Return what the configuration does with the file ``path``."""
         if path not in self._used_maps:
             uses = re.compile(rf"(?:(?P<converter>[a-z_]+)\()?{re.escape(path)}(?![\w./@+=-])")
-            self._used_maps[path] = frozenset(
-                found["converter"] or "" for text in self._mentioning(path) for found in uses.finditer(text)
-            )
+            texts = list(self._mentioning(path))
+            converters = frozenset(found["converter"] or "" for text in texts for found in uses.finditer(text))
+            self._used_maps[path] = MapUse(converters, _place_of_map(path, texts))
         return self._used_maps[path]
 
     def names(self, path: str) -> bool:
@@ -186,6 +204,19 @@ class Index:
     def _mentioning(self, wanted: str) -> Iterator[str]:
         unused = (each.text for each in self.unused.values())
         return (text for text in chain(self.texts.values(), unused) if wanted in text)
+
+
+def _place_of_map(path: str, texts: Iterable[str]) -> tuple[int, int]:
+    for text in texts:
+        uses = list(_MAP_USE.finditer(text))
+        found = list(dict.fromkeys(use["set"] for use in uses if use["set"]))
+        for place, use in enumerate(uses):
+            if use["path"] == path:
+                read = use["read"]
+                if read in found:
+                    return -found.index(read), place
+                return 1 if read is None or f"set-var({read})" in text else -sys.maxsize, place
+    return -sys.maxsize, 0
 
 
 @lru_cache(maxsize=64)
