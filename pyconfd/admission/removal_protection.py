@@ -111,7 +111,7 @@ class SavedHold(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RemovalProtection:
-    """Belongs to one loop: :meth:`start` or :meth:`restore` it, then :meth:`look` at each Snapshot."""
+    """Belongs to one loop: :meth:`start` or :meth:`restore` it, then :meth:`admit` each Snapshot."""
 
     def __init__(self, rules: RemovalRules) -> None:
         self._rules = rules
@@ -120,7 +120,7 @@ class RemovalProtection:
         self._claimed: tuple[Claimed, ...] = ()
         self._counts = EndpointCounts((), rules.window_s)
         self.snapshot = Snapshot()
-        """The last Snapshot that was looked at, as the cluster shows it."""
+        """The last Snapshot that was admitted, as the cluster shows it."""
         self._applied = Snapshot()
         """The last one that was applied before something was held, with what came since and was not lost."""
         self._missing: set[str] = set()
@@ -181,7 +181,7 @@ class RemovalProtection:
         if deleted:
             self._counts.forgive(former, self._claimed, len(forgiven))
 
-    def look(
+    def admit(
         self, moment: Moment, snapshot: Snapshot, context: Context, *, confirmed: bool, allowed: Collection[str]
     ) -> Snapshot:
         """Return the Snapshot to serve: with what is held, and itself where nothing is.
@@ -225,7 +225,7 @@ class RemovalProtection:
             self._counts.unapplied = 0
 
     def is_due(self, now: float, *, confirmed: bool, allowed: Collection[str]) -> bool:
-        """Return whether a look at the same Snapshot would change the hold."""
+        """Return whether admitting the same Snapshot again would change the hold."""
         hold = self.hold
         if hold is None:
             return False

@@ -40,7 +40,7 @@ from pyconfd.trying.own_haproxy import OwnHaproxy
 from pyconfd.trying.relocate import RelocatingRenderer, Relocation, owners_in
 from pyconfd.trying.table import MOST_NAMES, Table, ask_all, fronts, lines, names, questions, table
 
-_LOOK_S = 0.1
+_POLL_S = 0.1
 _PATIENCE_S = 30.0
 """Longer than a reload takes; a template that never ends is not waited for."""
 _STATUS_PORT = 9101
@@ -213,8 +213,8 @@ class _TrialRun:
         self._thread.start()
         try:
             while self._thread.is_alive() and not self.daemon.mailbox.stopped:
-                yield from self._look()
-                self._thread.join(_LOOK_S)
+                yield from self._poll()
+                self._thread.join(_POLL_S)
         finally:
             self.daemon.mailbox.stop()
             until = time.monotonic() + _PATIENCE_S
@@ -222,11 +222,11 @@ class _TrialRun:
                 # It may be waiting for haproxy to load what was installed: that ends soonest with one that does.
                 with suppress(TransientError):
                     self._keep_haproxy()
-                self._thread.join(_LOOK_S)
+                self._thread.join(_POLL_S)
         if self._code != EXIT_OK:
             raise RuntimeError(f"the loop crashed:\n{_tail(self._folder / 'pyconfd.log')}")
 
-    def _look(self) -> Iterator[str]:
+    def _poll(self) -> Iterator[str]:
         self._keep_haproxy()
         while not self._changes.waiting.empty():
             yield line_of(self._changes.waiting.get())

@@ -101,7 +101,7 @@ class SettingsCommand(click.Command):
             formatter.write_text("Every setting is an option here too: see `pyconfd run --help`.")
 
 
-def exit_of_look(code: int, *, alive: bool, wrong: bool) -> int:
+def exit_of_report(code: int, *, alive: bool, wrong: bool) -> int:
     """Return the exit code of a command that only looks; ``wrong``: the settings cannot be used."""
     return code if not wrong else Exit.FAILED if alive else Exit.CONFIGURATION
 

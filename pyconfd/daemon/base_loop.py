@@ -31,7 +31,7 @@ EXIT_BUG = 70
 """Source: sysexits.h, EX_SOFTWARE."""
 
 TICK_S = 1.0
-"""How often fragments and holds are looked at: edits are to apply within two seconds."""
+"""How often fragments and holds are polled: edits are to apply within two seconds."""
 
 DRIFT_S = 5.0
 """How often disk and process are compared with what was applied."""
@@ -49,7 +49,7 @@ class Task(StrEnum):
     RETRY_TEMPLATES = "retry rejected templates of the cluster"
     RETRY_QUARANTINED = "retry quarantined objects"
     RELIST = "list again while something is held"
-    LOOK = "look for edits"
+    POLL = "poll for edits"
     DRIFT = "compare disk and process"
     RESTORE = "restore the last good generation"
     BOOT = "start without input"
@@ -136,7 +136,7 @@ class Loop(ABC):
         self._pacing = apply
         self.mailbox = Mailbox()
         self._queue = WorkQueue(retry_min_s=apply.retry_min_s, retry_max_s=apply.retry_max_s)
-        self._queue.add(Task.LOOK, now)
+        self._queue.add(Task.POLL, now)
         self._queue.add(Task.DRIFT, now)
         self._queue.add(Task.BOOT, now + apply.boot_wait_s)
         applied = world.balancer.last_good()
@@ -164,7 +164,7 @@ class Loop(ABC):
         """Return the state as of now; safe to call from other threads."""
 
     @abstractmethod
-    def _look_around(self, now: float) -> None:
+    def _poll(self, now: float) -> None:
         """Find what changed without telling."""
 
     @abstractmethod
@@ -203,10 +203,10 @@ class Loop(ABC):
             self._note_change(now, at_once=resumed or not self._decided)
             if self._decided and self._around.balancer.goes_live():
                 self._queue.add(Task.RUNTIME_UPDATE, now)
-        looked = self._queue.pop(now, Task.LOOK)
-        if looked:
-            self._queue.add(Task.LOOK, now + TICK_S)
-            self._look_around(now)
+        polled = self._queue.pop(now, Task.POLL)
+        if polled:
+            self._queue.add(Task.POLL, now + TICK_S)
+            self._poll(now)
             if self._decided:
                 standing = self._around.balancer.standing(may_repair=not self._paused)
                 self._report.balancer(standing, self._paused)
@@ -214,13 +214,13 @@ class Loop(ABC):
         if self._queue.pop(now, Task.DRIFT, Task.RESTORE):
             self._queue.add(Task.DRIFT, now + DRIFT_S)
             if self._decided and not self._paused:
-                self._look_at_balancer(now)
+                self._poll_balancer(now)
         # While paused, whatever comes is applied when an operator, or the clock, ends that.
         attempted = not self._paused and self._apply_what_is_due(now)
         if self._queue.pop(now, Task.BOOT) and not self._decided:
             self._decide_without_input(now)
             attempted = True
-        if looked or attempted:
+        if polled or attempted:
             self.publish()
 
     def publish(self) -> None:
@@ -253,7 +253,7 @@ class Loop(ABC):
         return former is not None and self._paused is None
 
     def _apply_what_is_due(self, now: float) -> bool:
-        """Return whether everything was applied; a runtime update is published with the next look, within a second."""
+        """Return whether everything was applied; a runtime update is published with the next poll, within a second."""
         if self._may_reload(now):
             self._queue.remove(Task.RUNTIME_UPDATE)
             self._attempt(now, may_reload=True)
@@ -331,7 +331,7 @@ class Loop(ABC):
 
     # The last good generation
 
-    def _look_at_balancer(self, now: float) -> None:
+    def _poll_balancer(self, now: float) -> None:
         """Repair what changed the file or the process from outside."""
         if self._waits_for_start and self._around.balancer.runs():
             self._waits_for_start = False
@@ -349,7 +349,7 @@ class Loop(ABC):
         """Return whether disk and process are as the last good generation left them, or there is none."""
         if self._around.balancer.last_good() is None:
             return True
-        in_place = isinstance(self._around.balancer.look(), Noop)
+        in_place = isinstance(self._around.balancer.refresh(), Noop)
         self._report.haproxy(self._around.balancer.condition())
         if in_place:
             self._show_restoring(())

@@ -29,7 +29,7 @@ MOST_BYTES = 2 << 30
 WAITS_FOR_OWN_LIMITS = "__waits_for_own_limits__"
 """A module with a global of this name waits for something that has limits of its own: that time is not counted."""
 
-_LOOK_S = 0.25
+_POLL_S = 0.25
 _AGAIN_S = 0.0007
 _TRIES = 1_000
 _REMEDY = "give the loop an end, or bound what it goes through"
@@ -78,13 +78,13 @@ def _limits(longest_s: float, most_bytes: int) -> Iterator[None]:
         if why and tries and not _is_in(frame, "__jinja_template__"):
             # Between two lines nobody could say which template it is: look again at once.
             tries -= 1
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S, _LOOK_S)
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S, _POLL_S)
         elif why:
             signal.setitimer(signal.ITIMER_REAL, 0)  # once: what reports it must not be interrupted
             raise _LimitError(why, _REMEDY)
 
     former = signal.signal(signal.SIGALRM, look)
-    former_timer = signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
+    former_timer = signal.setitimer(signal.ITIMER_REAL, _POLL_S, _POLL_S)
     try:
         yield
     finally:

@@ -105,7 +105,7 @@ class Daemon(Loop):
         self._world.renderings.stop()
         self._world.name_register.flush()
 
-    def _look_around(self, now: float) -> None:
+    def _poll(self, now: float) -> None:
         """Find what changed without telling: fragments, an operator's permission, the file, the process."""
         former = self._fragments.problems
         if self._fragments.refresh():
@@ -129,7 +129,7 @@ class Daemon(Loop):
             self._note_change(now, at_once=True)  # a reservation has ended: somebody else may have the name now
         self._world.name_register.flush()
         if self._decided:
-            self._rollout.look(now)
+            self._rollout.poll(now)
 
     def _attempt(self, now: float, *, may_reload: bool) -> None:
         snapshot, fragments = self._world.source.snapshot(), self._fragments
@@ -284,7 +284,7 @@ class Daemon(Loop):
         self._world.name_register.flush()
 
     def _note_share(self, outcome: Outcome, now: float) -> None:
-        """Report whose reloads have to wait for former workers, and look again soon."""
+        """Report whose reloads have to wait for former workers, and poll again soon."""
         if not isinstance(outcome, Deferred):
             self._report.waits_for_share(frozenset())
             return

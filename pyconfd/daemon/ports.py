@@ -42,7 +42,7 @@ class RestoringBalancer(BalancerPort, Protocol):
         """Return whether the load balancer runs, whatever it has loaded."""
         ...
 
-    def look(self) -> Plan:
+    def refresh(self) -> Plan:
         """Compare disk and process with what is applied."""
         ...
 

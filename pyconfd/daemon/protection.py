@@ -74,7 +74,7 @@ class ProtectedSnapshots:
         return self._protection.hold
 
     def is_due(self, now: float) -> bool:
-        """Return whether another look at the same Snapshot is worth while."""
+        """Return whether the same Snapshot has to be admitted again."""
         world = self._world
         return self.hold is not None and self._protection.is_due(
             now, confirmed=world.source.relisted(), allowed=world.allowed_holds()
@@ -91,7 +91,7 @@ class ProtectedSnapshots:
             protection.rebase(left, translator.translate(replace(left, host=snapshot.host)))
         self._read_with = read_with
         context = translator.translate(snapshot)
-        served = self._look(snapshot, context)
+        served = self._admit(snapshot, context)
         events = protection.events()
         for event in events:
             self._log(event)
@@ -101,7 +101,7 @@ class ProtectedSnapshots:
         self._cluster_memo = (self._cluster_memo or Memo()) if is_held else None
         return ProtectedSnapshot(served, None if is_held else context)
 
-    def _look(self, snapshot: Snapshot, context: Context) -> Snapshot:
+    def _admit(self, snapshot: Snapshot, context: Context) -> Snapshot:
         world, protection = self._world, self._protection
         moment = Moment(world.clock.monotonic(), world.clock.now())
         if not self.has_applied and protection.hold is None:
@@ -110,7 +110,7 @@ class ProtectedSnapshots:
             return protection.restore(saved or SavedHold(), moment, snapshot, context)
         # Permissions are files; there can be none while nothing is held, so they are not looked for.
         allowed = world.allowed_holds() if protection.hold is not None else ()
-        return protection.look(moment, snapshot, context, confirmed=world.source.relisted(), allowed=allowed)
+        return protection.admit(moment, snapshot, context, confirmed=world.source.relisted(), allowed=allowed)
 
     def judge(self, before: Stored, context: Context, digest: Callable[[], str]) -> Held | None:
         """Judge a whole change by numbers, until something was applied."""

@@ -112,7 +112,7 @@ class RolloutMonitor:
         usual = counted(oldest if oldest is not newest else None, newest)
         self._rollout = _Rollout(now, ends, usual, newest, before, after, reasons)
 
-    def look(self, now: float) -> None:
+    def poll(self, now: float) -> None:
         """Read the newest counters; ``now`` is of the monotonic clock."""
         self._serving = self._world.balancer.last_good()
         sample = self._port.traffic()

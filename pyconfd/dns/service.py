@@ -147,7 +147,7 @@ class DnsService:
         """Do what is due; return the seconds until the next turn."""
         now, wall = self._clock.monotonic(), self._clock.now()
         if now >= self._next_look:
-            self._look(now)
+            self._poll(now)
             self._next_look = now + self._settings.dns.look_s
         withdrawn = is_withdrawn(self._settings)
         wants = {kept.spec: self._want(kept, now, withdrawn=withdrawn) for kept in self._kept}
@@ -156,7 +156,7 @@ class DnsService:
         self._report(now, wall, withdrawn=withdrawn)
         return max(due - self._clock.monotonic(), 0.0)
 
-    def _look(self, now: float) -> None:
+    def _poll(self, now: float) -> None:
         self._facts = self._reader.facts()
         changed = False
         for vip in {"", *(kept.spec.vip for kept in self._kept)}:

@@ -52,7 +52,7 @@ class TakesAll(ABC):
         del namespaces
         return True
 
-    def look(self) -> Plan:
+    def refresh(self) -> Plan:
         """Compare the running configuration with the desired one."""
         last = self.last_good()
         return Noop() if last is None else self.plan(last.rendering)

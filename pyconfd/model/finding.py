@@ -1,4 +1,4 @@
-"""What a look at everything that pyconfd needs shows, line by line."""
+"""Findings of a check of everything that pyconfd needs, line by line."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at; ``topic`` groups, ``what`` names it, ``remedy`` is "" where it is ok."""
+    """One thing that was checked; ``topic`` groups, ``what`` names it, ``remedy`` is "" where it is ok."""
 
     level: Level
     topic: str
@@ -34,7 +34,7 @@ class Finding:
     @classmethod
     def of(cls, level: Level, topic: str, problem: Problem) -> "Finding":
         """Return a problem as a finding."""
-        remedy = problem.remedy or "mend what the message names, and look again"
+        remedy = problem.remedy or "correct what the message names, then run the command again"
         return cls(level, topic, problem.place or topic, problem.message, remedy)
 
     @classmethod

@@ -62,7 +62,7 @@ class ProcessMonitor:
         """Return whether it may live: there is no pid file, and this process has never seen it."""
         return self._lacks_file and not self._ever
 
-    def look(self, now: float) -> None:
+    def poll(self, now: float) -> None:
         """Read the pid file if it is due."""
         if now < self._due:
             return
@@ -89,7 +89,7 @@ class ProcessMonitor:
         self._forget()
         self._due, self.died = 0.0, True
         # A reload of haproxy without a master process leaves a pid file with the next one's number.
-        self.look(0.0)
+        self.poll(0.0)
         if self._on_death is not None:
             self._on_death()
 
@@ -350,7 +350,7 @@ class Uplink:
         """Return the gateways of the default routes that were seen."""
         return tuple(sorted(route.gateway for route in self._routes.values()))
 
-    def look(self, now: float) -> None:
+    def poll(self, now: float) -> None:
         """Check for lost routes and, only while the gateways are silent, for any traffic.
 
         Raises:

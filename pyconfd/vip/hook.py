@@ -206,8 +206,8 @@ class Hook:
             self._decide_at = min(at) if complete and not died else self.now
 
     def _decide_all(self) -> None:
-        self.monitor.look(self.now)
-        self._look_at_addresses()
+        self.monitor.poll(self.now)
+        self._poll_addresses()
         self._learn()
         if self.monitor.complete:
             node = self.monitor.facts(self.now, max(router.peer_seen for router in self.routers))
@@ -260,7 +260,7 @@ class Hook:
         else:
             self.trouble("uplink", "")
 
-    def _look_at_addresses(self) -> None:
+    def _poll_addresses(self) -> None:
         link = self.monitor.link
         for router in self.routers:
             if not link.carrier:
@@ -302,7 +302,7 @@ class Hook:
 
     def _decide(self, node: NodeFacts, router: VirtualRouter) -> None:
         """Decide for one virtual router, and act."""
-        self._look_at_peers(router)
+        self._poll_peers(router)
         number, name = router.router.id, router.router.name
         facts = router.facts(
             self.now,
@@ -340,7 +340,7 @@ class Hook:
         for alarm in sorted(before.alarms - decision.alarms):
             self._transition(name, "alarm.cleared", cause=alarm.value)
 
-    def _look_at_peers(self, router: VirtualRouter) -> None:
+    def _poll_peers(self, router: VirtualRouter) -> None:
         """Ask the kernel whether an own advert that is missing could have left."""
         reachable = False
         if router.is_late(self.now):

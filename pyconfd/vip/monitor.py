@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyconfd.vip.hook import Hook
 
 SLOW_S = 0.5
-"""Between two looks at what takes longer: ports, routes, the daemon's status file."""
+"""Between two polls of what takes longer: ports, routes, the daemon's status file."""
 FIFO_S = 1.0
 HEALTH_S = 0.25
 _DAEMON_SILENT_S = 180.0
@@ -49,7 +49,7 @@ class Timer:
 
 
 class NodeMonitor:
-    """The observers of one node. :meth:`look` and :meth:`probe` are called by the loop, the rest by ``selector``.
+    """The observers of one node. :meth:`poll` and :meth:`probe` are called by the loop, the rest by ``selector``.
 
     What the selector calls returns False if nothing has to be decided about it. The hook hears of packets, roles, the
     death of keepalived, and of troubles.
@@ -118,7 +118,7 @@ class NodeMonitor:
     def probe(self, now: float) -> bool:
         """Check the processes and ask haproxy, where it is due; return whether it answers as it should."""
         for process in (self.haproxy, self.keepalived, self.keepalived_parent):
-            process.look(now)
+            process.poll(now)
         # Before the next answer is read: one of the former process would pass for one of the new.
         if self.haproxy.pid != self._haproxy_pid:
             if self.haproxy.alive and self._haproxy_pid == 0 and self.ping.rounds:
@@ -131,18 +131,18 @@ class NodeMonitor:
             self.health.step(now)
         return self.ping.misses == 0 and (self.health is None or self.health.misses == 0)
 
-    def look(self, now: float) -> None:
+    def poll(self, now: float) -> None:
         """Run the checks that are due."""
         self._open_packets()
         if self._fifo_check.due(now):
             self._open_fifo()
         if self._slow.due(now):
-            self._look_at_ports()
-            self._look_at_uplink(now)
-            self._look_at_daemon()
+            self._poll_ports()
+            self._poll_uplink(now)
+            self._poll_daemon()
         self.carrier_trusted = self._damping.trusts(self.link.carrier, now)
 
-    def _look_at_ports(self) -> None:
+    def _poll_ports(self) -> None:
         if not self._vip.ports:
             return
         try:
@@ -159,17 +159,17 @@ class NodeMonitor:
             foreign = frozenset(port for port in ports - self.closed_ports if own.isdisjoint(found[int(port)]))
         self.foreign_ports = foreign
 
-    def _look_at_uplink(self, now: float) -> None:
+    def _poll_uplink(self, now: float) -> None:
         if not self.uplink.gateways:
             return
         try:
-            self.uplink.look(now)
+            self.uplink.poll(now)
         except OSError as error:
             self._hook.trouble("routes", str(error))
         else:
             self._hook.trouble("routes", "")
 
-    def _look_at_daemon(self) -> None:
+    def _poll_daemon(self) -> None:
         silent = False
         with suppress(OSError):
             silent = time.time() - self._daemon_status.stat().st_mtime > _DAEMON_SILENT_S

@@ -173,8 +173,8 @@ class Cluster:
             self.protection.rebase(left, self.translate(left, self._memo))
         context = self.translate(snapshot, self._memo)
         if self._started:
-            look, moment = self.protection.look, Moment(self.now, 1e9 + self.now)
-            self.served = look(moment, snapshot, context, confirmed=self.confirmed, allowed=self.allowed)
+            admit, moment = self.protection.admit, Moment(self.now, 1e9 + self.now)
+            self.served = admit(moment, snapshot, context, confirmed=self.confirmed, allowed=self.allowed)
         else:
             self.protection.start(snapshot, context)
             self.served, self._started = snapshot, True

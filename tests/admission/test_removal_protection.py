@@ -283,7 +283,7 @@ def test_other_settings_lose_nothing() -> None:
     cluster = Cluster(10)
     nothing = cluster.translate(Snapshot())
     cluster.protection.rebase(cluster.protection.snapshot, nothing)
-    served = cluster.protection.look(Moment(0.0, 0.0), cluster.raw, nothing, confirmed=True, allowed=())
+    served = cluster.protection.admit(Moment(0.0, 0.0), cluster.raw, nothing, confirmed=True, allowed=())
     assert (served is cluster.raw, cluster.kind) == (True, None)
 
 
@@ -409,7 +409,7 @@ def test_a_class_that_is_gone_is_named_first() -> None:
     def look(**seen: Any) -> Hold:
         now = replace(full, **seen)
         context = registry.translate(now, ingresses.PRESETS, PresetOptions())
-        protection.look(Moment(1.0, 1.0), now, context, confirmed=False, allowed=())
+        protection.admit(Moment(1.0, 1.0), now, context, confirmed=False, allowed=())
         assert protection.hold is not None
         return protection.hold
 

@@ -60,7 +60,7 @@ def _after(way: tuple[str, PresetOptions], *snapshots: Snapshot) -> tuple[HoldKi
         snapshot = Snapshot(**views, departures=tuple(cache.departures for cache in caches.values()))  # type: ignore[arg-type]
         context = registry.translate(snapshot, [way[0]], way[1])
         moment = Moment(float(number), float(number))
-        served = protection.look(moment, snapshot, context, confirmed=False, allowed=())
+        served = protection.admit(moment, snapshot, context, confirmed=False, allowed=())
     return (protection.hold.kind if protection.hold else None), _served(way, served)
 
 

@@ -85,7 +85,7 @@ def _reload(balancer: Balancer, rendering: Rendering) -> None:
     plan = balancer.plan(rendering)
     assert isinstance(plan, Reload), plan
     balancer.apply(rendering, plan, curdate="", now=1.0)
-    assert isinstance(balancer.look(), Noop)
+    assert isinstance(balancer.refresh(), Noop)
 
 
 def _answers(port: int, keys: int) -> list[str]:

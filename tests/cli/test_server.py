@@ -61,7 +61,7 @@ class Desk:
 
     def daemon_looks(self) -> Drift:
         self.runtime.connect([self.haproxy.stats_socket])
-        return self.drift.look(self.runtime, index_of(self.text))
+        return self.drift.sweep(self.runtime, index_of(self.text))
 
     def rows(self, wanted: str = "") -> dict[str, ServerRow]:
         rows, why = server_rows(self.settings, wanted, now=self.now)
@@ -89,7 +89,7 @@ def test_drained_at_once_kept_by_the_daemon_and_ended_in_time(desk: Desk) -> Non
     desk.now += 60
     row = desk.rows()["shop/web-1"]
     assert (row.state, row.by_hand) == ("drain", "drain for 1 m, 29 m left (by command)")
-    assert desk.daemon_looks() == Drift(looked=2)
+    assert desk.daemon_looks() == Drift(compared=2)
     desk.now += 1740
     assert list(desk.daemon_looks().overrides.values()) == [None]
     row = desk.rows()["shop/web-1"]
@@ -106,13 +106,13 @@ def test_ready_ends_what_command_and_socket_set(desk: Desk) -> None:
     desk.set("shop/web-1", ServerState.READY)
     desk.set("shop/web-2", ServerState.READY)
     assert {row.state for row in desk.rows("shop").values()} == {"up", "maint"}
-    assert desk.daemon_looks() == Drift(looked=2)
+    assert desk.daemon_looks() == Drift(compared=2)
     assert not desk.overrides.known
 
 
 def test_ready_for_a_server_that_the_cluster_disabled_is_kept(desk: Desk) -> None:
     desk.set("off", ServerState.READY)
-    assert desk.daemon_looks() == Drift(looked=2)
+    assert desk.daemon_looks() == Drift(compared=2)
     assert desk.rows("off")["shop/off"].by_hand == "ready for 0 s (by command)"
 
 

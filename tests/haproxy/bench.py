@@ -143,7 +143,7 @@ class Live:
         self.bench.conf.write_text(first.text)
         self.bench.haproxy.start()
         self.reload(first)
-        assert isinstance(self.balancer.look(), Noop)
+        assert isinstance(self.balancer.refresh(), Noop)
 
     def reload(self, rendering: Rendering) -> Applied:
         plan = self.balancer.plan(rendering)

@@ -49,14 +49,14 @@ def test_each_state_is_entered_and_left(live: Live) -> None:
     assert isinstance(live.change(3, 4), Reload)
     for _ in range(2):
         assert state() is BalancerState.SUSPECT
-        assert isinstance(balancer.look(), Reload)
+        assert isinstance(balancer.refresh(), Reload)
     live.reload(live.rendering(3, 4))
     assert state() is BalancerState.UNKNOWN
-    assert isinstance(balancer.look(), Noop)
+    assert isinstance(balancer.refresh(), Noop)
     assert state() is BalancerState.IN_SYNC
     live.bench.haproxy.stop()
     # A look returns Noop while the file is being written.
-    wait_until(lambda: isinstance(balancer.look(), Reload), "it is seen that haproxy does not run")
+    wait_until(lambda: isinstance(balancer.refresh(), Reload), "it is seen that haproxy does not run")
     assert state() is BalancerState.DOWN
 
 
@@ -70,7 +70,7 @@ def test_a_look_reads_and_parses_nothing_that_pyconfd_wrote(
     if restart:
         live.balancer = live.bench.balancer()
         live.balancer.startup()
-    assert live.balancer.look() == Noop(verified=True)
+    assert live.balancer.refresh() == Noop(verified=True)
 
     def refuse(*_: object) -> None:
         raise AssertionError("a look takes time in proportion to the configuration")
@@ -81,7 +81,7 @@ def test_a_look_reads_and_parses_nothing_that_pyconfd_wrote(
         "pyconfd.haproxy.process.layout.sha256",
     ):
         monkeypatch.setattr(name, refuse)
-    assert live.balancer.look() == Noop(verified=True)
+    assert live.balancer.refresh() == Noop(verified=True)
 
 
 @pytest.mark.parametrize("edit", ["in place", "replaced", "removed"])
@@ -97,7 +97,7 @@ def test_what_somebody_did_to_the_written_file_is_seen(live: Live, edit: str) ->
         path = conf if edit == "in place" else conf.with_name("other")
         path.write_text(text.replace("server s3", "server s4"))
         path.rename(conf)
-    plan = live.balancer.look()
+    plan = live.balancer.refresh()
     assert isinstance(plan, Reload)
     assert plan.reasons == (ReloadReason.FILE_EDITED,)
 
@@ -123,7 +123,7 @@ def test_a_kill_between_the_command_and_the_file_heals(live: Live) -> None:
     again = live.bench.balancer()
     again.startup()
     live.balancer = again
-    assert isinstance(again.look(), Noop)
+    assert isinstance(again.refresh(), Noop)
     done = live.change(1, 2)
     if isinstance(done, Reload):  # what is there already is not taken for what should be
         live.reload(live.rendering(1, 2))
@@ -162,13 +162,13 @@ def test_a_reload_by_hand_of_a_level_file_is_no_reason_for_another(live: Live) -
         return live.serving() == {"s2"}
 
     wait_until(back, "the override is in force again")
-    assert isinstance(live.balancer.look(), Noop)
+    assert isinstance(live.balancer.refresh(), Noop)
     assert isinstance(live.change(1, 2, 3), Applied)
     assert live.serving() == {"s2", "s3"}
     assert live.worker() == replaced
 
 
-@pytest.mark.parametrize("notices", ["look", "standing"])
+@pytest.mark.parametrize("notices", ["refresh", "standing"])
 def test_a_reload_by_somebody_else_is_told_once_whoever_notices_it(live: Live, notices: str) -> None:
     with capture_logs() as logs:
         live.begin(1)
@@ -177,14 +177,14 @@ def test_a_reload_by_somebody_else_is_told_once_whoever_notices_it(live: Live, n
         second = live.worker()
         getattr(live.balancer, notices)()
         for _ in range(2):
-            live.balancer.look()
+            live.balancer.refresh()
             live.balancer.standing()
         live.extra = f"frontend more\n    bind 127.0.0.1:{free_port()}\n    default_backend be\n"
         own = live.reload(live.rendering(1))  # pyconfd's own is told elsewhere
         assert own.verified
         worker = live.worker()
         live.bench.haproxy.reload()  # before pyconfd has looked again
-        assert isinstance(live.balancer.look(), Noop)
+        assert isinstance(live.balancer.refresh(), Noop)
     told = [(line["former"], line["now"]) for line in logs if line["event"] == "worker.replaced"]
     assert told == [(first, second), (worker, live.worker())]
 
@@ -237,7 +237,7 @@ def test_what_went_live_by_half_is_not_left_so(live: Live) -> None:
     assert live.balancer.standing().live.overrides == ()
     live.reload(before)
     assert live.serving() == {"s1", "s2"}
-    assert live.balancer.look() == Noop(verified=True)
+    assert live.balancer.refresh() == Noop(verified=True)
     assert live.balancer.standing().live.overrides == ()
 
 
@@ -283,7 +283,7 @@ def test_a_file_that_cannot_follow_is_told_and_tried_again(unwritable: tuple[Liv
     assert live.balancer.standing().file_behind
     assert live.serving() == {"s1", "s2"}
     broken.unlink()
-    wait_until(lambda: isinstance(live.balancer.look(), Noop) and not live.balancer.file_behind, "it is level again")
+    wait_until(lambda: isinstance(live.balancer.refresh(), Noop) and not live.balancer.file_behind, "it is level again")
     assert "server s2" in live.bench.conf.read_text()
 
 
@@ -294,7 +294,7 @@ def test_a_reload_by_somebody_else_while_the_file_is_behind_is_noticed(unwritabl
     live.bench.haproxy.reload()
     assert live.serving() == {"s1"}  # what the file says
     broken.unlink()
-    wait_until(lambda: isinstance(live.balancer.look(), Reload) or not live.balancer.file_behind, "it is seen")
+    wait_until(lambda: isinstance(live.balancer.refresh(), Reload) or not live.balancer.file_behind, "it is seen")
     plan = live.balancer.plan(live.rendering(1, 2))
     assert isinstance(plan, Reload)
     live.balancer.apply(live.rendering(1, 2), plan, curdate="", now=5.0, totals=EndpointTotals())
@@ -325,7 +325,7 @@ def test_without_a_socket_every_change_is_a_reload_that_says_so(bench: Bench) ->
     bench.conf.write_text(without.text)
     bench.haproxy.start()
     live.reload(without)
-    assert isinstance(live.balancer.look(), Noop)
+    assert isinstance(live.balancer.refresh(), Noop)
     assert not live.balancer.goes_live()
     assert "stats socket" in live.balancer.standing().live.unavailable
     plan = live.balancer.plan(bench.rendering(extra="backend be\n    server b 127.0.0.1:9002\n"))

@@ -61,8 +61,8 @@ class Stage:
     def connect(self) -> None:
         assert self.runtime.connect([self.haproxy.stats_socket]).runtime
 
-    def look(self, *, repair: bool = True) -> Drift:
-        return self.drift.look(self.runtime, self.index, repair=repair)
+    def sweep(self, *, repair: bool = True) -> Drift:
+        return self.drift.sweep(self.runtime, self.index, repair=repair)
 
     def by_hand(self, command: str) -> str:
         return ask(self.haproxy.stats_socket, command).strip()
@@ -72,7 +72,7 @@ class Stage:
         with OverrideStore(str(self.state_dir)).edited() as stored:
             made = Override("shop", name, state, self.now, until)
             stored[made.key] = made
-        assert len(self.look().commands) == 1
+        assert len(self.sweep().commands) == 1
 
     def readdressed(self, name: str, backend: str) -> None:
         """Set another address of a server by hand; since 3.0 that takes effect a moment after its answer."""
@@ -101,7 +101,7 @@ class Stage:
 def stage(tmp_path: Path) -> Iterator[Stage]:
     with HaproxyProcess(tmp_path / "etc") as haproxy:
         made = Stage(haproxy, tmp_path / "state")
-        assert made.look() == Drift(looked=2)
+        assert made.sweep() == Drift(compared=2)
         yield made
         made.runtime.close()
 
@@ -111,34 +111,34 @@ def test_what_operators_set_survives_updates_and_reloads(stage: Stage) -> None:
     stage.execute(SetState("shop", "a", ServerState.READY), SetWeight("shop", "a", 3))
     assert (stage.server("a").drain, stage.server("a").weight) == (True, 3)
     stage.execute(SetWeight("shop", "a", 10))
-    assert stage.look() == Drift(looked=2)
+    assert stage.sweep() == Drift(compared=2)
     stage.reload()
     assert not stage.server("a").drain
     stage.drift.restore(stage.runtime, stage.index)
     assert stage.server("a").drain
-    assert stage.look() == Drift(looked=2)
+    assert stage.sweep() == Drift(compared=2)
 
 
 def test_weights_and_ready_servers_are_repaired(stage: Stage) -> None:
     stage.by_hand("set server shop/b weight 50")
     stage.by_hand("set server shop/off state ready")
-    assert stage.look().repairs == ["shop/off takes traffic but should be in maint", "shop/b has the weight 50"]
+    assert stage.sweep().repairs == ["shop/off takes traffic but should be in maint", "shop/b has the weight 50"]
     assert (stage.server("b").weight, stage.server("off").maint) == (10, True)
-    assert stage.look() == Drift(looked=2)
+    assert stage.sweep() == Drift(compared=2)
 
 
 def test_a_server_taken_out_on_the_socket_is_left_and_told_once(stage: Stage) -> None:
     stage.by_hand("set server shop/a state drain")
     with structlog.testing.capture_logs() as logs:
-        found = Drift(looked=2, foreign={OverrideKey("shop", "a"): ServerState.DRAIN})
-        assert [stage.look() for _ in range(2)] == [found] * 2
+        found = Drift(compared=2, foreign={OverrideKey("shop", "a"): ServerState.DRAIN})
+        assert [stage.sweep() for _ in range(2)] == [found] * 2
     assert [(line["event"], line["server"], line["state"]) for line in logs] == [("drift.left", "shop/a", "drain")]
     assert [(one.server, one.value, one.since, one.source) for one in stage.drift.foreign.values()] == [
         ("shop/a", "drain", 1000.0, "socket")
     ]
     assert stage.server("a").drain
     stage.by_hand("set server shop/a state ready")
-    assert stage.look() == Drift(looked=2)
+    assert stage.sweep() == Drift(compared=2)
     assert stage.drift.foreign == {}
 
 
@@ -148,7 +148,7 @@ def test_a_reload_by_somebody_else_ends_nothing(stage: Stage) -> None:
         stage.reload()
         if restart:
             stage.restart_pyconfd()
-        assert stage.look() == Drift(looked=2, commands=[SetState("shop", "a", ServerState.MAINT)])
+        assert stage.sweep() == Drift(compared=2, commands=[SetState("shop", "a", ServerState.MAINT)])
         assert stage.server("a").maint
 
 
@@ -158,15 +158,15 @@ def test_a_disabled_server_that_an_operator_made_ready_stays_so(stage: Stage) ->
     assert stage.server("off").maint
     stage.drift.restore(stage.runtime, stage.index)
     assert not stage.server("off").maint
-    assert stage.look() == Drift(looked=2)
+    assert stage.sweep() == Drift(compared=2)
 
 
 def test_at_its_end_the_server_serves_again(stage: Stage) -> None:
     stage.override("a", ServerState.DRAIN, until=2800.0)
     stage.now = 2799.0
-    assert stage.look() == Drift(looked=2)
+    assert stage.sweep() == Drift(compared=2)
     stage.now = 2800.0
-    assert stage.look().overrides == {OverrideKey("shop", "a"): None}
+    assert stage.sweep().overrides == {OverrideKey("shop", "a"): None}
     assert not stage.server("a").drain
     assert json.loads((stage.state_dir / FILE_NAME).read_bytes()) == []
 
@@ -174,9 +174,9 @@ def test_at_its_end_the_server_serves_again(stage: Stage) -> None:
 def test_a_server_deleted_by_hand_is_added_with_its_override(stage: Stage) -> None:
     stage.override("a", ServerState.MAINT)
     assert "deleted" in stage.by_hand("del server shop/a")
-    assert stage.look().repairs == ["shop/a is missing"]
+    assert stage.sweep().repairs == ["shop/a is missing"]
     assert stage.server("a").maint
-    assert stage.look() == Drift(looked=2)
+    assert stage.sweep() == Drift(compared=2)
 
 
 READY, DRAIN, MAINT = ServerState.READY, ServerState.DRAIN, ServerState.MAINT
@@ -227,42 +227,42 @@ def test_a_server_that_is_missing_comes_back_in_the_state_that_an_operator_set(u
 def test_a_server_added_by_hand_is_removed(stage: Stage) -> None:
     assert "registered" in stage.by_hand("add server shop/x 127.0.0.1:7099")
     stage.by_hand("set server shop/x state ready")
-    assert stage.look(repair=False).repairs == ["shop/x takes traffic but is not in the configuration"]
+    assert stage.sweep(repair=False).repairs == ["shop/x takes traffic but is not in the configuration"]
     assert not stage.server("x").drain
-    assert len(stage.look().commands) == 1
+    assert len(stage.sweep().commands) == 1
     assert stage.server("x").drain
-    assert stage.look() == Drift(looked=2)
+    assert stage.sweep() == Drift(compared=2)
     stage.runtime.reap(60)
     assert "x" not in {one.name for one in stage.runtime.servers(["shop"])}
 
 
 def test_an_address_set_by_hand_is_repaired_without_readdressing(stage: Stage) -> None:
     stage.readdressed("a", "shop")
-    assert stage.look().repairs == ["shop/a has the address 127.0.0.9:7009"]
+    assert stage.sweep().repairs == ["shop/a has the address 127.0.0.9:7009"]
     assert stage.server("a").drain
-    assert stage.look() == Drift(looked=2)
+    assert stage.sweep() == Drift(compared=2)
     stage.runtime.reap(60)
-    assert stage.look().repairs == ["shop/a is missing"]
+    assert stage.sweep().repairs == ["shop/a is missing"]
     now = stage.server("a")
     assert (now.target, now.weight, now.drain) == ("127.0.0.1:7001", 10, False)
-    assert stage.look() == Drift(looked=2)
+    assert stage.sweep() == Drift(compared=2)
 
 
 def test_what_no_command_can_repair_is_said_until_it_is_gone_and_logged_once(stage: Stage) -> None:
     stage.readdressed("only", "other")
     with structlog.testing.capture_logs() as logs:
-        beyond = [stage.look().beyond for _ in range(2)]
+        beyond = [stage.sweep().beyond for _ in range(2)]
     only = "other/only has the address 127.0.0.9:7009 (balance source takes no server while it runs)"
     assert beyond == [{only: "other"}] * 2
     assert [line["event"] for line in logs] == ["drift.needs_reload"]
     stage.reload()
-    assert stage.look() == Drift(looked=2)
+    assert stage.sweep() == Drift(compared=2)
 
 
 def test_servers_on_their_way_out_are_nobodys_override(stage: Stage) -> None:
     stage.execute(RemoveServer("shop", "b", "127.0.0.1:7002"))
     stage.text = stage.text.replace("    server b 127.0.0.1:7002 weight 10\n", "")
-    assert stage.look() == Drift(looked=2)
+    assert stage.sweep() == Drift(compared=2)
     assert not stage.overrides.known
 
 
@@ -271,12 +271,12 @@ def test_a_server_that_comes_back_is_still_in_maintenance(stage: Stage) -> None:
     stage.override("b", ServerState.MAINT)
     stage.execute(RemoveServer("shop", "b", "127.0.0.1:7002"))
     stage.text = with_b.replace("    server b 127.0.0.1:7002 weight 10\n", "")
-    stage.look()
+    stage.sweep()
     stage.runtime.reap(60)
     stage.text = with_b
     stage.execute(AddServer("shop", "b", "127.0.0.1:7002", ("weight", "10")))
     assert stage.server("b").maint
-    stage.look()
+    stage.sweep()
     [override] = stage.overrides.known.values()
     assert (override.state, override.since, override.missing_since) == (ServerState.MAINT, 1000.0, 0.0)
 
@@ -286,7 +286,7 @@ def test_another_worker_than_connected_is_an_error_and_changes_nothing(stage: St
     known = dict(stage.overrides.known)
     stage.haproxy.stop()
     with pytest.raises(NotConfirmed):
-        stage.look()
+        stage.sweep()
     assert stage.overrides.known == known
 
 
@@ -297,8 +297,8 @@ def test_an_unwritable_state_directory_stops_nothing(stage: Stage) -> None:
     lock.mkdir()
     stage.now = 1500.0
     with structlog.testing.capture_logs() as logs:
-        stage.look()
-        stage.look()
+        stage.sweep()
+        stage.sweep()
     assert [line["event"] for line in logs] == ["overrides.store_failed", "override.ended"]
     assert not stage.server("a").drain
 
@@ -338,7 +338,7 @@ def test_a_round_over_many_backends_is_cut_into_slices(tmp_path: Path, many: Ind
     now = [0.0]
     drift, runtime = DriftMonitor(OverrideStore(str(tmp_path)), monotonic=lambda: now[0]), CountingRuntime()
     while now[0] <= ROUND_S + every_s:
-        assert drift.look(runtime, many).commands == []
+        assert drift.sweep(runtime, many).commands == []
         assert SLICE <= runtime.latest <= MAX_SLICE or len(runtime.asked) == 10_000
         now[0] += every_s
     assert len(runtime.asked) == 10_000
@@ -349,7 +349,7 @@ def test_a_backend_that_was_as_it_should_be_is_not_parsed_again(
 ) -> None:
     text = "".join(f"backend b{number}\n    server s 10.0.0.1:80\n" for number in range(10))
     drift, runtime = DriftMonitor(OverrideStore(str(tmp_path)), monotonic=lambda: 0.0), CountingRuntime()
-    assert drift.look(runtime, index_of(text)) == Drift(looked=10)
+    assert drift.sweep(runtime, index_of(text)) == Drift(compared=10)
     parsed: list[str] = []
 
     def count(index: Index, key: SectionKey) -> ConfiguredBackend | None:
@@ -357,16 +357,16 @@ def test_a_backend_that_was_as_it_should_be_is_not_parsed_again(
         return configured_backend(index, key)
 
     monkeypatch.setattr("pyconfd.haproxy.runtime.drift.configured_backend", count)
-    assert drift.look(runtime, index_of(text)) == Drift(looked=10)
+    assert drift.sweep(runtime, index_of(text)) == Drift(compared=10)
     assert parsed == []
-    drift.look(runtime, index_of(text.replace("b4\n", "b4\n    # changed\n")))
+    drift.sweep(runtime, index_of(text.replace("b4\n", "b4\n    # changed\n")))
     assert parsed == ["b4"]
 
 
 def test_few_backends_are_looked_at_each_time(tmp_path: Path) -> None:
     index = index_of("".join(f"backend b{number}\n    server s 10.0.0.1:80\n" for number in range(SLICE)))
     drift, runtime = DriftMonitor(OverrideStore(str(tmp_path)), monotonic=lambda: 0.0), CountingRuntime()
-    assert [drift.look(runtime, index).looked for _ in range(3)] == [SLICE] * 3
+    assert [drift.sweep(runtime, index).compared for _ in range(3)] == [SLICE] * 3
 
 
 EMPTY = """backend empty
@@ -381,18 +381,18 @@ backend sick
 def test_backends_without_a_server_that_is_up_are_known(stage: Stage) -> None:
     stage.serve(EMPTY)
     wait_until(lambda: stage.server("dead", "sick").operating == 0, "the check has failed")
-    stage.look()
+    stage.sweep()
     assert {one.backend: one.servers for one in stage.drift.down.values()} == {"empty": 0, "sick": 1}
     stage.now += 60
-    stage.look()
+    stage.sweep()
     assert {one.since for one in stage.drift.down.values()} == {1000.0}
     for name in ("a", "b"):
         stage.by_hand(f"disable server shop/{name}")
-    stage.look()
+    stage.sweep()
     assert list(stage.drift.down) == ["empty", "sick", "shop"]
     stage.by_hand("enable server shop/a")
-    stage.look()
+    stage.sweep()
     assert list(stage.drift.down) == ["empty", "sick"]
     stage.serve("")
-    stage.look()
+    stage.sweep()
     assert stage.drift.down == {}

@@ -59,7 +59,7 @@ def test_what_went_live_before_a_kill_goes_on_while_nothing_newer_can_be_written
     plan = again.plan(wanted)
     assert isinstance(plan, Reload)
     again.apply(wanted, plan, curdate="", now=4.0)
-    assert isinstance(again.look(), Noop)
+    assert isinstance(again.refresh(), Noop)
     assert live.serving() == {"s1", "s2", "s3"}
     assert again.standing().problems == ()
     again.close()

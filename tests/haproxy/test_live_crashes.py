@@ -102,7 +102,7 @@ def test_whenever_it_is_killed_process_and_file_become_what_is_rendered(bench: B
                 balancer.standing()
                 serve(balancer, variants[at])
             wait_until(lambda: not balancer.file_behind, "the file is level")  # noqa: B023 - called at once
-            assert balancer.look() == Noop(verified=True), f"killed at {point}"
+            assert balancer.refresh() == Noop(verified=True), f"killed at {point}"
             assert unlike(bench, variants[at]) == [], f"killed at {point}"
             assert balancer.standing().live.overrides == (), f"killed at {point}"
             assert bench.conf.read_text() == mark(variants[at].text, variants[at].digest)

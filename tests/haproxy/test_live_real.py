@@ -114,7 +114,7 @@ class Live:
         index = self.comparison.index(self.applied)
         while leaving - self.runtime.leaving.keys():
             # What is not said to be there is on its way out, and the other servers are as they should be.
-            found = drift.look(self.runtime, index)
+            found = drift.sweep(self.runtime, index)
             assert found.commands
             assert found.beyond == {}
         assert set(self.runtime.leaving) == leaving

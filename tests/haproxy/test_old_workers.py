@@ -211,7 +211,7 @@ def test_namespace_reloads_again_when_a_worker_that_it_left_has_ended(
         names[Name("", answer)] = Owner("Service", namespace, answer, "2026-01-01T00:00:00Z")
         text = configuration(bench.port, answer)
         apply(balancer, Rendering((Piece("01.tmpl", text),), owners={"domains": dict(names)}))
-        assert isinstance(balancer.look(), Noop)
+        assert isinstance(balancer.refresh(), Noop)
 
     with ExitStack() as held:
         for answer in ("one", "two"):
@@ -246,7 +246,7 @@ def test_worker_that_could_not_be_ended_is_ended_at_the_next_try(
     monkeypatch.setattr(old_workers, "LEFT_ALONE_S", 0.0)
     bench.serve()
     balancer = bench.balancer(max_old_workers=1)
-    balancer.look()
+    balancer.refresh()
     connections(bench.port, held)
     apply(balancer, bench.rendering("new"))
 
@@ -265,7 +265,7 @@ def test_what_is_said_of_the_one_that_was_ended(bench: Bench, held: ExitStack, m
     bench.serve()
     balancer = bench.balancer(max_old_workers=1)
     worker = bench.haproxy.worker()
-    balancer.look()
+    balancer.refresh()
     connections(bench.port, held)
     owner = Owner("Service", "evil", "web", "2026-01-01T00:00:00Z")
     names = {"domains": {Name("", "new.example.com"): owner}}
@@ -281,7 +281,7 @@ def test_whose_reloads_left_workers_is_known_though_the_master_is_silent_for_a_m
     monkeypatch.setattr(old_workers, "LEFT_ALONE_S", 0.0)
     bench.serve()
     balancer = bench.balancer(max_old_workers=1)
-    balancer.look()
+    balancer.refresh()
     connections(bench.port, held)
     owner = Owner("Service", "evil", "web", "2026-01-01T00:00:00Z")
     socket_line = f"stats socket {bench.haproxy.stats_socket} level admin"
@@ -304,7 +304,7 @@ def test_whose_reloads_left_workers_is_known_though_the_master_is_silent_for_a_m
 def test_what_former_workers_have_left_is_counted(bench: Bench, held: ExitStack) -> None:
     bench.serve()
     balancer = bench.balancer()
-    balancer.look()
+    balancer.refresh()
     assert balancer.standing().former == FormerWorkers()
     kept = connections(bench.port, held)
     extra = bench.rendering("new").pieces

@@ -56,10 +56,10 @@ def test_a_stopped_worker_is_reported_by_the_first_question(
     try:
         wait_until(lambda: _is_stopped(worker), "each of its threads is stopped")
         if look_first:
-            live.balancer.look()
+            live.balancer.refresh()
         problems = live.balancer.standing().problems
     finally:
         os.kill(worker, signal.SIGCONT)
     assert f"worker {worker} does not answer" in problems[0].message
-    live.balancer.look()
+    live.balancer.refresh()
     assert live.balancer.standing().problems == ()

@@ -64,7 +64,7 @@ def test_whenever_it_is_killed_each_host_is_served_by_its_own_servers(bench: Ben
                 balancer.standing()
                 serve(balancer, spared.rendering(*wanted[at]))
             wait_until(lambda: not balancer.file_behind, "the file is level")  # noqa: B023 - called at once
-            assert balancer.look() == Noop(verified=True), f"killed at {point}"
+            assert balancer.refresh() == Noop(verified=True), f"killed at {point}"
             assert wrong(spared, wanted[at]) == [], f"killed at {point}"
             assert spared.lines_of("a") == kinds[at].get("a", "plain"), f"killed at {point}"
             balancer.close()

@@ -113,7 +113,7 @@ class Spared:
         self.bench.conf.write_text(first.text)
         self.bench.haproxy.start()
         apply(self.balancer, first)
-        assert isinstance(self.balancer.look(), Noop)
+        assert isinstance(self.balancer.refresh(), Noop)
 
     def plan(self, *hosts: str) -> Plan:
         return self.balancer.plan(self.rendering(*hosts))
@@ -149,7 +149,7 @@ class Spared:
             return False
         assert isinstance(plan, Reload)
         self.balancer.apply(self.rendering(*hosts), plan, curdate="", now=3.0)
-        self.balancer.look()
+        self.balancer.refresh()
         return True
 
     def ask(self, command: str) -> str:
@@ -204,7 +204,7 @@ def test_a_new_backend_is_served_by_a_spare_and_the_file_has_its_name(spared: Sp
     text = spared.bench.conf.read_text()
     assert "backend be-b from plain" in text
     assert spared.bench.haproxy.worker() == worker
-    assert isinstance(spared.balancer.look(), Noop)
+    assert isinstance(spared.balancer.refresh(), Noop)
     assert spared.balancer.state is BalancerState.IN_SYNC
 
 
@@ -271,7 +271,7 @@ def test_the_reload_at_leisure_gives_each_its_own_name(bench: Bench) -> None:
         assert spared.servers_of("be-b") == {"s"}
         assert spared.servers_of("spare-plain-1") == set()
         assert spared.get("b") == "200 b"
-        assert isinstance(spared.balancer.look(), Noop)
+        assert isinstance(spared.balancer.refresh(), Noop)
         assert spared.plan("a", "b") == Noop()
 
 
@@ -306,7 +306,7 @@ def test_after_a_reload_new_ones_wait_as_long_again(spared: Spared) -> None:
     plan = spared.plan("a", "b")
     assert isinstance(plan, Reload)
     spared.balancer.apply(spared.rendering("a", "b"), plan, curdate="", now=4.0)
-    spared.balancer.look()
+    spared.balancer.refresh()
     spared.change("a", "b", "c")
     assert (spared.balancer.order_due_s() or 0.0) > 25.0
 
@@ -339,7 +339,7 @@ def test_who_uses_up_the_spares_gets_no_reload_at_once_without_a_share_and_it_is
     assert isinstance(plan, Reload)
     spared.balancer.apply(spared.rendering("b", "c", "d", "e"), plan, curdate="", now=4.0)
     assert replaced == [frozenset(f"ns-{host}" for host in "abcde")]
-    spared.balancer.look()
+    spared.balancer.refresh()
     spared.change("b", "c", "d")
     spared.balancer.order_due_s()
     assert spared.balancer._spare_causes == {"ns-e"}
@@ -390,7 +390,7 @@ def test_a_removed_backend_is_drained_and_goes_with_the_reload(spared: Spared) -
     assert isinstance(spared.change("a"), Applied)
     assert spared.servers_of("be-b") == set()
     assert spared.get("b").startswith("503")
-    assert isinstance(spared.balancer.look(), Noop)
+    assert isinstance(spared.balancer.refresh(), Noop)
     spared.balancer.standing()
     assert spared.balancer.order_due_s() is not None
 
@@ -426,7 +426,7 @@ def test_a_backend_from_other_defaults_in_turn_is_one_reload(bench: Bench) -> No
         assert spared.servers_of("be-b") == {"s"}, "its sessions go on"
         spared.follow()
         assert "defaults other" not in bench.conf.read_text()
-        assert isinstance(spared.balancer.look(), Noop)
+        assert isinstance(spared.balancer.refresh(), Noop)
 
 
 def test_what_changes_later_in_a_backend_from_other_defaults_goes_to_its_spare(spared: Spared) -> None:
@@ -474,7 +474,7 @@ def test_a_haproxy_that_restarts_has_the_own_name_from_other_defaults(spared: Sp
     spared.follow()
     spared.bench.haproxy.stop()
     spared.bench.haproxy.start()
-    wait_until(lambda: isinstance(spared.balancer.look(), Noop), "the new worker is seen")
+    wait_until(lambda: isinstance(spared.balancer.refresh(), Noop), "the new worker is seen")
     spared.kinds = {"b": "other"}
     assert spared.reach("a", "b"), "this process never had these defaults"
     assert (spared.lines_of("a"), spared.lines_of("b")) == ("plain", "other")
@@ -485,7 +485,7 @@ def test_after_a_reload_defaults_that_nothing_is_from_are_forgotten(spared: Spar
     spared.begin("a", "b")
     spared.change("a")
     spared.balancer.apply(spared.rendering("a"), Reload((ReloadReason.SPARES_IN_USE,)), curdate="", now=3.0)
-    spared.balancer.look()
+    spared.balancer.refresh()
     plan = spared.plan("a", "b")
     assert isinstance(plan, Reload)
     assert ReloadReason.DEFAULTS_CHANGED in plan.reasons
@@ -547,7 +547,7 @@ def test_a_haproxy_that_restarts_has_the_own_names(spared: Spared) -> None:
     spared.bench.haproxy.stop()
     spared.bench.haproxy.start()
     assert spared.get("b") == "200 b"
-    wait_until(lambda: isinstance(spared.balancer.look(), Noop), "the new worker is seen")
+    wait_until(lambda: isinstance(spared.balancer.refresh(), Noop), "the new worker is seen")
     assert isinstance(spared.change("a", "b", "c"), Applied)
     assert (spared.servers_of("be-b"), spared.servers_of("spare-plain-1")) == ({"s"}, {"s"})
     assert [spared.get(host) for host in "abc"] == ["200 a", "200 b", "200 c"]
@@ -577,7 +577,7 @@ def test_a_server_that_haproxy_refuses_in_a_spare_is_a_reload_with_its_reason(
     assert spared.get("b").startswith("503")
     spared.balancer.apply(spared.rendering("a", "b"), done, curdate="", now=5.0)
     assert (spared.get("a"), spared.get("b")) == ("200 a", "200 b")
-    assert isinstance(spared.balancer.look(), Noop)
+    assert isinstance(spared.balancer.refresh(), Noop)
 
 
 def test_back_and_on_again_ends_at_what_is_wanted_last(spared: Spared) -> None:
@@ -607,7 +607,7 @@ def test_another_program_reloads_while_spares_serve(spared: Spared, written: boo
 
     def served() -> bool:
         """Do what the daemon does at each look."""
-        spared.balancer.look()
+        spared.balancer.refresh()
         plan = spared.plan("a", "b")
         if isinstance(plan, Reload):
             spared.balancer.apply(spared.rendering("a", "b"), plan, curdate="", now=5.0)

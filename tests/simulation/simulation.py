@@ -264,7 +264,7 @@ class Simulation:
         if (
             self.place.most_bytes != RLIM_INFINITY
             or balancer.file_behind
-            or CUT_SHORT in getattr(balancer.look(), "details", ())
+            or CUT_SHORT in getattr(balancer.refresh(), "details", ())
         ):
             self._served.clear()
             self._addresses.clear()
@@ -301,7 +301,7 @@ class Simulation:
         assert last.rendering.text == wanted.text, f"not as a new one: {_differences(last.rendering.text, wanted.text)}"
         assert last.rendering.files == wanted.files, "other maps than a new one"
         assert place.haproxy.conf.read_text() == mark(wanted.text, wanted.digest), "the file is not level"
-        looked = place.balancer.look()
+        looked = place.balancer.refresh()
         assert isinstance(looked, Noop), looked
         self._statuses_are_as_asked(asked)
         strangers = {name.name for name in names_of(place, "strangers")}

@@ -267,7 +267,7 @@ def _empty_cluster(examined: Examined) -> Iterator[Finding]:
 
 
 def _api_servers(examined: Examined) -> Iterator[Finding]:
-    found, credentials = access.look(examined.settings.kubernetes, wiring.rights(examined.settings))
+    found, credentials = access.review(examined.settings.kubernetes, wiring.rights(examined.settings))
     yield from found
     yield from (_credential(state, examined.now) for state in credentials.states())
 

@@ -5,7 +5,7 @@ import time
 
 import msgspec
 
-from pyconfd.cli.command import CommandContext, command, exit_of_look, json_option
+from pyconfd.cli.command import CommandContext, command, exit_of_report, json_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
 from pyconfd.status import document
@@ -43,4 +43,4 @@ def status(context: CommandContext, *, as_json: bool) -> int:
     else:
         lines = tuple(floating_lines(vip, time.time())) if has_vip else ()
         print_text(render_text(report, colour=sys.stdout.isatty(), floating=lines), newline=False)
-    return exit_of_look(report.exit_code, alive=report.running, wrong=wrong)
+    return exit_of_report(report.exit_code, alive=report.running, wrong=wrong)

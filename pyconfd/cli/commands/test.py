@@ -23,7 +23,7 @@ from pyconfd.testing.cases import FOLDER, TEST_SUFFIX, Case, read_cases
 from pyconfd.testing.judge import difference
 from pyconfd.testing.report import Result
 
-_LOOK_S = 0.3
+_POLL_S = 0.3
 """How often edits are looked for."""
 _COLOURS = {"ok": "green", "failed": "red", "place": "yellow"}
 
@@ -170,7 +170,7 @@ def watch_tests(resolved: Resolved, paths: tuple[str, ...], *, only: str = "") -
         # What was edited during the run is seen too, but for the files that only the run has named.
         marks = _marks(files) | seen
         while _marks(files) == marks:
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
 
 def _marks(files: set[Path]) -> dict[str, tuple[int, int, int]]:

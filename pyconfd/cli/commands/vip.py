@@ -11,7 +11,7 @@ from pyconfd.cli.command import (
     CommandContext,
     command,
     command_group,
-    exit_of_look,
+    exit_of_report,
     json_option,
 )
 from pyconfd.cli.exits import Exit
@@ -34,7 +34,7 @@ _DONE = {
     "announce": "The address is announced again.",
 }
 _HANDED_OVER_S = 10.0
-_LOOK_S = 0.02
+_POLL_S = 0.02
 
 vip = command_group(
     "vip",
@@ -134,7 +134,7 @@ def status(context: CommandContext, *, as_json: bool) -> int:
         print_json({"alive": alive, "status": dict(document)})
     else:
         print_text(text, newline=False)
-    return exit_of_look(code, alive=alive, wrong=wrong)
+    return exit_of_report(code, alive=alive, wrong=wrong)
 
 
 _ORDERS = {
@@ -182,7 +182,7 @@ def _order(settings: Settings, order: str, *, router: int | None, reason: str) -
             if all(one["holder"] and not one["holds"] for one in routers):
                 holders = sorted({one["holder"] for one in routers})
                 return f"{_DONE[order]}; {', '.join(holders)} has the address."
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
     except (OSError, ValueError) as error:
         remedy = "systemctl status pyconfd-vip; the commands need root, or its group"
         raise TransientError(Problem(path, f"the hook does not answer: {error}", remedy)) from error

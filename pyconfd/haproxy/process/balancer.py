@@ -7,23 +7,23 @@ former configuration. The balancer is in one of these states:
 ========  ====================================================================  =======================
 state     meaning                                                               next step
 ========  ====================================================================  =======================
-UNKNOWN   process and files were not compared with what is applied              look
+UNKNOWN   process and files were not compared with what is applied              refresh
 IN_SYNC   the process runs what is applied, and the files say so                compare renderings only
 AHEAD     the process was changed at run time, the file is not written yet      compare renderings only
 SUSPECT   a change was not confirmed, or drifted: what runs is not known        reload
-DOWN      no process                                                            look, then start
+DOWN      no process                                                            refresh, then start
 ========  ====================================================================  =======================
 
-AHEAD is IN_SYNC while a write is pending. ``_look``, ``_repair_drift``, ``_update_process`` and ``_reload`` enter
-states; everything else only reads them.
+AHEAD is IN_SYNC while a write is pending. ``_refresh_state``, ``_repair_drift``, ``_update_process`` and ``_reload``
+enter states; everything else only reads them.
 
 =================  =======================================================================  =======
 from               event                                                                    to
 =================  =======================================================================  =======
-all but SUSPECT    look: process and files are as applied                                   IN_SYNC
+all but SUSPECT    refresh: process and files are as applied                                IN_SYNC
 ..                 the same while a write is pending                                        AHEAD
-..                 look: they differ, or cannot be asked                                    UNKNOWN
-..                 look: no process runs                                                    DOWN
+..                 refresh: they differ, or cannot be asked                                 UNKNOWN
+..                 refresh: no process runs                                                 DOWN
 ..                 a reload failed and was undone                                           UNKNOWN
 IN_SYNC, AHEAD     a runtime update was confirmed                                           AHEAD
 ..                 another worker answers                                                   UNKNOWN
@@ -99,12 +99,12 @@ class BalancerState(Enum):
     DOWN = "down"
 
 
-_LOOK_SHARE = 0.1
+_CHECK_SHARE = 0.1
 _ORDER_SLACK_S = 0.1
 _MASTER_SILENT_S = 60.0
 """How long what the master said of old workers counts while it cannot be asked, as for a moment during a reload."""
 _CAUSE_EVERY_S = 5.0
-"""How often it is looked why HAProxy does not run."""
+"""How often it is checked why HAProxy does not run."""
 
 
 class _PartApplied(NamedTuple):
@@ -179,22 +179,22 @@ class Balancer:
         """When the master said last which old workers there are; a worker does not know."""
         self._presence, self._condition = Presence(), HaproxyState()
         self._process_due, self._cause_due = 0.0, 0.0
-        """When it is looked again whether HAProxy runs, and why it does not."""
+        """When it is checked again whether HAProxy runs, and why it does not."""
 
     def condition(self) -> HaproxyState:
         """Return whether HAProxy runs, and why not; safe in any thread."""
         return self._condition
 
-    def _look_at_process(self) -> None:
+    def _refresh_process(self) -> None:
         """Check whether HAProxy runs. A worker that hangs takes seconds: a tenth of the time is spent on it at most."""
         began = time.monotonic()
         if began >= self._process_due:
             self._note_running(self._transaction.running(self._known()))
-            self._look_at_former()
-            self._process_due = began + (time.monotonic() - began) / _LOOK_SHARE
+            self._poll_former()
+            self._process_due = began + (time.monotonic() - began) / _CHECK_SHARE
 
     def _note_running(self, running: RunningState) -> None:
-        """Record what a look found; before the first generation there is nothing that HAProxy would have to serve."""
+        """Record what a refresh found; before the first generation HAProxy has nothing to serve."""
         now = time.monotonic()
         if isinstance(running, Running) and running.master_pid:
             self._old.see(running.old_workers)
@@ -300,7 +300,7 @@ class Balancer:
         last = self.last_good()
         if last is not None and self._is_known and self._runtime.abilities.runtime:
             self._repair_drift(last, may_repair=may_repair)
-        self._look_at_process()
+        self._refresh_process()
         if last is not None and not last.generation.digest and not self._file.pending:
             # The file is written, and the thread that did so knows its digest: to compute it takes long.
             digest = (self._written or last.rendering).digest
@@ -311,7 +311,7 @@ class Balancer:
         own = (*self._file.problems(), *self._suspect_problems(), *self._process.silent_problems())
         return BalancerStatus(own, live, self._former, self._file.pending)
 
-    def _look_at_former(self) -> None:
+    def _poll_former(self) -> None:
         """Count what former workers have left, and when the last of them ends."""
         old = self._old.known
         connections = connections_of_former(self._process.master_socket, old)
@@ -333,11 +333,11 @@ class Balancer:
 
     def _repair_drift(self, last: Stored, *, may_repair: bool) -> None:
         try:
-            found = self._drift.look(self._runtime, self._comparison.index(last.rendering), repair=may_repair)
+            found = self._drift.sweep(self._runtime, self._comparison.index(last.rendering), repair=may_repair)
         except OtherWorker:
-            # It has loaded the file, which is what is applied: the next look finds out whether anything has to be done.
+            # It has loaded the file, which is what is applied: the next refresh finds what has to be done.
             self._enter(BalancerState.UNKNOWN)
-            self.look()
+            self.refresh()
             return
         except NotConfirmed as error:
             self._suspect(error)
@@ -399,7 +399,7 @@ class Balancer:
     def _compare(self, rendering: Rendering, last: Stored | None) -> Plan:
         observed = None
         if last is None or not self._is_known:
-            observed = self._look()
+            observed = self._refresh_state()
             observed = None if self._is_known else observed
         applied, can = last.rendering if last else None, self._runtime.abilities
         can = replace(can, refused=frozenset(self._refused)) if self._refused else can
@@ -468,13 +468,13 @@ class Balancer:
         """Return ``found``, or where nothing else has to be done the reload whose check says what is wrong."""
         return _FILE_REJECTED if isinstance(found, Noop) and self._file.rejected else found
 
-    def look(self) -> Plan:
-        """Compare files and process with what is applied; what is being written at this moment is not looked at."""
+    def refresh(self) -> Plan:
+        """Compare files and process with what is applied; what is being written at this moment is not compared."""
         last = self.last_good()
         if last is None or not self._file.lock.acquire(blocking=False):
             return Noop()
         try:
-            observed = self._look()
+            observed = self._refresh_state()
             found = diff.plan(last.rendering, last.rendering, None if self._is_known else observed)
         finally:
             self._file.lock.release()
@@ -482,7 +482,7 @@ class Balancer:
             self._file.retry()
         return self._unless_rejected(self._unless_suspect(found))
 
-    def _look(self) -> Observation:
+    def _refresh_state(self) -> Observation:
         """Observe files and process, connect to its socket, and enter the state that this shows."""
         observed, last = self.observe(), self.last_good()
         running = observed.running

@@ -30,11 +30,11 @@ from pyconfd.model.status import BackendDown, LeavingStatus, LiveStatus, Overrid
 log = structlog.get_logger(__name__)
 
 ROUND_S = 60.0
-"""How long looking at every backend may take."""
+"""How long a sweep of all backends may take."""
 SLICE = 20
-"""Backends that are looked at each time, where that is enough for :data:`ROUND_S`."""
+"""Backends that are compared each time, where that is enough for :data:`ROUND_S`."""
 MAX_SLICE = 1_000
-"""Limit of one look, so that no update waits long for it."""
+"""Limit of one slice of the sweep, so that no update waits long for it."""
 SHOWN = 1_000
 """Servers on their way out, and backends that are down, that the status names."""
 _UP = 2
@@ -48,7 +48,7 @@ class Drift:
     It is judged by the overrides, the servers on their way out, and what this HAProxy can do (``cookies`` on servers
     that are added). ``fresh``: the overrides were not brought into force in this worker yet.
 
-    ``looked`` backends were asked for. ``commands`` repair, end overrides and bring them into force; ``repairs`` say
+    ``compared`` backends were asked for. ``commands`` repair, end overrides and bring them into force; ``repairs`` say
     in words what is repaired. ``beyond`` is what only a reload repairs, with its backend. ``foreign`` are states that
     were set on the socket. ``overrides`` are those to store in place of what they were, None to end them.
     """
@@ -58,7 +58,7 @@ class Drift:
     now: float = field(compare=False, default=0.0)
     fresh: bool = field(compare=False, default=False)
     cookies: bool = field(compare=False, default=True)
-    looked: int = 0
+    compared: int = 0
     commands: list[Command] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
     beyond: dict[str, str] = field(default_factory=dict)
@@ -166,7 +166,7 @@ def _elsewhere(server: ServerNow, expected: ConfiguredServer) -> str:
 
 
 def _signature(index: Index, key: SectionKey, answer: str | None) -> tuple[object, ...]:
-    """Return what a backend is judged by: most are the same at each look, and then nothing is parsed."""
+    """Return what a backend is judged by: most are the same at each sweep, and then nothing is parsed."""
     twice = key._replace(position=1) in index.texts
     return index.texts[key], index.above.get(key), twice, hash(answer and server_rows(answer))
 
@@ -174,7 +174,7 @@ def _signature(index: Index, key: SectionKey, answer: str | None) -> tuple[objec
 class DriftMonitor:
     """Looks at a slice of the backends each time, all of them within :data:`ROUND_S`.
 
-    ``beyond``, ``foreign`` and ``down`` are what was found in the backends as far as they were looked at: what only a
+    ``beyond``, ``foreign`` and ``down`` are what was found in the backends as far as they were compared: what only a
     reload repairs (and its backend), the servers that were put into drain or maintenance on the socket, and the
     backends without a server that is up.
     """
@@ -188,7 +188,7 @@ class DriftMonitor:
         self._seen: dict[SectionKey, tuple[object, ...]] = {}
         """The backends that were as they should be, or cannot be judged."""
         self._again: set[str] = set()
-        """Backends that the next look begins with."""
+        """Backends that the next slice begins with."""
         self._in_force: tuple[int, KnownOverrides] = 0, {}
         """The worker and the overrides that were brought into force in it."""
         self.beyond: dict[str, str] = {}
@@ -211,7 +211,7 @@ class DriftMonitor:
         if commands:
             log.info("overrides.restored", count=len(commands), worker=runtime.pid)
 
-    def look(self, runtime: Runtime, index: Index, *, repair: bool = True) -> Drift:
+    def sweep(self, runtime: Runtime, index: Index, *, repair: bool = True) -> Drift:
         """Compare a slice of the process with ``index``, which it must have loaded, and repair what differs.
 
         ``runtime`` is connected. Without ``repair`` nothing is changed, neither in the process nor on disk.
@@ -226,9 +226,9 @@ class DriftMonitor:
         found = Drift(known, runtime.leaving, now, fresh, runtime.abilities.cookies)
         by_backend = _by_backend(known)
         keys = self._slice(index, {one.backend for one in known.values() if fresh or one.expired(now)})
-        found.looked, self._again = len(keys), set()
+        found.compared, self._again = len(keys), set()
         for key, answer in zip(keys, runtime.server_states([key.name for key in keys]), strict=True):
-            self._look_at(found, index, key, answer, by_backend.get(key.name, ()))
+            self._compare(found, index, key, answer, by_backend.get(key.name, ()))
         for name, overrides in by_backend.items():
             if next(keys_of(index, name), None) is None:
                 found.judge_absent(overrides)
@@ -240,7 +240,7 @@ class DriftMonitor:
             self._report(found, {key.name for key in keys})
         return found
 
-    def _look_at(
+    def _compare(
         self, found: Drift, index: Index, key: SectionKey, answer: str | None, overrides: Sequence[Override]
     ) -> None:
         """Judge one backend by the ``answer`` about it, unless it was in order and nothing is different since."""
@@ -288,7 +288,7 @@ class DriftMonitor:
         found += [key for name in sorted(due | self._again) for key in keys_of(index, name)]
         return list(dict.fromkeys(found))
 
-    def _report(self, found: Drift, looked: set[str]) -> None:
+    def _report(self, found: Drift, compared: set[str]) -> None:
         """Log what happened; what is not repaired once, until it is gone."""
         self._repaired_total += len(found.repairs)
         for detail in found.repairs:
@@ -299,7 +299,7 @@ class DriftMonitor:
             log.info("override.ended", server=ended.name, state=ended.state.value, reason=reason)
         former, self.foreign = (
             self.foreign,
-            {key: one for key, one in self.foreign.items() if key.backend not in looked},
+            {key: one for key, one in self.foreign.items() if key.backend not in compared},
         )
         for key, state in found.foreign.items():
             before = former.get(key)
@@ -310,7 +310,7 @@ class DriftMonitor:
                 log.warning("drift.left", server="/".join(key), state=state.value, reason="not set by pyconfd")
         for detail in found.beyond.keys() - self.beyond.keys():
             log.warning("drift.needs_reload", detail=detail)
-        still = {detail: backend for detail, backend in self.beyond.items() if backend not in looked}
+        still = {detail: backend for detail, backend in self.beyond.items() if backend not in compared}
         self.beyond = still | found.beyond
 
     def status(self, runtime: Runtime) -> LiveStatus:

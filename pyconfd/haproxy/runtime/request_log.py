@@ -18,7 +18,7 @@ from pyconfd.haproxy.runtime.sockets import ANSWER_TIMEOUT_S, NoAnswer, ask
 RING = "access"
 """The ``ring`` section of 01-defaults.conf."""
 
-LOOK_S = 1.0
+POLL_S = 1.0
 """How often the socket is asked which worker answers there."""
 
 _BEGIN = b"{"
@@ -55,10 +55,10 @@ def following(path: str, note: Callable[[str], None]) -> Iterator[bytes]:
         break
     streams = _Streams(path, note)
     with streams:
-        streams.look(is_first=True)
+        streams.poll(is_first=True)
         while True:
-            yield from streams.read(LOOK_S)
-            streams.look()
+            yield from streams.read(POLL_S)
+            streams.poll()
 
 
 class _Streams:
@@ -70,7 +70,7 @@ class _Streams:
         self._selector = selectors.DefaultSelector()
         self._unfinished: dict[socket.socket, bytes] = {}
         self._worker = ""
-        self._looked = 0.0
+        self._polled = 0.0
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -80,12 +80,12 @@ class _Streams:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def look(self, *, is_first: bool = False) -> None:
+    def poll(self, *, is_first: bool = False) -> None:
         """Follow another worker where one answers now; of one that came meanwhile, all that is in its ring."""
         now = time.monotonic()
-        if not is_first and now - self._looked < LOOK_S:
+        if not is_first and now - self._polled < POLL_S:
             return
-        self._looked = now
+        self._polled = now
         try:
             worker = _pid(ask(self._path, "show info"))
             if worker and worker != self._worker:

@@ -40,7 +40,7 @@ from pyconfd.model.operations import (
 )
 
 DELETED_AT_ONCE = 250
-"""Servers that are deleted at one look, each second: thousands that left must not keep the next change waiting."""
+"""Servers that are deleted at one poll, each second: thousands that left must not keep the next change waiting."""
 
 FORMER_ANSWERS_S = 1.0
 """How long after a reload the former worker may still accept connections: until it has handled its signal."""

@@ -88,15 +88,15 @@ class Consumer(Loop):
         """End all threads."""
         self._world.source.stop()
 
-    def _look_around(self, now: float) -> None:
+    def _poll(self, now: float) -> None:
         """Find what changed without telling: a permission, the time of a hold, a certificate of this machine."""
         self._report.problems("other", self._world.other_problems())
         hold_id = self._report.status.hold_id
         if hold_id and (hold_id in self._world.allowed_holds() or self._whole_change.is_over(now)):
             self._note_change(now, at_once=True)
 
-    def _look_at_balancer(self, now: float) -> None:
-        super()._look_at_balancer(now)
+    def _poll_balancer(self, now: float) -> None:
+        super()._poll_balancer(now)
         reading = self._world.source.reading()
         published = reading.published if reading and self._report.status.phase in _LOOKS_AGAIN else None
         if published is None or not depends_on_files(published):

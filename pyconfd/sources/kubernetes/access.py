@@ -46,7 +46,7 @@ _DRY_RUN: Params = MappingProxyType({"dryRun": "All"})
 _REMEDY = "pyconfd rbac prints all; or set cluster_status.enabled = false"
 
 
-def look(
+def review(
     settings: KubernetesSettings, rights: Rights, *, clock: SystemClock | None = None, total_s: float = TOTAL_S
 ) -> tuple[tuple[Finding, ...], Credentials]:
     """Ask every API server; return what was found, in the order of the settings, and the credentials that were used.

@@ -172,7 +172,7 @@ class StatusWriter:
     def step(self) -> float:
         """Compare what changed, and write at most one status; return how long to wait for more to do."""
         self._wake.clear()
-        self._look()
+        self._poll()
         pause_s = self._write()
         self._report()
         return pause_s
@@ -183,7 +183,7 @@ class StatusWriter:
             if not self._backlog.is_idle:
                 self._writer.tend()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         offered, snapshot = self._offered, self._newest()
         if offered is not None and snapshot is not None:
             asked = Asked(offered.statuses, self._quarantined_of(offered.refused))

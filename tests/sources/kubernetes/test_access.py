@@ -10,7 +10,7 @@ from pyconfd.errors import ConfigurationError
 from pyconfd.model.finding import Level
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.access import look
+from pyconfd.sources.kubernetes.access import review
 from pyconfd.sources.kubernetes.resources import Rights, manifest, reads
 from pyconfd.system.clock import SystemClock
 from tests.world.apiserver import ApiServer
@@ -34,7 +34,7 @@ class WrongClock(SystemClock):
 )
 def test_the_clock_is_compared_with_the_servers(off_s: float, level: Level, words: str) -> None:
     with ApiServer() as server:
-        found, _ = look(KubernetesSettings(api_servers=(server.url,)), Rights(), clock=WrongClock(off_s))
+        found, _ = review(KubernetesSettings(api_servers=(server.url,)), Rights(), clock=WrongClock(off_s))
     (told,) = [each for each in found if each.topic == "clock"]
     assert (told.level, words in told.message) == (level, True)
 
@@ -49,7 +49,7 @@ def test_all_that_the_source_reads_is_asked_for_as_the_source_asks() -> None:
         "configmaps lb/services",
     ]
     with ApiServer() as server:
-        found, _ = look(KubernetesSettings(api_servers=(server.url,)), Rights(wanted))
+        found, _ = review(KubernetesSettings(api_servers=(server.url,)), Rights(wanted))
         assert {each.level for each in found} == {Level.OK}
         for read in wanted:
             asked = [each for each in server.requests if each.path == read.path]
@@ -62,14 +62,14 @@ def test_all_that_the_source_reads_is_asked_for_as_the_source_asks() -> None:
 def test_a_server_that_never_answers_is_given_up() -> None:
     with ApiServer() as server:
         server.faults.add(Fault(FaultKind.HANG))
-        found, _ = look(KubernetesSettings(api_servers=(server.url,)), Rights(), total_s=0.2)
+        found, _ = review(KubernetesSettings(api_servers=(server.url,)), Rights(), total_s=0.2)
     assert [each.level for each in found] == [Level.FAILURE]
     assert "not done within" in found[0].message or "no answer" in found[0].message
 
 
 def test_without_any_server_there_is_nothing_to_ask() -> None:
     with pytest.raises(ConfigurationError):
-        look(KubernetesSettings(kubeconfig="/nowhere"), Rights())
+        review(KubernetesSettings(kubeconfig="/nowhere"), Rights())
 
 
 RIGHTS = Rights(
@@ -84,7 +84,7 @@ RIGHTS = Rights(
 def judged(server: ApiServer, *, applied: Rights = RIGHTS) -> tuple[list[str], list[str]]:
     """Return what is in order, and message and remedy of the rest; ``applied`` are the rights that were given."""
     server.rules = Rules(manifest(applied))
-    found, _ = look(KubernetesSettings(api_servers=(server.url,)), RIGHTS)
+    found, _ = review(KubernetesSettings(api_servers=(server.url,)), RIGHTS)
     rights = [each for each in found if each.topic == "permissions"]
     good = [each.what.partition(" ")[2] for each in rights if each.level is Level.OK]
     return good, [f"{each.message} -> {each.remedy}" for each in rights if each.level is not Level.OK]
