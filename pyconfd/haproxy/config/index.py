@@ -208,7 +208,9 @@ class Index:
 
 def _place_of_map(path: str, texts: Iterable[str]) -> tuple[int, int]:
     for text in texts:
-        uses = list(_MAP_USE.finditer(text))
+        # Frontends of Gateways have thousands of lines, and few of them read a map.
+        lines = [line for line in text.split("\n") if ",map" in line]
+        uses = [use for line in lines for use in _MAP_USE.finditer(line)]
         found = list(dict.fromkeys(use["set"] for use in uses if use["set"]))
         for place, use in enumerate(uses):
             if use["path"] == path:
