@@ -201,15 +201,15 @@ class Loop(ABC):
         if posts or resumed:
             self._report.events(posts)
             self._note_change(now, at_once=resumed or not self._decided)
-            if self._decided and self._around.balancer.goes_live():
+            if self._decided and self._around.balancer.updates_at_runtime():
                 self._queue.add(Task.RUNTIME_UPDATE, now)
         polled = self._queue.pop(now, Task.POLL)
         if polled:
             self._queue.add(Task.POLL, now + TICK_S)
             self._poll(now)
             if self._decided:
-                standing = self._around.balancer.standing(may_repair=not self._paused)
-                self._report.balancer(standing, self._paused)
+                status = self._around.balancer.sync(may_repair=not self._paused)
+                self._report.balancer(status, self._paused)
                 self._schedule_order(now)
         if self._queue.pop(now, Task.DRIFT, Task.RESTORE):
             self._queue.add(Task.DRIFT, now + DRIFT_S)

@@ -46,15 +46,15 @@ class RestoringBalancer(BalancerPort, Protocol):
         """Compare disk and process with what is applied."""
         ...
 
-    def standing(self, *, may_repair: bool = True) -> BalancerStatus:
+    def sync(self, *, may_repair: bool = True) -> BalancerStatus:
         """Check what runs, repair what somebody changed by hand if that is allowed, and return the condition."""
         ...
 
     def condition(self) -> HaproxyState:
-        """Return whether HAProxy runs; :meth:`standing` looks."""
+        """Return whether HAProxy runs; :meth:`sync` checks."""
         ...
 
-    def goes_live(self) -> bool:
+    def updates_at_runtime(self) -> bool:
         """Return whether some changes need no reload at present."""
         ...
 

@@ -26,11 +26,11 @@ class TakesAll(ABC):
         """Find nothing: the consumer validates it."""
         del rendering
 
-    def goes_live(self) -> bool:
+    def updates_at_runtime(self) -> bool:
         """Return False: there are no runtime updates."""
         return False
 
-    def standing(self, *, may_repair: bool = True) -> BalancerStatus:
+    def sync(self, *, may_repair: bool = True) -> BalancerStatus:
         """Return nothing: nothing is left behind."""
         del may_repair
         return BalancerStatus()

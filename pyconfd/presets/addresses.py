@@ -179,18 +179,18 @@ def allocate(
     """Return what each request is given.
 
     First each object keeps what it has by ``owners``, as far as it still asks for it, in the order of
-    :class:`_Standing`. Then what is reserved for an object that is created again, then the others by age. A request for
-    any address gets one that no request names, if there is one.
+    :class:`_Precedence`. Then what is reserved for an object that is created again, then the others by age. A request
+    for any address gets one that no request names, if there is one.
     """
     ranked = sorted(requests, key=lambda request: request.rank)
     free = _Free(pool, {each for request in ranked for each in request.wanted}, reservations, per_namespace)
     owned = _by_object(owners)
     first = _FirstOwners(ranked, owners, owned)
-    for standing in _Standing if owned else ():
+    for precedence in _Precedence if owned else ():
         for request in ranked:
             for address, has in owned.get(request.owner[:3], {}).items():
-                if first.standing(request, address, has) is standing:
-                    but_guests = standing is _Standing.AS_BEFORE or first.is_first(request, address)
+                if first.precedence(request, address, has) is precedence:
+                    but_guests = precedence is _Precedence.AS_BEFORE or first.is_first(request, address)
                     free.keep(request, address, but_guests=but_guests)
     for request in ranked if reservations else ():
         for address in free.kept_for(request):
@@ -200,7 +200,7 @@ def allocate(
     return {request.id: free.answer(request) for request in ranked}
 
 
-class _Standing(Enum):
+class _Precedence(Enum):
     """How an object asks for an address of which it has a part; who comes first keeps it."""
 
     AS_BEFORE = "no more than it has"
@@ -228,13 +228,13 @@ class _FirstOwners:
         """Return whether an object is of the namespace that was first at a shared address."""
         return self._namespaces.get(address) == request.key.namespace
 
-    def standing(self, request: AddressRequest, address: str, has: Collection[Name]) -> _Standing:
+    def precedence(self, request: AddressRequest, address: str, has: Collection[Name]) -> _Precedence:
         """Return how an object asks for an address of which it has a part."""
         of_first = self._keys.get(address, {request.sharing_key})
         if of_first != {request.sharing_key} and not self.is_first(request, address):
-            return _Standing.LOST_CONSENT
+            return _Precedence.LOST_CONSENT
         is_as_before = all(each in has for each in request.places(address))
-        return _Standing.AS_BEFORE if is_as_before else _Standing.ASKS_FOR_MORE
+        return _Precedence.AS_BEFORE if is_as_before else _Precedence.ASKS_FOR_MORE
 
 
 def first_owners(

@@ -82,7 +82,7 @@ def churn() -> Iterator[Figure]:
             serving.first()
             _settle(serving)
             for _ in range(SERVICES // SLICE + 1):  # the first look at a backend parses it; the later ones compare
-                serving.balancer.standing()
+                serving.balancer.sync()
             latencies, changes, used_s = _run(serving, whole, pods, alone=alone)
         yield Figure(f"{name}_changes", changes, f"changes in {LONG_S:g} s")
         yield Figure(f"{name}_first_answer_p50", _part(latencies, 0.5) * 1000, "ms", 6)

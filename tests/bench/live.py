@@ -189,7 +189,7 @@ def _changes(rounds: _Rounds, count: int) -> tuple[float, float]:
         times.append(rounds.timed(pod, change))
         steps.append(ended - began)
         serving.live(*events[1:])
-    assert serving.balancer.goes_live()
+    assert serving.balancer.updates_at_runtime()
     return median(times), median(steps)
 
 

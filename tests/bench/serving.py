@@ -168,10 +168,10 @@ class Serving:
         self.haproxy.start()
         self.daemon.step(1)
         deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and not self.balancer.goes_live():
+        while time.monotonic() < deadline and not self.balancer.updates_at_runtime():
             self.daemon.step(0)
             time.sleep(min(0.2, self.daemon.wait_s()))
-        assert self.balancer.goes_live()
+        assert self.balancer.updates_at_runtime()
 
     def live(self, *events: Event) -> None:
         """Take the first event and do what is due; the others come right after that."""

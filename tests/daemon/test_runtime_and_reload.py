@@ -71,7 +71,7 @@ class LiveBalancer(FakeBalancer):
             return Reload((ReloadReason.NOT_LIVE,))
         return found
 
-    def goes_live(self) -> bool:
+    def updates_at_runtime(self) -> bool:
         return self.last_good() is not None
 
     def may_reload_for(self, namespaces: Collection[str]) -> bool:
@@ -83,7 +83,7 @@ class LiveBalancer(FakeBalancer):
     def make_room(self) -> RoomForReload:
         return RoomForReload(free=self.old_workers <= 2, ended=self.ended)
 
-    def standing(self, *, may_repair: bool = True) -> BalancerStatus:
+    def sync(self, *, may_repair: bool = True) -> BalancerStatus:
         del may_repair
         return BalancerStatus(former=FormerWorkers(self.old_workers))
 

@@ -111,7 +111,7 @@ def test_after_a_restart_of_pyconfd_what_was_changed_live_is_known(live: Live) -
     assert again.plan(live.rendering(1, 2)) == Noop()
     with pytest.MonkeyPatch.context() as patched:
         patched.delattr("pyconfd.haproxy.config.diff.index_of")
-        again.standing()  # drift is looked for in what was cut into sections at the start
+        again.sync()  # drift is looked for in what was cut into sections at the start
     live.balancer = again
     assert isinstance(live.change(1, 2, 3), Applied)
     assert live.serving() == {"s1", "s2", "s3"}
@@ -141,7 +141,7 @@ def test_somebody_else_reloads_in_between(live: Live) -> None:
     done = live.change(1, 2, 3)
     if isinstance(done, Reload):  # the connection was with the worker of the past, and nothing was taken for done
         assert done.reasons == (ReloadReason.NOT_LIVE,)
-        assert not live.balancer.goes_live()
+        assert not live.balancer.updates_at_runtime()
         live.reload(wanted)
     assert live.serving() == {"s1", "s2", "s3"}
     live.follow()
@@ -153,12 +153,12 @@ def test_a_reload_by_hand_of_a_level_file_is_no_reason_for_another(live: Live) -
     live.change(1, 2)
     live.follow()
     live.override("s1", ServerState.DRAIN)
-    live.balancer.standing()
+    live.balancer.sync()
     live.bench.haproxy.reload()
     replaced = live.worker()
 
     def back() -> bool:
-        live.balancer.standing()
+        live.balancer.sync()
         return live.serving() == {"s2"}
 
     wait_until(back, "the override is in force again")
@@ -168,7 +168,7 @@ def test_a_reload_by_hand_of_a_level_file_is_no_reason_for_another(live: Live) -
     assert live.worker() == replaced
 
 
-@pytest.mark.parametrize("notices", ["refresh", "standing"])
+@pytest.mark.parametrize("notices", ["refresh", "sync"])
 def test_a_reload_by_somebody_else_is_told_once_whoever_notices_it(live: Live, notices: str) -> None:
     with capture_logs() as logs:
         live.begin(1)
@@ -178,7 +178,7 @@ def test_a_reload_by_somebody_else_is_told_once_whoever_notices_it(live: Live, n
         getattr(live.balancer, notices)()
         for _ in range(2):
             live.balancer.refresh()
-            live.balancer.standing()
+            live.balancer.sync()
         live.extra = f"frontend more\n    bind 127.0.0.1:{free_port()}\n    default_backend be\n"
         own = live.reload(live.rendering(1))  # pyconfd's own is told elsewhere
         assert own.verified
@@ -190,13 +190,13 @@ def test_a_reload_by_somebody_else_is_told_once_whoever_notices_it(live: Live, n
 
 
 def test_before_the_first_look_a_change_is_not_held_back(live: Live) -> None:
-    assert live.balancer.goes_live()
+    assert live.balancer.updates_at_runtime()
     first = live.rendering(1)
     assert isinstance(live.balancer.plan(first), Reload)  # haproxy does not run: no socket is known
     live.bench.conf.write_text(first.text)
     live.bench.haproxy.start()
     live.reload(first)
-    assert live.balancer.goes_live()
+    assert live.balancer.updates_at_runtime()
 
 
 @pytest.mark.parametrize(
@@ -210,15 +210,15 @@ def test_membership_that_was_changed_by_hand_is_repaired(live: Live, by_hand: st
     live.begin(1, 2)
     live.ask(by_hand)
     assert live.serving() != {"s1", "s2"}
-    live.balancer.standing()
+    live.balancer.sync()
     assert live.serving() == {"s1", "s2"}
-    assert live.balancer.standing().live.repaired_total == 1
+    assert live.balancer.sync().live.repaired_total == 1
 
 
 def test_what_operators_set_survives_updates_and_reloads(live: Live) -> None:
     live.begin(1, 2)
     live.override("s1", ServerState.DRAIN)
-    (override,) = live.balancer.standing().live.overrides
+    (override,) = live.balancer.sync().live.overrides
     assert (override.server, override.value, override.source) == ("be/s1", "drain", "command")
     live.change(1, 2, 3)
     assert live.serving() == {"s2", "s3"}
@@ -234,11 +234,11 @@ def test_what_went_live_by_half_is_not_left_so(live: Live) -> None:
     assert "s1" not in live.serving(), "it was drained although it went wrong"
     before = live.rendering(1, 2)
     assert isinstance(live.balancer.plan(before), Reload)
-    assert live.balancer.standing().live.overrides == ()
+    assert live.balancer.sync().live.overrides == ()
     live.reload(before)
     assert live.serving() == {"s1", "s2"}
     assert live.balancer.refresh() == Noop(verified=True)
-    assert live.balancer.standing().live.overrides == ()
+    assert live.balancer.sync().live.overrides == ()
 
 
 def test_a_reload_waits_and_what_needs_none_goes_live(live: Live) -> None:
@@ -278,9 +278,9 @@ def test_a_file_that_cannot_follow_is_told_and_tried_again(unwritable: tuple[Liv
     live, broken = unwritable
     broken.touch()
     live.change(1, 2)
-    wait_until(lambda: live.balancer.standing().problems, "it is told")
+    wait_until(lambda: live.balancer.sync().problems, "it is told")
     assert live.balancer.file_behind
-    assert live.balancer.standing().file_behind
+    assert live.balancer.sync().file_behind
     assert live.serving() == {"s1", "s2"}
     broken.unlink()
     wait_until(lambda: isinstance(live.balancer.refresh(), Noop) and not live.balancer.file_behind, "it is level again")
@@ -326,8 +326,8 @@ def test_without_a_socket_every_change_is_a_reload_that_says_so(bench: Bench) ->
     bench.haproxy.start()
     live.reload(without)
     assert isinstance(live.balancer.refresh(), Noop)
-    assert not live.balancer.goes_live()
-    assert "stats socket" in live.balancer.standing().live.unavailable
+    assert not live.balancer.updates_at_runtime()
+    assert "stats socket" in live.balancer.sync().live.unavailable
     plan = live.balancer.plan(bench.rendering(extra="backend be\n    server b 127.0.0.1:9002\n"))
     assert isinstance(plan, Reload)
     assert plan.reasons == (ReloadReason.NOT_LIVE,)
@@ -351,7 +351,7 @@ def test_a_server_that_is_refused_keeps_nobody_else_from_going_live(live: Live) 
     assert done.reasons == (ReloadReason.NOT_LIVE,)
     assert "observe nonsense" in done.details[0]
     assert live.serving() == {"s1", "s2"}, "the rest went live"
-    assert live.balancer.goes_live(), "what runs is known"
+    assert live.balancer.updates_at_runtime(), "what runs is known"
     live.follow()
     text = live.bench.conf.read_text()
     assert "server s2" in text
@@ -378,8 +378,8 @@ def test_what_went_live_and_is_refused_behind_it_is_told(bench: Bench, tmp_path:
     live.balancer.startup()
     live.begin(1)
     live.change(1, 2)
-    wait_until(lambda: live.balancer.standing().problems, "it is told")
+    wait_until(lambda: live.balancer.sync().problems, "it is told")
     assert isinstance(live.balancer.plan(live.rendering(1, 2)), Reload), "its check says whose fault it is"
     live.change(1, 3)
     live.follow()
-    assert not live.balancer.standing().problems
+    assert not live.balancer.sync().problems

@@ -55,13 +55,13 @@ def test_what_went_live_before_a_kill_goes_on_while_nothing_newer_can_be_written
         # The older file would fit by now.
         assert isinstance(again.restore_last_good(now=3.0), Unchanged)
         assert (live.worker(), live.serving()) == (worker, {"s1", "s2"})
-        assert "goes on" in str(again.standing().problems)
+        assert "goes on" in str(again.sync().problems)
     plan = again.plan(wanted)
     assert isinstance(plan, Reload)
     again.apply(wanted, plan, curdate="", now=4.0)
     assert isinstance(again.refresh(), Noop)
     assert live.serving() == {"s1", "s2", "s3"}
-    assert again.standing().problems == ()
+    assert again.sync().problems == ()
     again.close()
 
 

@@ -99,12 +99,12 @@ def test_whenever_it_is_killed_process_and_file_become_what_is_rendered(bench: B
             assert balancer.startup() == ()
             serve(balancer, variants[at])
             for _ in range(3):
-                balancer.standing()
+                balancer.sync()
                 serve(balancer, variants[at])
             wait_until(lambda: not balancer.file_behind, "the file is level")  # noqa: B023 - called at once
             assert balancer.refresh() == Noop(verified=True), f"killed at {point}"
             assert unlike(bench, variants[at]) == [], f"killed at {point}"
-            assert balancer.standing().live.overrides == (), f"killed at {point}"
+            assert balancer.sync().live.overrides == (), f"killed at {point}"
             assert bench.conf.read_text() == mark(variants[at].text, variants[at].digest)
             assert Path(variants[at].files[0].path).read_text() == variants[at].files[0].content
             assert bench.temporary_files() == [], f"killed at {point}"

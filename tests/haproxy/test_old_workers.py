@@ -305,7 +305,7 @@ def test_what_former_workers_have_left_is_counted(bench: Bench, held: ExitStack)
     bench.serve()
     balancer = bench.balancer()
     balancer.refresh()
-    assert balancer.standing().former == FormerWorkers()
+    assert balancer.sync().former == FormerWorkers()
     kept = connections(bench.port, held)
     extra = bench.rendering("new").pieces
     hard_stop = Piece("02.tmpl", "global\n    hard-stop-after 10m\n")
@@ -317,7 +317,7 @@ def test_what_former_workers_have_left_is_counted(bench: Bench, held: ExitStack)
     assert now < former.last_ends_at <= now + 600.0
     for each in kept:
         each.close()
-    wait_until(lambda: balancer.standing().former == FormerWorkers(), "it ends with its connections")
+    wait_until(lambda: balancer.sync().former == FormerWorkers(), "it ends with its connections")
 
 
 def wait_for_former(balancer: Balancer) -> FormerWorkers:
@@ -325,7 +325,7 @@ def wait_for_former(balancer: Balancer) -> FormerWorkers:
     found = [FormerWorkers()]
 
     def counted() -> bool:
-        found.append(balancer.standing().former)
+        found.append(balancer.sync().former)
         return found[-1].count > 0
 
     wait_until(counted, "it is counted")

@@ -69,7 +69,7 @@ def test_an_address_that_is_not_on_this_host(bench: Bench) -> None:
     bench.conf.write_text(configuration(bench.port).replace("127.0.0.1", "192.0.2.16"))
     bench.haproxy.start(wait=False)
     wait_until(lambda: bench.haproxy.ended() is not None, "haproxy could not start")
-    balancer.standing()
+    balancer.sync()
     state = balancer.condition()
     assert state.up is False
     named = f"192.0.2.16:{bench.port} of frontend fe_main"
@@ -80,7 +80,7 @@ def test_an_address_that_is_not_on_this_host(bench: Bench) -> None:
 @pytest.mark.haproxy
 def test_a_port_that_another_program_took_meanwhile(bench: Bench) -> None:
     balancer = bench.serve()
-    balancer.standing()
+    balancer.sync()
     assert balancer.condition().up is True
     bench.haproxy.stop()
     with socket.create_server(("127.0.0.1", bench.port)):
@@ -104,12 +104,12 @@ def test_its_own_sockets_are_no_cause(bench: Bench) -> None:
 @pytest.mark.haproxy
 def test_nothing_to_load_is_a_cause_and_no_fault_before_the_first_generation(bench: Bench) -> None:
     balancer = bench.balancer()
-    balancer.standing()
+    balancer.sync()
     assert balancer.condition() == HaproxyState()
     balancer = bench.serve()
     assert balancer.condition().up is True
     bench.haproxy.stop()
     bench.conf.unlink()
     balancer = bench.balancer()
-    balancer.standing()
+    balancer.sync()
     assert balancer.condition().cause == f"there is no {bench.conf} to load yet"

@@ -275,12 +275,12 @@ def test_a_carriage_return_alone_ends_no_payload() -> None:
     assert SocketLine("add map @1 /m <<\na b\n").safe
 
 
-@pytest.mark.parametrize(("name", "goes_live"), [(b"shop.example.com", True), (b"x\n> admin\n\n> ", False)])
-def test_a_certificate_whose_name_is_a_prompt_is_a_planned_reload(name: bytes, goes_live: bool) -> None:
+@pytest.mark.parametrize(("name", "at_runtime"), [(b"shop.example.com", True), (b"x\n> admin\n\n> ", False)])
+def test_a_certificate_whose_name_is_a_prompt_is_a_planned_reload(name: bytes, at_runtime: bool) -> None:
     path = "/certs/a.pem"
     index = index_of("frontend f\n    bind :443 ssl crt /certs/z.pem crt /certs/\n")
     body = base64.b64encode(b"0\x82\x01" + name).decode()
     pem = f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n"
     was, now = (OutputFile(FileKind.CERTIFICATE, path, content) for content in ("former\n", pem))
     found = changed_files((was,), (now,), index)
-    assert (bool(found.commands), bool(found.reload_causes)) == (goes_live, not goes_live)
+    assert (bool(found.commands), bool(found.reload_causes)) == (at_runtime, not at_runtime)

@@ -50,16 +50,16 @@ def test_a_stopped_worker_is_reported_by_the_first_question(
 ) -> None:
     monkeypatch.setattr("pyconfd.haproxy.runtime.sockets.ANSWER_TIMEOUT_S", 0.5)
     live.begin(1)
-    assert live.balancer.standing().problems == ()
+    assert live.balancer.sync().problems == ()
     worker = int(live.worker())
     os.kill(worker, signal.SIGSTOP)
     try:
         wait_until(lambda: _is_stopped(worker), "each of its threads is stopped")
         if look_first:
             live.balancer.refresh()
-        problems = live.balancer.standing().problems
+        problems = live.balancer.sync().problems
     finally:
         os.kill(worker, signal.SIGCONT)
     assert f"worker {worker} does not answer" in problems[0].message
     live.balancer.refresh()
-    assert live.balancer.standing().problems == ()
+    assert live.balancer.sync().problems == ()

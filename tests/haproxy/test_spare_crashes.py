@@ -61,7 +61,7 @@ def test_whenever_it_is_killed_each_host_is_served_by_its_own_servers(bench: Ben
             assert balancer.startup() == ()
             serve(balancer, spared.rendering(*wanted[at]))
             for _ in range(3):
-                balancer.standing()
+                balancer.sync()
                 serve(balancer, spared.rendering(*wanted[at]))
             wait_until(lambda: not balancer.file_behind, "the file is level")  # noqa: B023 - called at once
             assert balancer.refresh() == Noop(verified=True), f"killed at {point}"

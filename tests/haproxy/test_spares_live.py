@@ -239,7 +239,7 @@ def test_drift_in_a_spare_is_repaired(spared: Spared) -> None:
     spared.begin("a")
     spared.change("a", "b")
     spared.ask("set server spare-plain-1/s weight 7")
-    spared.balancer.standing()
+    spared.balancer.sync()
     assert {each.weight for each in servers_now(spared.ask("show servers state spare-plain-1"))} == {1}
 
 
@@ -251,7 +251,7 @@ def test_a_restarted_pyconfd_reads_from_the_process_what_its_spares_serve(spared
     spared.balancer = spared.bench.balancer()
     spared.balancer.startup()
     assert spared.plan("a", "b") == Noop()
-    spared.balancer.standing()
+    spared.balancer.sync()
     assert spared.balancer.state is BalancerState.IN_SYNC
     assert isinstance(spared.change("a", "b", "c"), Applied)
     assert [spared.get(host) for host in "abc"] == ["200 a", "200 b", "200 c"]
@@ -391,7 +391,7 @@ def test_a_removed_backend_is_drained_and_goes_with_the_reload(spared: Spared) -
     assert spared.servers_of("be-b") == set()
     assert spared.get("b").startswith("503")
     assert isinstance(spared.balancer.refresh(), Noop)
-    spared.balancer.standing()
+    spared.balancer.sync()
     assert spared.balancer.order_due_s() is not None
 
 
@@ -404,7 +404,7 @@ def test_a_backend_that_comes_again_is_served_by_another_spare(spared: Spared) -
         spared.change("a", "b")
         assert spared.get("b") == "200 b"
         assert spared.servers_of(spare) == {"s"}
-        spared.balancer.standing()
+        spared.balancer.sync()
     assert spared.balancer.state is not BalancerState.SUSPECT
     assert spared.balancer.spares_of(worker).free == {"spare-plain-3"}
     assert spared.bench.haproxy.worker() == worker
@@ -420,7 +420,7 @@ def test_a_backend_from_other_defaults_in_turn_is_one_reload(bench: Bench) -> No
             spared.kinds["b"] = kind
             reloads += spared.reach("a", "b")
             assert (spared.get("b"), spared.lines_of("b"), spared.lines_of("a")) == ("200 b", kind, "plain")
-            spared.balancer.standing()
+            spared.balancer.sync()
             assert spared.balancer.state is not BalancerState.SUSPECT
         assert reloads == 1
         assert spared.servers_of("be-b") == {"s"}, "its sessions go on"
@@ -435,7 +435,7 @@ def test_what_changes_later_in_a_backend_from_other_defaults_goes_to_its_spare(s
     spared.kinds["b"] = "other"
     assert not spared.reach("a", "b")
     spared.ask("set server spare-other-1/s weight 7")
-    spared.balancer.standing()
+    spared.balancer.sync()
     assert {each.weight for each in servers_now(spared.ask("show servers state spare-other-1"))} == {1}
     spared.ports["b"] = spared.ports["c"]
     assert isinstance(spared.plan("a", "b"), Reload), "a server that has another address"
@@ -454,7 +454,7 @@ def test_a_restarted_pyconfd_knows_what_serves_a_backend_from_other_defaults(spa
     spared.balancer = spared.bench.balancer()
     spared.balancer.startup()
     assert spared.plan("a", "b") == Noop()
-    spared.balancer.standing()
+    spared.balancer.sync()
     assert spared.balancer.state is not BalancerState.SUSPECT
     spares = spared.balancer.spares_of(spared.bench.haproxy.worker())
     assert spares.used == {"spare-other-1", "spare-plain-1"}

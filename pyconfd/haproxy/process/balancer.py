@@ -292,8 +292,8 @@ class Balancer:
             *self._process.problems(),
         )
 
-    def standing(self, *, may_repair: bool = True) -> BalancerStatus:
-        """Delete servers that have gone, repair drift, and return how it stands.
+    def sync(self, *, may_repair: bool = True) -> BalancerStatus:
+        """Delete servers that have gone, repair drift, and return the status.
 
         Raises what a bug in the thread of the file raised.
         """
@@ -520,7 +520,7 @@ class Balancer:
         """Return what is wrong with its new binds, as a reload would."""
         return self._transaction.bind_problems(rendering, self._known())
 
-    def goes_live(self) -> bool:
+    def updates_at_runtime(self) -> bool:
         """Return whether some changes may need no reload at present: what was not looked at yet may take them."""
         return self.state is not BalancerState.SUSPECT and (self._runtime.abilities.runtime or not self._is_known)
 

@@ -28,7 +28,7 @@ from pyconfd.presets.gateway.status import (
 class GatewayDecision(NamedTuple):
     """One Gateway. ``addresses`` are where it listens, () where it serves nothing; ``absent`` are not on this machine.
 
-    ``client_certificate`` is what backends are shown, None for nothing. ``faults`` are all, those of listeners
+    ``client_certificate`` is presented to backends, None for nothing. ``faults`` are all, those of listeners
     included.
     """
 
@@ -223,7 +223,7 @@ def _not_programmed(
 
 
 def _client_certificate(gateway: Gateway, lookup: Resolver) -> tuple[ResolvedCertificate | None, tuple[Fault, ...]]:
-    """Return the Secret that backends are shown, and why it is not the one that is named."""
+    """Return the client certificate for backends, and why it is not the one that is named."""
     backend = gateway.spec.tls.backend if gateway.spec.tls is not None else None
     reference = backend.client_certificate_ref if backend is not None else None
     if reference is None:

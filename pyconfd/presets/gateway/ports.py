@@ -163,8 +163,8 @@ def files_of(ports: Iterable[Port], policies: Iterable[PolicyDecision]) -> tuple
         found.update(OutputFile(FileKind.CERTIFICATE, path, pem) for path, pem in pairs)
         if port.ca_file is not None:
             found.add(port.ca_file)
-        if (shown := port.gateway.client_certificate) is not None:
-            found.add(OutputFile(FileKind.CERTIFICATE, shown.path, shown.pem))
+        if (presented := port.gateway.client_certificate) is not None:
+            found.add(OutputFile(FileKind.CERTIFICATE, presented.path, presented.pem))
     bundles = (each.bundle for each in policies if each.bundle[0])
     found.update(OutputFile(FileKind.CERTIFICATE, path, pem) for path, pem in bundles)
     return tuple(sorted(found))

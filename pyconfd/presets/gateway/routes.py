@@ -86,7 +86,7 @@ class RouteInputs:
 class VirtualHostAt(NamedTuple):
     """One host in one frontend; ``precedence`` is the lower, the more of the host the route names.
 
-    ``certificate`` is the file with what servers are shown by this Gateway, "" for nothing.
+    ``certificate`` is the file of the client certificate that this Gateway presents to servers, "" for nothing.
     """
 
     frontend: str
@@ -283,8 +283,9 @@ def _virtual_hosts(
             if listener.protocol != Protocol.TCP and isolated(together, at.host) != listener.name:
                 continue
             where = frontend, listener.name, at.host
-            shown = gateway.client_certificate
-            virtual_host = VirtualHostAt(*where, _precedence(at.asked_for), shown.path if shown is not None else "")
+            presented = gateway.client_certificate
+            path = presented.path if presented is not None else ""
+            virtual_host = VirtualHostAt(*where, _precedence(at.asked_for), path)
             known = found.get(where)
             found[where] = virtual_host if known is None or virtual_host.precedence < known.precedence else known
     return found.values()
@@ -381,7 +382,7 @@ class _References:
         self.services: set[Key] = set()
 
     def begin(self, certificate: str) -> None:
-        """Begin with all references again; servers are shown ``certificate``."""
+        """Begin with all references again; ``certificate`` is presented to servers."""
         self._certificate = certificate
         self.faults.clear()
 
