@@ -174,13 +174,13 @@ def report_of(claim: Claim, evidence: Evidence, host: str = "") -> ClaimReport:
     servers = tuple(server_report(line, evidence, claim) for line in lines)
     refused: Sequence[Refusal] = claim.refused
     if host:
-        refused = [each for each in refused if each.value == values.shown(host)] or refused
+        refused = [each for each in refused if each.value == values.shortened(host)] or refused
     found = [refusal_condition(each, evidence) for each in refused]
     wrong = [each for each in found if each.status is not _TRUE]
     conditions = _in_order(found, _decisive(claim, mine, servers, wrong, evidence))
     waits_for_pods = any(each.reason == "NoReadyEndpoints" for each in conditions)
     return ClaimReport(
-        object=f"{claim.ref} {values.shown(claim.item)}".rstrip(),
+        object=f"{claim.ref} {values.shortened(claim.item)}".rstrip(),
         conditions=conditions,
         preset=claim.preset,
         because=claim.because,

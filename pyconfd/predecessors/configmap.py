@@ -126,7 +126,7 @@ def _read(name: str, text: str, ignored: frozenset[str], refuse: Refuse) -> Conf
     try:
         decoded = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise UnfitError("", text, f"not JSON: {values.shown(str(error))}") from None
+        raise UnfitError("", text, f"not JSON: {values.shortened(str(error))}") from None
     if not isinstance(decoded, dict):
         raise UnfitError("", text, "not a JSON object")
     namespace, selector = decoded.get("namespace"), decoded.get("selector")
@@ -139,7 +139,7 @@ def _read(name: str, text: str, ignored: frozenset[str], refuse: Refuse) -> Conf
         if key in fields or key in {"name", "pods"} or key in ignored:
             continue
         if not values.is_word(key):
-            raise UnfitError(values.shown(key), key, "the name of the field is no plain word")
+            raise UnfitError(values.shortened(key), key, "the name of the field is no plain word")
         read = _KNOWN.get(key)
         kept = read(value, refuse) if read else _data(key, value, ignored, 0)
         if kept is not None:
@@ -251,7 +251,7 @@ def _data(field: str, value: Any, ignored: frozenset[str], depth: int) -> Any:
             if key in ignored:
                 continue
             if not values.is_word(key):
-                raise UnfitError(f"{field}.{values.shown(key)}", key, "the name of the field is no plain word")
+                raise UnfitError(f"{field}.{values.shortened(key)}", key, "the name of the field is no plain word")
             kept[key] = _data(f"{field}.{key}", item, ignored, depth + 1)
         return kept
     return value
@@ -361,7 +361,7 @@ class _ConfigmapReader:
         """Refuse ``field`` of an object, ``of`` being its kind and name."""
         kind, name = of
         ref = ObjectRef(kind, self.options.namespace, name, self._cluster)
-        self.refused.append(Refusal(ref, values.shown(field), values.shown(value), reason, detail))
+        self.refused.append(Refusal(ref, values.shortened(field), values.shortened(value), reason, detail))
 
 
 class ConfigmapCollections(PresetCollections):
@@ -621,7 +621,7 @@ def _explained(
         for name in pod.names:
             pods[name].append(pod)
     for name in asked.names:
-        because, entry = f"key {values.shown(name) or '(missing)'}", served.get(name)
+        because, entry = f"key {values.shortened(name) or '(missing)'}", served.get(name)
         if entry is None:
             yield Claim(asked.ref, PresetName.CONFIGMAP, because, (), (), item=name)
             continue

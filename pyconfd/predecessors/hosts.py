@@ -220,7 +220,7 @@ class HostsCollections(PresetCollections):
         ranked = sorted(by_namespace, key=lambda each: (each != home, each != holder, oldest[each], each))
         first = ranked[0]
         reason, turned_away, owned = RefusalReason.NAME_TAKEN, ranked[1:], by_namespace[first]
-        detail = f"the app {app} belongs to the namespace {values.shown(first)}; name it differently"
+        detail = f"the app {app} belongs to the namespace {values.shortened(first)}; name it differently"
         if reservation is not None and first not in {home, holder}:
             reason, turned_away, owned = RefusalReason.NAME_RESERVED, ranked, []
             detail = reserved_until(reservation)
@@ -254,12 +254,12 @@ class HostsCollections(PresetCollections):
 
 
 def _pod(key: Key, cluster: str) -> ObjectRef:
-    return ObjectRef("Pod", values.shown(key.namespace), values.shown(key.name), cluster)
+    return ObjectRef("Pod", values.shortened(key.namespace), values.shortened(key.name), cluster)
 
 
 def _without_app(key: Key, app: str, cluster: str) -> Refusal:
     detail = "its label app has to be one plain word: pods are grouped by it"
-    return Refusal(_pod(key, cluster), "label app", values.shown(app), RefusalReason.INCOMPLETE, detail)
+    return Refusal(_pod(key, cluster), "label app", values.shortened(app), RefusalReason.INCOMPLETE, detail)
 
 
 def is_target(pod: Pod, options: HostsOptions) -> bool:
@@ -283,13 +283,17 @@ def _dns_names(
                 raise ValueError("an address is no name")  # noqa: TRY301 - one place says what is wrong
             if wrong := rules.domain(balancer.ref.namespace, name) or _outside(name, suffixes):
                 refused.append(
-                    Refusal(balancer.ref, f"annotation {ROUTE53}", values.shown(item), RefusalReason.NOT_ALLOWED, wrong)
+                    Refusal(
+                        balancer.ref, f"annotation {ROUTE53}", values.shortened(item), RefusalReason.NOT_ALLOWED, wrong
+                    )
                 )
                 continue
             names.add(name)
         except ValueError as error:
             field = f"annotation {ROUTE53}"
-            refused.append(Refusal(balancer.ref, field, values.shown(item), RefusalReason.INVALID_VALUE, str(error)))
+            refused.append(
+                Refusal(balancer.ref, field, values.shortened(item), RefusalReason.INVALID_VALUE, str(error))
+            )
     return tuple(sorted(names))
 
 
@@ -332,5 +336,5 @@ def _explained(targets: Mapping[Key, HostsTarget], hosts: Mapping[str, Sequence[
         backends: tuple[ClaimedBackend, ...] = ()
         if view.ready and view.address in hosts.get(app, ()):
             backends = (ClaimedBackend(app, app, app, (view,), frozenset({app})),)
-        because, names = f"label app {values.shown(app) or '(missing)'}", (app,) if app else ()
+        because, names = f"label app {values.shortened(app) or '(missing)'}", (app,) if app else ()
         yield Claim(ObjectRef("Pod", *key, cluster), PresetName.HOSTS, because, names, backends, (view,))

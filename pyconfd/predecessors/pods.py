@@ -50,8 +50,8 @@ def endpoint(address: str, pod: str = "", *, ready: bool = True) -> EndpointView
 
 def wrong_address(pod: Pod, why: str, cluster: str) -> Refusal:
     """Refuse a pod for where it is."""
-    ref = ObjectRef("Pod", values.shown(pod.metadata.namespace), values.shown(pod.metadata.name), cluster)
-    address = values.shown(pod.status.pod_ip or "")
+    ref = ObjectRef("Pod", values.shortened(pod.metadata.namespace), values.shortened(pod.metadata.name), cluster)
+    address = values.shortened(pod.status.pod_ip or "")
     return Refusal(ref, "status.podIP", address, RefusalReason.FORBIDDEN_ADDRESS, why)
 
 

@@ -560,7 +560,7 @@ def of_service(key: Key, service: Service, options: AddressOptions, claims: Clai
     sharing_key = (service.metadata.annotations or {}).get(SHARING_ANNOTATION, "").strip()
     if sharing_key and not _SHARING_KEY.fullmatch(sharing_key):
         detail = "expected up to 63 letters, digits, '-', '_' and '.': it is shared with no other namespace"
-        problems = (*problems, AddressProblem(values.shown(sharing_key), AddressReason.INVALID_KEY, detail))
+        problems = (*problems, AddressProblem(values.shortened(sharing_key), AddressReason.INVALID_KEY, detail))
         sharing_key = ""
     created = service.metadata.creation_timestamp or NEVER
     return AddressRequest(Resource.SERVICES, key, created, wanted, tuple(sorted(ports)), sharing_key, problems)
@@ -594,7 +594,7 @@ def _wanted(asked: Iterable[str], key: Key, claims: ClaimOptions) -> tuple[tuple
         if text in _FAMILIES:
             wanted[text] = None
         elif address is None:
-            problems.append(AddressProblem(values.shown(text), AddressReason.INVALID, "not an IP address"))
+            problems.append(AddressProblem(values.shortened(text), AddressReason.INVALID, "not an IP address"))
         elif wrong := claims.address(key.namespace, address):
             problems.append(AddressProblem(str(address), AddressReason.NOT_ALLOWED, wrong))
         else:

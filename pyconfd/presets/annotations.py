@@ -91,7 +91,7 @@ class Foreign:
         found += self.ignored[: max(0, _MOST_NAMED - len(found))]
         left = len(self.misspelled) + len(self.ignored) - len(found)
         more = f" and {left} more" if left > 0 else ""
-        return f"without effect: {', '.join(map(values.shown, found))}{more}" if found else ""
+        return f"without effect: {', '.join(map(values.shortened, found))}{more}" if found else ""
 
 
 REMEDY = "remove it, or list it in ingress.ignored_annotations"

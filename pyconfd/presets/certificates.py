@@ -185,7 +185,7 @@ def notes_on(served: ServedCertificate, ref: ObjectRef, fields: tuple[str, str],
         return
     subject = f"the certificate of Secret {view.namespace}/{view.name}"
     if host and not covers(view.names, host):
-        names = values.shown(", ".join(view.names)) or "no host"
+        names = values.shortened(", ".join(view.names)) or "no host"
         detail = f"{subject} is for {names}: clients refuse it here; put one there that names this host"
         yield Refusal(ref, of_host, host, RefusalReason.CERTIFICATE_MISMATCH, detail)
     if served.expiry in _EXPIRES:
@@ -213,11 +213,13 @@ def pem_path(directory: str, *parts: str) -> str:
 
 
 def _missing(secrets: Secrets, options: TlsOptions, namespace: str, name: str) -> str:
-    shown = f"{values.shown(namespace)}/{values.shown(name)}"
+    shown = f"{values.shortened(namespace)}/{values.shortened(name)}"
     if namespace not in options.namespaces and ALL_NAMESPACES not in options.namespaces:
-        return f"Secrets of namespace {values.shown(namespace)} are not read: add it to kubernetes.secret_namespaces"
+        return (
+            f"Secrets of namespace {values.shortened(namespace)} are not read: add it to kubernetes.secret_namespaces"
+        )
     if secrets.denies_secrets_of(namespace):
-        return f"Secrets of namespace {values.shown(namespace)} may not be read: apply the output of `pyconfd rbac`"
+        return f"Secrets of namespace {values.shortened(namespace)} may not be read: apply the output of `pyconfd rbac`"
     return f"there is no Secret {shown} of type {TLS}"
 
 
@@ -240,7 +242,7 @@ def read_secret(secret: Secret, hour: int) -> ReadSecret:
 def _about(pair: KeyPair) -> str:
     names = ", ".join(pair.names) or "no name"
     until = dt.datetime.fromtimestamp(pair.not_after, dt.UTC).date()
-    return f"certificate for {values.shown(names)}, until {until}, issued by {values.shown(pair.issuer)}"
+    return f"certificate for {values.shortened(names)}, until {until}, issued by {values.shortened(pair.issuer)}"
 
 
 def covers(names: Sequence[str], host: str) -> bool:

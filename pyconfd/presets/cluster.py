@@ -148,11 +148,13 @@ class ReadCluster:
     def _service(self, read: Read, key: Key, item: Service | Endpoints) -> ReadService:
         service = item if isinstance(item, Service) else None
         if not values.is_object_name(key.name) or not values.is_object_name(key.namespace):
-            ref = ObjectRef("Service" if service else "Endpoints", values.shown(key.namespace), values.shown(key.name))
+            ref = ObjectRef(
+                "Service" if service else "Endpoints", values.shortened(key.namespace), values.shortened(key.name)
+            )
             detail = (
                 "not a name that Kubernetes would accept, or a word that means something else in a condition of HAProxy"
             )
-            refusal = Refusal(ref, "metadata.name", values.shown(key.name), RefusalReason.INVALID_VALUE, detail)
+            refusal = Refusal(ref, "metadata.name", values.shortened(key.name), RefusalReason.INVALID_VALUE, detail)
             return ReadService(service, None, (refusal,), 0)
         slices, kind = [each for _, each in read(self._slices_of, key) or ()], "EndpointSlice"
         if not slices and (endpoints := read(self._endpoints, key)) is not None:
@@ -214,9 +216,9 @@ class _NodePart(msgspec.Struct, frozen=True, gc=False):
 
 def _node_part(key: Key, node: Node, cluster: str, places: AllowedAddresses) -> _NodePart:
     if not values.is_object_name(key.name):
-        ref = ObjectRef("Node", "", values.shown(key.name), cluster)
+        ref = ObjectRef("Node", "", values.shortened(key.name), cluster)
         detail = "not a name that can stand in a configuration"
-        refusal = Refusal(ref, "metadata.name", values.shown(key.name), RefusalReason.INVALID_VALUE, detail)
+        refusal = Refusal(ref, "metadata.name", values.shortened(key.name), RefusalReason.INVALID_VALUE, detail)
         return _NodePart(None, (refusal,))
     view = _node_view(node)
     ref = ObjectRef("Node", "", key.name, cluster)

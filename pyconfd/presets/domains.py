@@ -326,7 +326,7 @@ def _chosen_port(ref: ObjectRef, wanted: str, ports: Sequence[PortView], endpoin
 
 def refusal(ref: ObjectRef, field: str, value: str, reason: RefusalReason, detail: str) -> Refusal:
     """Refuse one field of an object; the value is shown shortened and escaped."""
-    return Refusal(ref, field, values.shown(value), reason, detail)
+    return Refusal(ref, field, values.shortened(value), reason, detail)
 
 
 class DecidedDomain(NamedTuple):
@@ -658,7 +658,7 @@ class DomainsPreset(Preset):
             known = PREFIX + name if name in _PREFIXED else name.lower()
             close = difflib.get_close_matches(known, _ANNOTATIONS, n=1, cutoff=0.75)
             if close and name not in _ANNOTATIONS:
-                yield f"its annotation {values.shown(name)} has no effect: did you mean {close[0]}?"
+                yield f"its annotation {values.shortened(name)} has no effect: did you mean {close[0]}?"
         if any(name in (record.metadata.labels or {}) for name in ("domain", "proto")):
             yield "domain and proto are labels of it: they have to be annotations"
 
@@ -673,10 +673,10 @@ def _explained(
     for (key, kind), parsed in asked.items():
         if parsed.asked is None:
             continue
-        domain, proto = (values.shown(each) or "(missing)" for each in parsed.asked[:2])
+        domain, proto = (values.shortened(each) or "(missing)" for each in parsed.asked[:2])
         because = f"annotations domain {domain} and proto {proto}"
         if secret := parsed.asked.secret:
-            because += f", tls-secret {values.shown(secret)}"
+            because += f", tls-secret {values.shortened(secret)}"
             found = secrets.get(Key(key.namespace, secret))
             because += f" ({found.about if found is not None else NO_CERTIFICATE})"
         wanted = values.comparable_name(parsed.asked.domain)

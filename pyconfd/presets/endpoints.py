@@ -172,7 +172,9 @@ def _endpoint_views(
         found = values.canonical_address(text)
         if found is None:
             detail = "not an IP address (slices of type FQDN are not served)"
-            refused.append(Refusal(ref, "endpoints.addresses", values.shown(text), RefusalReason.INVALID_VALUE, detail))
+            refused.append(
+                Refusal(ref, "endpoints.addresses", values.shortened(text), RefusalReason.INVALID_VALUE, detail)
+            )
             continue
         if wrong := places.wrong(found[0]):
             refused.append(Refusal(ref, "endpoints.addresses", found[0], RefusalReason.FORBIDDEN_ADDRESS, wrong))
@@ -208,7 +210,7 @@ class _Names(NamedTuple):
         if not value or values.is_object_name(value):
             return value or ""
         detail = "not a name that can stand in a configuration; it is left out"
-        self.refused.append(Refusal(self.ref, field, values.shown(value), RefusalReason.INVALID_VALUE, detail))
+        self.refused.append(Refusal(self.ref, field, values.shortened(value), RefusalReason.INVALID_VALUE, detail))
         return ""
 
 

@@ -242,10 +242,10 @@ class _Reader:
         return asked if asked is not None and 0 < asked <= 86_400 else DEFAULT_AFFINITY_S
 
     def _refuse(self, where: str, value: str, reason: RefusalReason, detail: str) -> None:
-        self._refused.append(Refusal(self._ref, where, values.shown(value), reason, detail))
+        self._refused.append(Refusal(self._ref, where, values.shortened(value), reason, detail))
 
     def _error(self, where: str, value: str, reason: RefusalReason, detail: str) -> _RefusedServiceError:
-        return _RefusedServiceError(Refusal(self._ref, where, values.shown(value), reason, detail))
+        return _RefusedServiceError(Refusal(self._ref, where, values.shortened(value), reason, detail))
 
 
 _REASONS: Mapping[AddressReason, RefusalReason] = MappingProxyType(
@@ -467,12 +467,13 @@ class LoadbalancerPreset(Preset):
         class_ = record.spec.load_balancer_class or ""
         if class_ != LOAD_BALANCER_CLASS:
             if difflib.get_close_matches(class_.lower(), [LOAD_BALANCER_CLASS], cutoff=0.75):
-                yield f"its loadBalancerClass {values.shown(class_)} is foreign: did you mean {LOAD_BALANCER_CLASS}?"
+                found = values.shortened(class_)
+                yield f"its loadBalancerClass {found} is foreign: did you mean {LOAD_BALANCER_CLASS}?"
             return
         for name in sorted(record.metadata.annotations or {}):
             close = difflib.get_close_matches(name.lower(), _ANNOTATIONS, n=1, cutoff=0.85)
             if close and name not in _ANNOTATIONS:
-                yield f"its annotation {values.shown(name)} has no effect: did you mean {close[0]}?"
+                yield f"its annotation {values.shortened(name)} has no effect: did you mean {close[0]}?"
 
 
 def _explained(asked: Mapping[Key, AskedService], ports: Mapping[str, BalancedPort], cluster: str) -> Iterator[Claim]:

@@ -43,8 +43,10 @@ def faults(graph: Graph, cluster: str) -> tuple[Refusal, ...]:
         detail = f"{fault.error} at {fault.place}: a bug of pyconfd, so it is left out; report it with the traceback"
         detail += " (journalctl -u pyconfd | grep function.failed)"
         roots = (_object(source, of) for source, of in graph.roots(fault.of, key))
-        refs = [ObjectRef(each[0], values.shown(each[1]), values.shown(each[2]), cluster) for each in roots if each]
-        for ref in refs[:_MOST_NAMED] or [ObjectRef(collection.name, "", values.shown(str(key)), cluster)]:
+        refs = [
+            ObjectRef(each[0], values.shortened(each[1]), values.shortened(each[2]), cluster) for each in roots if each
+        ]
+        for ref in refs[:_MOST_NAMED] or [ObjectRef(collection.name, "", values.shortened(str(key)), cluster)]:
             found[Refusal(ref, "", "", RefusalReason.INTERNAL_ERROR, detail)] = None
     return tuple(found)
 

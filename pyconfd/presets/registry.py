@@ -314,7 +314,7 @@ def claims_of(context: Context, refused: Iterable[Refusal] | None = None) -> Ite
         for claim in _readable(name, claims):
             own = claim.ref
             # Names are shortened in refusals.
-            shown = values.shown(own.namespace), values.shown(own.name)
+            shown = values.shortened(own.namespace), values.shortened(own.name)
             found = {(own.namespace, own.name): None, shown: None}
             mine = tuple(each for key in found for each in by_object.get(key, ()) if _is_about(each, claim))
             endpoints = claim.endpoints or tuple(_endpoints_of(claim.services, services))
@@ -339,5 +339,5 @@ def _is_about(refusal: Refusal, claim: Claim) -> bool:
     kinds = {refusal.ref.kind, claim.ref.kind}
     if (len(kinds) > 1 and kinds != {"Service", "Endpoints"}) or refusal.ref.cluster not in {"", claim.ref.cluster}:
         return False
-    item = values.shown(claim.item)
+    item = values.shortened(claim.item)
     return not item or refusal.field == item or refusal.field.startswith(f"{item} ")

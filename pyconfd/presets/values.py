@@ -61,7 +61,7 @@ def comparable_name(text: str) -> str:
     try:
         return host_name(text) if text else ""
     except ValueError:
-        return shown(text)
+        return shortened(text)
 
 
 def protocol(value: str) -> str:
@@ -187,7 +187,7 @@ def plain_words(values: dict[str, str] | None) -> dict[str, str]:
     return {key: value for key, value in sorted((values or {}).items()) if is_word(key) and is_word(value)}
 
 
-def shown(value: str) -> str:
+def shortened(value: str) -> str:
     """Return ``value`` shortened and escaped, fit to be printed in one line."""
     escaped = value.encode("unicode_escape").decode("ascii")
     return escaped if len(escaped) <= SHOWN_CHARACTERS else f"{escaped[:SHOWN_CHARACTERS]}..."

@@ -178,7 +178,7 @@ def test_every_claim_has_its_conditions_and_a_reason(
     unread = set(expected(snapshot, presets)) - set(asked)
     # Of a Service that is refused as a whole nothing is read: its refusal says so.
     refused = {(each.ref.kind, each.ref.namespace, each.ref.name) for each in evidence.refused}
-    assert sorted(each for each in unread if (each[1], *map(values.shown, each[2:])) not in refused) == []
+    assert sorted(each for each in unread if (each[1], *map(values.shortened, each[2:])) not in refused) == []
     assert len({(claim.preset, claim.ref, claim.item) for claim in claims}) == len(claims)
     if PresetName.CONFIGMAP in presets:
         assert sum(claim.preset == PresetName.CONFIGMAP for claim in claims) == len(entries)

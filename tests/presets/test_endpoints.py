@@ -197,7 +197,7 @@ def test_what_is_left_out_of_a_slice_is_refused(one: Endpoint, field: str, value
     assert (refused.ref.kind, refused.ref.namespace, refused.ref.name, refused.ref.cluster) == (
         "EndpointSlice", "demo", "a-a", "c",
     )  # fmt: skip
-    assert refused.value == values.shown(value)
+    assert refused.value == values.shortened(value)
     assert len(made.ports[0].endpoints) == (field != "endpoints.addresses")
 
 

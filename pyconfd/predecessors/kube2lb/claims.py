@@ -362,7 +362,7 @@ class Kube2lbServerNames:
         try:
             return list(self._names(service.port.port, str(domain)).get(_key(service), ()))
         except (AttributeError, TypeError):
-            raise ValueError(f"ServerNames takes one of services, not {values.shown(str(service))}") from None
+            raise ValueError(f"ServerNames takes one of services, not {values.shortened(str(service))}") from None
 
     def _names(self, number: int, domain: str) -> Mapping[_EntryKey, Sequence[ServerName]]:
         decided = self._decided.get(number)
@@ -389,4 +389,4 @@ def port_order(port: Kube2lbPort) -> tuple[int, bytes, int, str, str]:
 
 def refusal(ref: ObjectRef, field_: str, value: str, reason: RefusalReason, detail: str) -> Refusal:
     """Refuse a value of an object; it is shown shortened and escaped."""
-    return Refusal(ref, field_, values.shown(value), reason, detail)
+    return Refusal(ref, field_, values.shortened(value), reason, detail)

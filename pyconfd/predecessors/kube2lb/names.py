@@ -142,7 +142,7 @@ def check_expression(expression: str) -> None:
     while position < len(expression):
         found = _TOKEN.match(expression, position)
         if not found:
-            part = values.shown(expression[position : position + 8])
+            part = values.shortened(expression[position : position + 8])
             raise ValueError(f"the regular expression has something that is not allowed at {part!r}")
         tokens.append(found[0])
         position = found.end()
@@ -150,7 +150,7 @@ def check_expression(expression: str) -> None:
     try:
         re.compile(expression)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"not a regular expression: {values.shown(str(error))}") from None
+        raise ValueError(f"not a regular expression: {values.shortened(str(error))}") from None
 
 
 def _check_repeats(tokens: list[str]) -> None:

@@ -282,7 +282,7 @@ def _by_port(
     try:
         found = msgspec.json.decode(text, type=dict[str, Any] | None) or {}
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        detail = f"not a JSON object from port names to values ({values.shown(str(error))}); the defaults count"
+        detail = f"not a JSON object from port names to values ({values.shortened(str(error))}); the defaults count"
         refused.append(refuse(text, RefusalReason.INVALID_VALUE, detail))
         return {}
     usable: dict[str, Any] = {}

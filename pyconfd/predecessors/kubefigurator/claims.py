@@ -121,7 +121,7 @@ class KubefiguratorClaim:
 
     def refusal(self, option: str, value: str, reason: RefusalReason, detail: str) -> Refusal:
         """Turn this claim away."""
-        return Refusal(self.ref, field_of(self.port_name, option), values.shown(value), reason, detail)
+        return Refusal(self.ref, field_of(self.port_name, option), values.shortened(value), reason, detail)
 
 
 class _RefusedListener(Exception):  # noqa: N818 - it carries a Refusal out of a parser
@@ -187,8 +187,8 @@ def _strays(ref: ObjectRef, annotations: Mapping[str, str], ports: set[str]) -> 
             )
             yield Refusal(
                 ref,
-                f"annotation {values.shown(key)}",
-                values.shown(annotations[key]),
+                f"annotation {values.shortened(key)}",
+                values.shortened(annotations[key]),
                 RefusalReason.INVALID_VALUE,
                 detail,
             )
@@ -259,7 +259,7 @@ class _AnnotationReader:
     def _refused(
         self, field: str, value: str, detail: str, reason: RefusalReason = RefusalReason.INVALID_VALUE
     ) -> _RefusedListener:
-        return _RefusedListener(Refusal(self.ref, field, values.shown(value), reason, detail))
+        return _RefusedListener(Refusal(self.ref, field, values.shortened(value), reason, detail))
 
     def _hostname(self, mode: str) -> tuple[str, str]:
         """Return the host name as routes compare it, and as it is spelled: certificates are called by that."""

@@ -480,7 +480,7 @@ class KubefiguratorPreset(Preset):
             return
         value = (record.metadata.labels or {}).get(LABEL)
         if value is not None:
-            yield f"its label {LABEL} is {values.shown(value)!r}: only 'yes' counts"
+            yield f"its label {LABEL} is {values.shortened(value)!r}: only 'yes' counts"
 
 
 def _explained(

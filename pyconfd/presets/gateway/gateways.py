@@ -69,9 +69,9 @@ def mistaken_class(gateway: Gateway, classes: Mapping[Key, GatewayClass]) -> str
         return f"no GatewayClass has the controllerName {CONTROLLER}: create one"
     meant = (difflib.get_close_matches(name, own, n=1, cutoff=0.6) or own)[0]
     if found is None:
-        return f"there is no GatewayClass {values.shown(name)}: did you mean gatewayClassName: {meant}?"
-    controller = values.shown(found.spec.controller_name)
-    return f"its GatewayClass {values.shown(name)} is that of {controller}: set gatewayClassName: {meant}"
+        return f"there is no GatewayClass {values.shortened(name)}: did you mean gatewayClassName: {meant}?"
+    controller = values.shortened(found.spec.controller_name)
+    return f"its GatewayClass {values.shortened(name)} is that of {controller}: set gatewayClassName: {meant}"
 
 
 def is_misspelled(gateway: Gateway, classes: Mapping[Key, GatewayClass]) -> bool:
@@ -85,7 +85,7 @@ def is_misspelled(gateway: Gateway, classes: Mapping[Key, GatewayClass]) -> bool
 
 def mistaken_parent(parent: Key, snapshot: Snapshot) -> str:
     """Return why the Gateway that a route names is not there or not pyconfd's, and which one may be meant."""
-    shown = values.shown(f"{parent.namespace}/{parent.name}")
+    shown = values.shortened(f"{parent.namespace}/{parent.name}")
     found = snapshot.gateways.get(parent)
     if found is not None:
         wrong = mistaken_class(found, snapshot.gatewayclasses)

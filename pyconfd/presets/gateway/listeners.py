@@ -125,7 +125,7 @@ class _ListenerDraft:
 
     def field(self, path: str = "") -> str:
         """Return where a value stands."""
-        name = values.shown(self.listener.name)
+        name = values.shortened(self.listener.name)
         return f"listener {name} {path}".rstrip()
 
     def refuse(self, reason: str, path: str, value: str, detail: str) -> None:
@@ -316,7 +316,7 @@ def _find_overlaps(together: Sequence[_ListenerDraft]) -> None:
             for each in together
             if each is not draft and (covers(each.hostname, draft.hostname) or covers(draft.hostname, each.hostname))
         ]
-        draft.overlap = ", ".join(sorted(map(values.shown, others)))
+        draft.overlap = ", ".join(sorted(map(values.shortened, others)))
 
 
 def covers(pattern: str, host: str) -> bool:

@@ -189,7 +189,7 @@ def claims(
         if owner := owners.get(Name(name, "")):
             sections[owner].append(backend)
     for id_, gateway in gateways.items():
-        because, mine = f"GatewayClass {values.shown(gateway.class_name)}", tuple(opened[id_.key])
+        because, mine = f"GatewayClass {values.shortened(gateway.class_name)}", tuple(opened[id_.key])
         yield Claim(gateway.ref, PresetName.GATEWAY, because, (), (), listens=True, frontends=mine)
     for id_, route in routes.items():
         named = ((each, parent_key(id_.key, each)) for each in route.parent_refs if names_gateway(each))
@@ -203,6 +203,6 @@ def _claim(route: AskedRoute, parents: Iterable[Key], sections: Iterable[RuleBac
     backends = tuple(
         ClaimedBackend(each.name, each.name, each.name, each.servers, frozenset(hosts)) for each in sections
     )
-    named = ", ".join(values.shown(f"{each.namespace}/{each.name}") for each in parents)
+    named = ", ".join(values.shortened(f"{each.namespace}/{each.name}") for each in parents)
     endpoints = tuple(dict.fromkeys(server for each in backends for server in each.endpoints))
     return Claim(route.ref, PresetName.GATEWAY, f"parentRefs {named}", hosts, backends, endpoints)

@@ -79,14 +79,14 @@ def san_fault(sans: Sequence[SubjectAltName], hostname: str) -> str:
     for name in (hostname, *(san.hostname for san in sans if san.type == "Hostname")):
         try:
             if values.host_name(name) != name or name.startswith("*"):
-                return f"{values.shown(name)} is no host name in lower case"
+                return f"{values.shortened(name)} is no host name in lower case"
         except ValueError as error:
-            return f"{values.shown(name)}: {error}"
+            return f"{values.shortened(name)}: {error}"
     for san in sans:
         if san.type not in _SAN_TAGS:
-            return f"{values.shown(san.type)} is no type of names: expected Hostname or URI"
+            return f"{values.shortened(san.type)} is no type of names: expected Hostname or URI"
         if san.type == "URI" and not (
             san.uri.isascii() and san.uri.isprintable() and 0 < len(san.uri) <= _LONGEST_NAME
         ):
-            return f"{values.shown(san.uri)} is no URI of at most {_LONGEST_NAME} characters"
+            return f"{values.shortened(san.uri)} is no URI of at most {_LONGEST_NAME} characters"
     return ""

@@ -379,7 +379,7 @@ class ServedGateways:
         classes = {each.key: found for each, found in read.all(self._objects.gateway_classes).items()}
         if not is_misspelled(gateway, classes):
             return None
-        ref = ObjectRef("Gateway", values.shown(key.namespace), values.shown(key.name), self._objects.cluster)
+        ref = ObjectRef("Gateway", values.shortened(key.namespace), values.shortened(key.name), self._objects.cluster)
         detail = mistaken_class(gateway, classes)
         return (Refusal(ref, "spec.gatewayClassName", "", RefusalReason.UNKNOWN_CLASS, detail),)
 

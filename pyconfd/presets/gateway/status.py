@@ -53,12 +53,12 @@ class Fault(NamedTuple):
     def refusal(self, ref: ObjectRef) -> Refusal:
         """Return the refusal of the object."""
         kind = self.kind or _REFUSAL_REASONS.get(self.reason, RefusalReason.INVALID_VALUE)
-        return Refusal(ref, self.field, values.shown(self.value), kind, self.detail)
+        return Refusal(ref, self.field, values.shortened(self.value), kind, self.detail)
 
     @property
     def message(self) -> str:
         """What the condition says."""
-        what = " ".join(filter(None, (self.field, values.shown(self.value))))
+        what = " ".join(filter(None, (self.field, values.shortened(self.value))))
         return f"{what}: {self.detail}" if what else self.detail
 
 

@@ -90,7 +90,7 @@ class _Invalid(Exception):  # noqa: N818 - it carries a reason out of a parser
     def __init__(
         self, field: str, value: str, detail: str, reason: RefusalReason = RefusalReason.INVALID_VALUE
     ) -> None:
-        self.refusal = field, values.shown(value), reason, detail
+        self.refusal = field, values.shortened(value), reason, detail
         super().__init__(detail)
 
 
@@ -121,7 +121,7 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted:
             "not a name that Kubernetes would accept, or a word that means something else in a condition of HAProxy"
         )
         problems.append(_Invalid("metadata.name", f"{meta.namespace}/{meta.name}", detail))
-        ref = ObjectRef("Ingress", values.shown(meta.namespace), values.shown(meta.name), cluster)
+        ref = ObjectRef("Ingress", values.shortened(meta.namespace), values.shortened(meta.name), cluster)
     if foreign.canary:
         problems.append(_Invalid(f"annotation {foreign.canary}", "", _CANARY, _UNSUPPORTED))
     redirect = _annotation(ingress, SSL_REDIRECT, values.flag, problems)

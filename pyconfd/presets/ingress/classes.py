@@ -46,9 +46,9 @@ def mistaken_class(ingress: Ingress, classes: Mapping[Key, IngressClass]) -> str
         return f"it has no ingressClassName: set ingressClassName: {meant}"
     found = classes.get(Key("", name))
     if found is None:
-        return f"there is no IngressClass {values.shown(name)}: did you mean ingressClassName: {meant}?"
-    controller = values.shown(found.spec.controller)
-    return f"its IngressClass {values.shown(name)} is that of {controller}: set ingressClassName: {meant}"
+        return f"there is no IngressClass {values.shortened(name)}: did you mean ingressClassName: {meant}?"
+    controller = values.shortened(found.spec.controller)
+    return f"its IngressClass {values.shortened(name)} is that of {controller}: set ingressClassName: {meant}"
 
 
 def is_misspelled(ingress: Ingress, classes: Mapping[Key, IngressClass], own: OwnClasses) -> bool:

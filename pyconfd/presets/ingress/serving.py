@@ -138,7 +138,7 @@ class IngressClaims:
         classes = read.value(self._objects.ingress_classes)
         if not is_misspelled(ingress, classes, own):
             return None
-        ref = ObjectRef("Ingress", values.shown(key.namespace), values.shown(key.name), self._objects.cluster)
+        ref = ObjectRef("Ingress", values.shortened(key.namespace), values.shortened(key.name), self._objects.cluster)
         detail = mistaken_class(ingress, classes)
         return (Refusal(ref, "spec.ingressClassName", "", RefusalReason.UNKNOWN_CLASS, detail),)
 
@@ -316,7 +316,7 @@ class ServedIngresses:
             found.update(_lost(claim.ref, each, hosts) for each in lost)
         for _, target in read(self._faults_of, key) or ():
             if target.fault is not None:
-                shown = values.shown(f"{target.reference.name}:{target.reference.port}")
+                shown = values.shortened(f"{target.reference.name}:{target.reference.port}")
                 found.add(Refusal(claim.ref, _BACKEND_FIELD, shown, _reason(target.fault), target.fault.detail))
         for item in claim.tls:
             for host in item.hosts:
@@ -434,7 +434,7 @@ def _lost(ref: ObjectRef, lost: ConflictedRule, hosts: HostRights) -> Refusal:
     if lost.winner is not None:
         owner = ObjectRef(*lost.winner.owner[:3], ref.cluster)
         why = f"{owner} has this host and path already (the older object keeps it); remove it from one of them"
-    return Refusal(ref, _PATH_FIELD, values.shown(name_of(path_of(rule)).name), reason, why)
+    return Refusal(ref, _PATH_FIELD, values.shortened(name_of(path_of(rule)).name), reason, why)
 
 
 def _reason(fault: UnresolvedReference) -> RefusalReason:
