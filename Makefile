@@ -164,7 +164,7 @@ image-test: packages-test venv ## two appliances in one network, a life of the D
 image-bench: packages-test venv ## from power to serving, measured in a machine with the real systemd; needs root
 	@$(BIN)/python -m tests.image.bench
 
-lock: ## write the hashed locks anew from pyproject.toml (needs uv)
+lock: ## write the hashed locks again from pyproject.toml (needs uv)
 	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes pyproject.toml --group build -o requirements.lock
 	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes pyproject.toml --group dev -o requirements-dev.lock
 

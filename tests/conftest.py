@@ -12,7 +12,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from pyconfd.system import secrecy
 
-# Hundreds of tests start the program: where nothing may be kept, each compiles all of it anew, for half of its time.
+# Hundreds of tests start the program: where nothing may be kept, each compiles all of it again, for half of its time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

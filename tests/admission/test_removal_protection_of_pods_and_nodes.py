@@ -105,7 +105,7 @@ def test_what_leaves_on_purpose_is_let_go(
     assert _after(way, *steps) == (None, {f"192.0.2.{number}" for number in left})
 
 
-def test_a_pod_that_was_made_anew_under_its_name_is_served_at_its_new_address() -> None:
+def test_a_pod_that_was_made_again_under_its_name_is_served_at_its_new_address() -> None:
     renamed = {
         Key("demo", f"web-{number}"): pods.pod(f"web-{number}", f"192.0.2.{100 + number}", {"app": "web", "lb": "yes"})
         for number in (1, 2)

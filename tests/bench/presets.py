@@ -108,8 +108,8 @@ def readdressed(snapshot: Snapshot, version: int, number: int = 0) -> Snapshot:
     item = snapshot.endpointslices[key]
     first, *others = item.endpoints or ()
     endpoints = (msgspec.structs.replace(first, addresses=(f"10.255.0.{version}",)), *others)
-    anew = msgspec.structs.replace(item, endpoints=endpoints)
-    return replace(snapshot, endpointslices={**snapshot.endpointslices, key: anew})
+    again = msgspec.structs.replace(item, endpoints=endpoints)
+    return replace(snapshot, endpointslices={**snapshot.endpointslices, key: again})
 
 
 def _deleted(snapshot: Snapshot, version: int) -> Snapshot:
@@ -138,7 +138,7 @@ def figures(preset: str, whole: Snapshot, changes: Mapping[str, Change], options
         for version in range(1, 2 * ROUNDS):
             snapshot = apply(snapshot, version)
             times.append(_cpu_s(snapshot, preset, options, memo))
-        # Another object may get what was let go, so that all claims are judged anew.
+        # Another object may get what was let go, so that all claims are judged again.
         goal = None if change.startswith(("deleted", "rewritten")) else GOAL
         yield Figure(f"preset_{preset}_one_{change}_cpu", median(times) * 1000, "ms")
         yield Figure(f"preset_{preset}_one_{change}_ratio", median(times) / fresh, "of all services", goal)

@@ -143,7 +143,7 @@ def test_a_template_that_depends_on_the_order_of_the_api_is_found(folder: Path) 
     assert run(str(folder)).returncode == 0, "what presets give is sorted"
 
 
-def test_expected_files_are_compared_and_written_anew(folder: Path) -> None:
+def test_expected_files_are_compared_and_written_again(folder: Path) -> None:
     write(
         folder, '[[test]]\nname = "same"\nsnapshot = "one.yaml"\nexpect = [{ equals_file = "e.cfg", in = "02.tmpl" }]'
     )

@@ -1,7 +1,7 @@
 """Record what a real API server answers: ``python -m tests.conformance.record``, as root.
 
 Each file ``talk-NAME.json`` among the transcripts is a conversation: requests in order, each with its answer. The
-requests are kept and the answers written anew. ``{3.metadata.resourceVersion}`` in a request is a value of the third
+requests are kept and the answers written again. ``{3.metadata.resourceVersion}`` in a request is a value of the third
 answer.
 """
 

@@ -449,7 +449,7 @@ class SettingsBed(LoopBed):
         self.real = Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=UnitFacts())
         self.parts.callback(self.real.close)
         self.real.startup()
-        chosen = pinning(own, settings, lambda: read_fragments(settings.templates.dir), self._begin_anew)
+        chosen = pinning(own, settings, lambda: read_fragments(settings.templates.dir), self._begin_again)
         world = World(
             source=source,
             balancer=self.real,
@@ -475,7 +475,7 @@ class SettingsBed(LoopBed):
         self.loop = self.daemon = Daemon(world, loop)
         self.daemon.start()
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         self.is_to_restart = True
 
     def end(self) -> None:

@@ -92,7 +92,7 @@ def test_judging_never_fails_and_nothing_is_worse_than_itself(one: Sample, other
 
 
 @given(counts, counts)
-def test_counters_of_one_worker_are_subtracted_and_those_of_another_begin_anew(one: Counts, more: Counts) -> None:
+def test_counters_of_one_worker_are_subtracted_and_those_of_another_begin_again(one: Counts, more: Counts) -> None:
     later = one + more
     same = counted(sample(a=one), sample(a=later))
     assert (same.backends["a"].requests, same.backends["a"].failed) == (more.requests, more.failed)
@@ -102,5 +102,5 @@ def test_counters_of_one_worker_are_subtracted_and_those_of_another_begin_anew(o
     assert counted(None, other) is other
 
 
-def test_counters_that_somebody_cleared_begin_anew() -> None:
+def test_counters_that_somebody_cleared_begin_again() -> None:
     assert counted(sample(a=Counts(100, 50)), sample(a=Counts(10, 1))).backends["a"] == Counts(10, 1)

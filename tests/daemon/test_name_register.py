@@ -138,7 +138,7 @@ presets = pytest.mark.parametrize("preset", OWNER)
 
 @presets
 @pytest.mark.parametrize("day", [1, 9])
-def test_a_stranger_does_not_get_the_name_while_its_owner_is_made_anew(preset: str, day: int) -> None:
+def test_a_stranger_does_not_get_the_name_while_its_owner_is_made_again(preset: str, day: int) -> None:
     world, waits = World(preset), claimant("stranger", 5)
     assert world.owner(0, claimant("prod", 1), waits) == "prod"
     assert world.owner(10, waits) == ""

@@ -28,7 +28,7 @@ class Desk(InputsStore):
         self.kept: dict[str, GenerationInputs] = {}
         self.needed: set[str] = set()
         self.full = False
-        self.begun_anew = 0
+        self.begun_again = 0
         self.settings = settings or {}
         self.pinning = self.started()
 
@@ -41,7 +41,7 @@ class Desk(InputsStore):
             self.settings,
             in_force,
             lambda inputs: inputs.settings,
-            self._begin_anew,
+            self._begin_again,
             lambda: self.needed,
         )
         return Pinning(around)
@@ -51,8 +51,8 @@ class Desk(InputsStore):
             raise self.disk
         return self.disk
 
-    def _begin_anew(self) -> None:
-        self.begun_anew += 1
+    def _begin_again(self) -> None:
+        self.begun_again += 1
 
     def keep(self, inputs: GenerationInputs, needed: Collection[str]) -> None:
         if self.full:

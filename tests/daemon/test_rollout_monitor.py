@@ -12,7 +12,7 @@ GOOD, BAD = Counts(100, 0, 2, 2), Counts(100, 60, 2, 2)
 
 
 class Haproxy:
-    """Counts for a bed, second by second; a reload begins anew."""
+    """Counts for a bed, second by second; a reload begins at zero."""
 
     def __init__(self, bed: Bed) -> None:
         self.bed = bed
@@ -178,7 +178,7 @@ def test_a_structure_is_marked_once_it_ran_for_a_minute_without_an_event(bed: Be
     assert bed.marked[1] >= edited + 60
 
 
-def test_another_worker_begins_that_minute_anew(bed: Bed) -> None:
+def test_another_worker_begins_that_minute_again(bed: Bed) -> None:
     haproxy = Haproxy(bed)
     haproxy.passes(40, GOOD)
     bed.balancer.disk.load()

@@ -134,7 +134,7 @@ def first_configuration(stage: ConfigmapStage) -> None:
         line(paint("33", f"refused: {what}: {why[:100]}"))
     text = stage.haproxy.conf.read_text()
     require("level admin" not in text and "left out by pyconfd" in text, "directives of the process are left out")
-    require("http-request add-header X-Balanced-By" in text, "reqadd is written anew")
+    require("http-request add-header X-Balanced-By" in text, "reqadd is written again")
     require(mode == 0o600 and Settings().configmap.namespace == "lb", "the key is for pyconfd alone")
     good(f"{took_s:.1f} s; an entry that is no JSON and one that breaks out stop nobody; reqadd is as it is today")
 

@@ -67,7 +67,7 @@ def test_a_name_comes_at_once_and_goes_after_the_time_of_grace() -> None:
 
 
 @pytest.mark.parametrize("told", [(None, False), (None, True), ((), False), ((WEB,), False)])
-def test_what_is_not_sure_takes_nothing_away_and_begins_the_time_of_grace_anew(told: Told) -> None:
+def test_what_is_not_sure_takes_nothing_away_and_begins_the_time_of_grace_again(told: Told) -> None:
     known = after(names(WEB, SHOP), ((WEB,), True))
     for hour in range(1, 50):
         known = after(known, told, NOW + hour * 3600)

@@ -105,7 +105,7 @@ def beats(appliance: Appliance, seconds: float = 2.5) -> None:
     """Wait until the loop has gone on for so long: whatever it would do by itself has then been done, and is shown."""
 
     def beat() -> float:
-        return float(appliance.status().get("heartbeat_at", 0.0))  # nobody answers while it begins anew
+        return float(appliance.status().get("heartbeat_at", 0.0))  # nobody answers while it restarts
 
     # The newest status may be from before what the caller has seen.
     at = max(time.time(), (beat() or time.time()) + seconds)
@@ -113,7 +113,7 @@ def beats(appliance: Appliance, seconds: float = 2.5) -> None:
 
 
 def all_is_well(appliance: Appliance) -> None:
-    """Wait until ``pyconfd status`` has nothing to complain about; while it begins anew it does not answer."""
+    """Wait until ``pyconfd status`` has nothing to complain about; while it restarts it does not answer."""
     appliance.until(
         lambda: appliance.settled() and not appliance.status().get("problems", "no answer"), "all is well again"
     )

@@ -48,7 +48,7 @@ def test_a_deleted_name_stays_with_its_namespace_across_a_kill_and_then_goes_to_
     appliance.until(lambda: appliance.settled() and refusals(appliance).get("thief") == "name_reserved", "still")
 
     appliance.serve("shop")
-    appliance.until(lambda: appliance.ask("shop").startswith("shop-"), "made anew it has its name back")
+    appliance.until(lambda: appliance.ask("shop").startswith("shop-"), "made again it has its name back")
     assert refusals(appliance)["thief"] == "name_taken"
 
     appliance.stop()

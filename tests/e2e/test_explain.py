@@ -267,7 +267,7 @@ def test_events_on_the_objects_themselves_where_these_are_on(appliance: Applianc
     assert denied.returncode == 0
     assert "may not create events" in denied.stdout
     assert told(appliance) == []
-    appliance.stop()  # what was denied is tried again after a minute, or by who begins anew
+    appliance.stop()  # what was denied is tried again after a minute, or by who restarts
     appliance.servers[0].rules = Rules(appliance.command("rbac").stdout)
     assert "events: can be created" in appliance.command("preflight").stdout
     appliance.spawn()

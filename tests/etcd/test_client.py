@@ -137,7 +137,7 @@ def test_users(etcd: EtcdProcess, tmp_path: Path) -> None:
     etcd.start()
     assert client.read(b"/pyconfd/a") is not None
     password.unlink()
-    # Not by another restart: a login that is not in the database yet is applied anew, and its token with it.
+    # Not by another restart: a login that is not in the database yet is applied again, and its token with it.
     etcd.ctl("user", "delete", "balancers")
     assert failure(client).kind is EtcdFailure.CREDENTIALS
     client.close()

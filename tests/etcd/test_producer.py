@@ -47,7 +47,7 @@ def test_what_is_published_and_what_changed(makers: Makers, etcd: EtcdProcess) -
     )
     assert maker.balancer.plan(last.rendering) == Noop()
     assert maker.balancer.restore_last_good(1.0) == Unchanged(last.generation)
-    # One that starts anew knows from etcd what serves, and publishes the same text no second time.
+    # One that restarts knows from etcd what serves, and publishes the same text no second time.
     maker.campaign.stop()
     again = makers.make("again")
     again.campaign.run_round()
@@ -232,9 +232,9 @@ def test_etcd_lost_everything_or_went_back(makers: Makers, etcd: EtcdProcess) ->
     etcd.kill()
     etcd.lose_data()
     etcd.start()
-    anew = makers.make("one")
-    anew.campaign.run_round()
-    after = anew.publish("d\n")
+    restarted = makers.make("one")
+    restarted.campaign.run_round()
+    after = restarted.publish("d\n")
     assert after is not None
     assert after.number == 7
 

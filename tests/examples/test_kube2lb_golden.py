@@ -2,7 +2,7 @@
 
 ``template.tpl`` is a Go template, migrated and then rendered; without one it is the shipped example for HAProxy. Those
 that begin with ``readme`` have annotations, flags and snippets as they stand in kube2lb's README.
-``PYCONFD_UPDATE_GOLDEN=1 pytest tests/examples`` writes the results anew; read the difference before you commit it.
+``PYCONFD_UPDATE_GOLDEN=1 pytest tests/examples`` writes the results again; read the difference before you commit it.
 """
 
 import os

@@ -115,7 +115,7 @@ def make(request: pytest.FixtureRequest) -> Make:
 
 @pytest.fixture
 def network(make: Make) -> Iterator[None]:
-    """Caddy opens its sockets anew at each reload; what waits in the old ones is lost unless the kernel moves it.
+    """Caddy opens its sockets again at each reload; what waits in the old ones is lost unless the kernel moves it.
 
     That is a setting of the network namespace, so this thread, and what it starts, gets one of its own.
     """

@@ -1,7 +1,7 @@
 """Each folder of tests/golden/kubefigurator holds objects, and what the shipped fragments make of them.
 
 ``readme/service.yaml`` is the example of haproxy-kubefigurator's readme as it stands there.
-``PYCONFD_UPDATE_GOLDEN=1 pytest tests/fragments`` writes the results anew; read the difference before you commit it.
+``PYCONFD_UPDATE_GOLDEN=1 pytest tests/fragments`` writes the results again; read the difference before you commit it.
 """
 
 import os

@@ -90,7 +90,7 @@ def test_where_nothing_can_be_seen_nothing_is_said(tmp_path: Path) -> None:
     assert CertificateFiles(str(tmp_path / "ssl")).read() is None
 
 
-def test_a_file_that_is_written_anew_is_not_given_up_at_once(tmp_path: Path, pairs: list[KeyPair]) -> None:
+def test_a_file_that_is_written_again_is_not_given_up_at_once(tmp_path: Path, pairs: list[KeyPair]) -> None:
     path = write(tmp_path / "a.pem", pem(pairs[0]))
     now = [0.0]
     files = CertificateFiles(str(tmp_path), clock=lambda: now[0], grace_s=10)

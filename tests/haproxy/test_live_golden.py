@@ -2,7 +2,7 @@
 
 ``NAME.map`` and ``NAME.pem`` are the declared files; a certificate is any text there, a real one takes its place where
 HAProxy reads it. Lines behind ``>`` are what goes over the socket, exactly. ``PYCONFD_UPDATE_GOLDEN=1 pytest
-tests/haproxy/test_live_golden.py`` writes the plans anew; read the difference before you commit it.
+tests/haproxy/test_live_golden.py`` writes the plans again; read the difference before you commit it.
 """
 
 import os

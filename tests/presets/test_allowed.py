@@ -257,7 +257,7 @@ def test_what_belongs_to_the_process_is_left_out_with_a_note() -> None:
     assert [line.split()[0] for line in kept] == ["global", "maxconn", "listen", "bind"]
 
 
-def test_what_haproxy_removed_is_written_anew_with_a_note() -> None:
+def test_what_haproxy_removed_is_written_again_with_a_note() -> None:
     judged = passes("frontend f\n bind :80\n reqadd X-Forwarded-Proto:\\ https\n")
     assert "http-request add-header X-Forwarded-Proto https" in judged.text
     assert "reqadd" not in judged.text

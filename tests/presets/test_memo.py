@@ -303,8 +303,8 @@ def test_what_did_not_change_is_the_same_object() -> None:
 
     assert len(first) == 6 * 5
     assert first.keys() == second.keys()
-    anew = {name for name, each in second.items() if each is not first[name]}
-    assert anew == {
+    again = {name for name, each in second.items() if each is not first[name]}
+    assert again == {
         "view s3", "domain s3.example.com", "backend k8s-service_demo_s3_web_backend", "kube2lb s3", "configmap s3",
         "host s3",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The words that HAProxy reads from a line, written anew from its manual, section 2.2, to judge ``quote`` by."""
+"""The words that HAProxy reads from a line, written again from its manual, section 2.2, to judge ``quote`` by."""
 
 import re
 

@@ -162,7 +162,7 @@ class TestIncludes:
     def test_fragments_may_include_each_other(self) -> None:
         assert render({"1.conf": "# one", "2.tmpl": "{% include '1.conf' %}"}).rendering.text == "# one\n# one\n"
 
-    def test_an_imported_file_is_rendered_anew_each_time(self) -> None:
+    def test_an_imported_file_is_rendered_again_each_time(self) -> None:
         fragments = FragmentSet(
             (Fragment("1.tmpl", "{% import 'm.j2' as m %}{{ m.path }} {{ m.first }}"),),
             (Fragment("m.j2", "{% set path = map_file('a', {'k': 'v'}) %}{% set first = domains | first %}"),),

@@ -313,7 +313,7 @@ def test_what_kubernetes_puts_into_a_pod_is_no_setting() -> None:
     assert resolve({}, environ, _absent).settings == Settings()
 
 
-def test_resolving_again_reads_the_file_anew_with_the_same_flags() -> None:
+def test_resolving_again_reads_the_file_again_with_the_same_flags() -> None:
     first = resolve({"log.level": "debug"}, {"PYCONFD_KUBERNETES_PAGE_SIZE": "7", "PATH": "/bin"}, _absent)
     again = resolve_again(first, lambda _: "[log]\nlevel = 'ERROR'\n[apply]\nkeep_generations = 3")
     settings = again.settings

@@ -1,4 +1,4 @@
-"""A pyconfd that knows nothing of the past, as a yardstick: what would serve if everything began anew."""
+"""A pyconfd that knows nothing of the past, as a yardstick: what would serve if everything restarted."""
 
 from pyconfd import wiring
 from pyconfd.daemon.loop import Daemon, LoopSettings

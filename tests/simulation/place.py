@@ -1,4 +1,4 @@
-"""Where a simulation takes place: a real haproxy, pods that answer, and a pyconfd that can be killed and begun anew."""
+"""Where a simulation takes place: a real haproxy, pods that answer, and a pyconfd that can be killed and restarted."""
 
 import os
 import resource
@@ -309,7 +309,7 @@ class Place:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
     def kill(self, die_before: int) -> bool:
-        """Go on until an effect with this number, and die before it; then begin anew. Tell whether it came so far.
+        """Go on until an effect with this number, and die before it; then restart. Tell whether it came so far.
 
         It is a fork that goes on and dies, as by `kill -9`; what this process knows of the former is thrown away.
         """
@@ -342,7 +342,7 @@ class Place:
         }
 
     def lose_names(self) -> None:
-        """Kill pyconfd while nothing goes on, and begin anew without what its file says of names."""
+        """Kill pyconfd while nothing goes on, and restart without what its file says of names."""
         self.end()
         (Path(self.settings.state_dir) / name_register.FILE_NAME).unlink(missing_ok=True)
         self.begin()

@@ -257,7 +257,7 @@ class Simulation:
         self._fault = "haproxy: killed and started with what lies on disk"
 
     def _forget_what_is_not_on_disk(self) -> None:
-        """Expect nothing of what went live and may not have come to a full disk: who begins anew knows just that."""
+        """Expect nothing of what went live and may not have come to a full disk: who restarts knows just that."""
         balancer = self.place.balancer
         # A pyconfd that was killed on a full disk may have left a process that serves more than the file: its successor
         # says so, and goes on as it is until something newer can be loaded.

@@ -196,7 +196,7 @@ class Appliance:
         """Hang up, and wait until pyconfd has read its settings again; the log must be JSON."""
         before = len(self.events("daemon.started"))
         self.hang_up()
-        self.until(lambda: len(self.events("daemon.started")) > before, "it begins anew")
+        self.until(lambda: len(self.events("daemon.started")) > before, "it restarts")
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command of pyconfd to its end, outside of what the launcher makes for the daemon."""

@@ -66,7 +66,7 @@ class HaproxyProcess(OwnHaproxy):
         wait_until(lambda: not is_accepting(self.master_socket, former), "the former one accepts no more")
 
     def worker(self) -> int:
-        """Return the newest worker; the master is silent for a moment while it loads itself anew."""
+        """Return the newest worker; the master is silent for a moment while it reloads."""
         seen: list[int] = []
 
         def answers() -> bool:
