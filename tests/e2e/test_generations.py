@@ -114,11 +114,16 @@ def test_history_tells_what_changed_and_a_rollback_pins_fragments_while_endpoint
         said = json.loads(done.stdout)
         assert said["serving"] > bad > said["pinned"]
         assert greeting(greeter) == "first"
-        greeter.until(lambda: "edited (+1 -1 lines)" in greeter.command("status").stdout, "what is on disk waits")
-        status = greeter.command("status").stdout
+        seen = list[str]()
+
+        def names_the_edit() -> bool:
+            seen.append(greeter.command("status").stdout)
+            return "fragment 30-greeting.conf edited (+1 -1 lines)" in seen[-1]
+
+        greeter.until(names_the_edit, "what is on disk waits")
+        status = seen[-1]
         assert f"PINNED to generation {said['pinned']}" in status
         assert "greeting is rude" in status
-        assert "fragment 30-greeting.conf edited (+1 -1 lines)" in status  # what is on disk waits
         new_pod_answers(greeter)
         write_greeting(greeter, "third")
         beats(greeter)
