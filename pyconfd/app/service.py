@@ -19,6 +19,8 @@ from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.daemon.base_loop import EXIT_OK, Loop, run_until_stopped
 from pyconfd.daemon.signals import Signals
 from pyconfd.errors import Problem, PyconfdError
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.runtime.route_figures import FiguresWatch, figures_file
 from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.settings.table import CONFIG_FLAG, TABLE
 from pyconfd.status.document import StatusFile
@@ -96,13 +98,20 @@ class ServiceContext:
         return (*self.refused, *self.page.problems(), *watched)
 
     def open(self, balancer: _SomeBalancer) -> _SomeBalancer:
-        """Start the balancer, to be closed after the loop, and log what is in its way.
+        """Start the balancer, and what counts its routes, to be closed after the loop; log what is in its way.
 
         Raises:
             TransientError: another pyconfd uses the state directory, or it cannot be written.
         """
         self.parts.callback(balancer.close)
         warn("setup.problem", balancer.startup())
+        if isinstance(balancer, Balancer):
+            file = figures_file(balancer.state_dir)
+            figures = FiguresWatch(lambda: balancer.sockets, lambda: balancer.master_socket, file, balancer.spares_of)
+            self.parts.callback(figures.stop)
+            figures.start()
+            balancer.before_reload = figures.read
+            self.page.route_figures = figures.newest
         return balancer
 
 

@@ -19,6 +19,7 @@ from pyconfd.model.status import Status
 from pyconfd.status.document import Freshness, StatusReport, decode, encode, liveness, readiness
 from pyconfd.status.listen import Listen, bind, parse_listen
 from pyconfd.status.metrics import CONTENT_TYPE, exposition, registry_of
+from pyconfd.status.route_metrics import RouteFiguresByBackend, route_exposition
 from pyconfd.status.text import render_text
 
 log = structlog.get_logger(__name__)
@@ -38,7 +39,8 @@ _INDEX = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>pyconfd: {title}</title>
 <meta name="color-scheme" content="light dark"><meta name="viewport" content="width=device-width"></head>
 <body><pre>{text}</pre>
-<p><a href="/metrics">/metrics</a> for Prometheus &middot; <a href="/healthz">/healthz</a> alive and making progress
+<p><a href="/metrics">/metrics</a> and <a href="/metrics/routes">/metrics/routes</a> for Prometheus
+&middot; <a href="/healthz">/healthz</a> alive and making progress
 &middot; <a href="/readyz">/readyz</a> synced and applied
 &middot; <a href="/status.json">/status.json</a> everything
 &middot; <a href="/explain">/explain</a> all that is refused, ?q=NAME why something is not there</p>
@@ -62,11 +64,13 @@ def _plain(status: HTTPStatus, text: str) -> Answer:
 class StatusPage:
     """Nothing listens before :meth:`serve`; while its address cannot be had, :meth:`problems` tries again.
 
-    ``explain`` answers ``/explain`` and may take its time; everything else is quick.
+    ``explain`` answers ``/explain`` and may take its time; everything else is quick. ``route_figures`` returns what
+    ``/metrics/routes`` shows.
     """
 
     def __init__(self) -> None:
         self.explain: Explain = no_explanation
+        self.route_figures: Callable[[], RouteFiguresByBackend] = dict
         self.address = ""
         """``host:port`` with the real port, "" while nothing listens."""
         self._listen: Listen | None = None
@@ -115,6 +119,8 @@ class StatusPage:
                 return HTTPStatus.OK, _JSON, explained
             case "/metrics":
                 return HTTPStatus.OK, CONTENT_TYPE, exposition(self._registry)
+            case "/metrics/routes":
+                return HTTPStatus.OK, CONTENT_TYPE, route_exposition(self.route_figures())
             case "/healthz" | "/readyz":
                 health = (liveness if path == "/healthz" else readiness)(self._status())
                 return _plain(HTTPStatus.OK if health.good else HTTPStatus.SERVICE_UNAVAILABLE, health.reason)
@@ -125,7 +131,7 @@ class StatusPage:
                 text = render_text(StatusReport(Freshness.LIVE, status.now, status))
                 page = _INDEX.format(title=html.escape(status.phase.value), text=html.escape(text))
                 return HTTPStatus.OK, _HTML, page.encode()
-        pages = "/ /metrics /healthz /readyz /status.json /explain"
+        pages = "/ /metrics /metrics/routes /healthz /readyz /status.json /explain"
         return _plain(HTTPStatus.NOT_FOUND, f"no such page; there are {pages}")
 
 

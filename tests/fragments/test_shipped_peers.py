@@ -52,7 +52,7 @@ def test_without_peers_or_stickiness_there_is_nothing_of_them() -> None:
     domains = dict([service(HOST, "http", [8080])])
     text = render_shipped(domains, {}, "/f").text
     assert "peer" not in text
-    assert "stick" not in text
+    assert "stick on" not in text
     alone = render_shipped(domains, {"sticky": "30m"}, "/f").text
     assert "stick-table type ipv6 size 100k expire 30m\n" in alone
     assert "localpeer" not in alone

@@ -141,6 +141,8 @@ class Balancer:
         self._apply_settings = apply
         self._unit = systemd.gather(settings.unit) if unit is None else unit
         self._progress: Callable[[], None] = lambda: None
+        self.before_reload: Callable[[], None] = lambda: None
+        """Called before each reload: up to HAProxy 3.0 its stick tables are gone behind it."""
         self._process = HaproxyProcess(settings, self._unit, self._progressed)
         self.store = GenerationStore(state_dir, apply.keep_generations, keep_for_s)
         self._transaction = Transaction(settings, self._unit, self._process, self.store)
@@ -148,7 +150,7 @@ class Balancer:
         self._comparison = Comparison()
         self._file = FileWriter(self._write_file)
         self._lock = StateLock(state_dir)
-        self._state_dir = state_dir
+        self.state_dir = state_dir
         self._state, self._why = BalancerState.UNKNOWN, ""
         self._last_good: Stored | None = None
         self._written: Rendering | None = None
@@ -237,6 +239,11 @@ class Balancer:
         self._condition = HaproxyState(False, since, found.message, found.remedy)
 
     @property
+    def master_socket(self) -> str:
+        """The path of HAProxy's master socket."""
+        return self._process.master_socket
+
+    @property
     def state(self) -> BalancerState:
         """The state at this moment: the file is written in another thread."""
         ahead = self._state is BalancerState.IN_SYNC and self._file.pending
@@ -264,9 +271,9 @@ class Balancer:
             TransientError: another pyconfd uses the state directory, it cannot be written, or root would write in
                 directories of another user.
         """
-        refuse_as_root(self._settings.conf, f"{self._state_dir}/lock")
+        refuse_as_root(self._settings.conf, f"{self.state_dir}/lock")
         self._lock.acquire()
-        remove_stale([*self._transaction.layout.directories(), self._state_dir])
+        remove_stale([*self._transaction.layout.directories(), self.state_dir])
         self.store.clean()
         return self.problems()
 
@@ -607,7 +614,7 @@ class Balancer:
 
     def adoption(self, rendering: Rendering) -> Problem | None:
         """Return what the first configuration would end, None where nothing or where an operator has adopted it."""
-        if self.last_good() is not None or adoption.adopted(self._state_dir):
+        if self.last_good() is not None or adoption.adopted(self.state_dir):
             return None
         found = adoption.foreign(self._settings, self._unit)
         return found.problem(rendering.text) if found is not None else None
@@ -682,6 +689,7 @@ class Balancer:
         try:
             with self._file.lock:
                 self._take_lock()
+                self.before_reload()
                 worker = self._transaction.reload(rendering, generation, self._known(), self._progressed)
                 self._file.discard()
         except (RejectedInput, ApplyError) as error:

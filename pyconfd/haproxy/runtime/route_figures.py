@@ -1,0 +1,356 @@
+"""The figures of each backend, added up over the workers of HAProxy: a reload or a restart takes nothing away.
+
+A connection to each worker is kept open: one that was replaced goes on counting what its clients still ask, and HAProxy
+ends it only after its last connection. So it is asked once more when only this one is left. Old workers that no
+connection was made to, as before a restart of pyconfd, are asked over the master socket until they end.
+
+How long answers took is in a stick table of each frontend (``count_latency`` in client.j2). Up to HAProxy 3.0 a worker
+empties its tables when it is replaced, so they are read just before a reload.
+
+Source: HAProxy management manual, 9.1 (CSV format), 9.3 (``show stat``, ``show table``, ``show info``).
+"""
+
+import math
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from operator import add, itemgetter, le, sub
+from typing import Protocol
+
+import msgspec
+
+from pyconfd.haproxy.config.spares import NO_SPARES, Spares
+from pyconfd.haproxy.runtime.sockets import NoAnswer, RuntimeSocket, ask, processes
+from pyconfd.model.route_figures import BOUNDS_S, CLASSES, Counts, RouteFigures
+from pyconfd.model.spares import spare_kind
+from pyconfd.system.state_file import StateFile
+
+EVERY_S = 30.0
+"""How often all is read, and saved: what a worker that is killed has counted since then is lost."""
+LOOK_S = 1.0
+"""How often it is looked whether a worker was replaced, or ends."""
+MOST = 100_000
+"""Of as many backends figures are kept, those that were counted last."""
+_REMEMBERED = 16
+"""Workers that have gone."""
+FILE_NAME = "route-figures.json"
+
+_TABLE = re.compile(r"^# table: (\S+), type: string, size:\d+, used:[1-9]\d*$", re.MULTILINE)
+_ENTRY = re.compile(r"^0x\w+: key=(\S+) .*? (gpc0=.*)$", re.MULTILINE)
+_STEPS = len(BOUNDS_S) + 1
+_STATISTICS = "show stat -1 2 -1"
+"""Backends (2) only."""
+_SUMS = (*(f"hrsp_{each}" for each in CLASSES), "stot", "bin", "bout", "wretr", "econ", "eresp")
+_NUMBERS = re.compile(r"^(Pid|Start_time_sec|Stopping|CurrConns): (\d+)$", re.MULTILINE)
+
+
+class SavedWorker(msgspec.Struct, frozen=True):
+    """What was read of a worker last: by backend, steps by ``FRONTEND BACKEND``. The same one if it began then."""
+
+    pid: int
+    began: int
+    sums: dict[str, Counts]
+    steps: dict[str, Counts]
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What no other worker has."""
+        return self.pid, self.began
+
+
+class SavedFigures(msgspec.Struct, frozen=True):
+    """The sums, and what they have of workers that may still be there."""
+
+    sums: dict[str, Counts]
+    steps: dict[str, Counts]
+    workers: list[SavedWorker]
+
+
+def figures_file(state_dir: str) -> StateFile[SavedFigures]:
+    """Return the file that has them."""
+    return StateFile(f"{state_dir}/{FILE_NAME}", SavedFigures, effect="figures of routes begin at 0")
+
+
+class FiguresWatch:
+    """Read the figures of all workers in a thread.
+
+    ``paths`` returns the sockets to ask, ``master`` that of the master process, ``spares`` the spares of a worker by
+    its process; the thread calls them. Between :meth:`start` and :meth:`stop`; :meth:`newest` and :meth:`read` may be
+    called from any thread.
+    """
+
+    def __init__(
+        self,
+        paths: Callable[[], Sequence[str]],
+        master: Callable[[], str],
+        file: StateFile[SavedFigures],
+        spares: Callable[[int], Spares] = lambda _pid: NO_SPARES,
+        *,
+        every_s: float = EVERY_S,
+        look_s: float = LOOK_S,
+    ) -> None:
+        self._paths, self._master, self._file, self._spares = paths, master, file, spares
+        self._every_s, self._look_s = every_s, look_s
+        self._lock = threading.Lock()
+        self._ends = threading.Event()
+        self._thread: threading.Thread | None = None
+        saved = file.load() or SavedFigures({}, {}, [])
+        self._sums, self._steps = _Sums(saved.sums), _Sums(saved.steps)
+        self._known = {each.identity: each for each in saved.workers}
+        self._workers: list[WorkerFigures] = []
+        self._read_at = -math.inf
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="route-figures", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Read all once more, save it and stop the thread."""
+        self._ends.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def newest(self) -> Mapping[str, RouteFigures]:
+        """Return the figures of now by backend."""
+        with self._lock:
+            self._look()
+            if time.monotonic() - self._read_at >= self._look_s:
+                self._read()
+            sessions = Counter[str]()
+            of_http = set[str]()
+            for worker in self._workers:
+                sessions.update(worker.sessions)
+                of_http |= worker.of_http
+            steps = self._steps.values
+            # What no worker has any more was removed; without a worker it is not known.
+            return {
+                backend: _figures(counts, steps.get(backend, ()), sessions[backend], is_http=backend in of_http)
+                for backend, counts in self._sums.values.items()
+                if backend in sessions or not self._workers
+            }
+
+    def read(self) -> None:
+        """Read all now, since a reload comes."""
+        with self._lock:
+            self._look()
+            self._read()
+
+    def _run(self) -> None:
+        while True:
+            is_last = self._ends.wait(self._look_s)
+            with self._lock:
+                self._look()
+                if is_last or time.monotonic() - self._read_at >= self._every_s:
+                    self._read()
+                    self._save()
+                if is_last:
+                    break
+        for worker in self._workers:
+            worker.ask.close()
+
+    def _look(self) -> None:
+        """Find the worker that came, and read those that end for the last time."""
+        for worker in list(self._workers):
+            try:
+                worker.look()
+                if worker.is_alone:
+                    self._add(worker)
+            except NoAnswer:
+                worker.is_alone = True
+            if worker.is_alone:
+                worker.ask.close()
+                self._workers.remove(worker)
+                # The master may name it for a moment still.
+                self._known = {each.identity: each for each in [*self._known.values(), worker.saved()][-_REMEMBERED:]}
+        if all(worker.is_stopping for worker in self._workers):
+            self._find()
+
+    def _find(self) -> None:
+        for path in self._paths():
+            with suppress(NoAnswer):
+                self._follow(WorkerFigures(_Kept(path)))
+                break
+        with suppress(NoAnswer):
+            for old in processes(self._master()).old_workers:
+                self._follow(WorkerFigures(_OverMaster(self._master(), old.pid)))
+
+    def _follow(self, worker: "WorkerFigures") -> None:
+        if any(each.pid == worker.pid for each in self._workers):
+            worker.ask.close()
+            return
+        if saved := self._known.get((worker.pid, worker.began)):
+            worker.sums, worker.steps = dict(saved.sums), dict(saved.steps)
+        self._workers.append(worker)
+        self._read_at = -math.inf
+
+    def _read(self) -> None:
+        for worker in self._workers:
+            with suppress(NoAnswer):
+                self._add(worker)
+        self._read_at = time.monotonic()
+
+    def _add(self, worker: "WorkerFigures") -> None:
+        sums, steps = worker.counted(self._spares(worker.pid))
+        self._sums.add(sums)
+        self._steps.add(steps)
+
+    def _save(self) -> None:
+        workers = [each.saved() for each in self._workers]
+        self._file.save(SavedFigures(self._sums.values, self._steps.values, workers))
+
+
+class _Sums:
+    """Counts by backend, those that grew last at the end."""
+
+    def __init__(self, values: Mapping[str, Counts]) -> None:
+        self.values = dict(values)
+
+    def add(self, more: Mapping[str, Counts]) -> None:
+        for backend, counts in more.items():
+            before = self.values.pop(backend, None) or (0,) * len(counts)
+            self.values[backend] = tuple(map(add, before, counts))
+        for backend in list(self.values)[: max(0, len(self.values) - MOST)]:
+            del self.values[backend]
+
+
+class WorkerFigures:
+    """One worker, asked by ``ask``, and what was read of it last, by its names. Raises: NoAnswer, as all methods do."""
+
+    def __init__(self, ask: "_Ask") -> None:
+        self.ask = ask
+        self.sums: dict[str, Counts] = {}
+        self.steps: dict[str, Counts] = {}
+        self.sessions: dict[str, int] = {}
+        """Those of now, of each backend that it has."""
+        self.of_http: set[str] = set()
+        self._served: dict[str, str] = {}
+        self.pid = self.began = 0
+        self.is_stopping = False
+        self.is_alone = False
+        """It was replaced, and has no connection but ours."""
+        self.look()
+
+    def saved(self) -> SavedWorker:
+        """Return what was read of it last."""
+        return SavedWorker(self.pid, self.began, dict(self.sums), dict(self.steps))
+
+    def look(self) -> None:
+        """Find out whether it ends."""
+        (info,) = self.ask(["show info"])
+        numbers = {name: int(number) for name, number in _NUMBERS.findall(info)}
+        if numbers.get("Pid") != (self.pid or numbers.get("Pid", 0)):
+            raise NoAnswer("show info", OSError("the worker has ended"))  # as the master says
+        self.pid, self.began = numbers["Pid"], numbers.get("Start_time_sec", 0)
+        self.is_stopping = bool(numbers.get("Stopping"))
+        self.is_alone = self.is_stopping and not numbers.get("CurrConns")
+
+    def counted(self, spares: Spares) -> tuple[dict[str, Counts], dict[str, Counts]]:
+        """Return how much more it has counted than it had when it was read last, by backends' own names."""
+        statistics, listed = self.ask([_STATISTICS, "show table"])
+        names = _TABLE.findall(listed)
+        tables = self.ask([f"show table {name}" for name in names]) if names else []
+        if not self.is_stopping:  # of a former worker it is not known any more
+            self._served = {spare: backend for backend, spare in spares.serving.items()}
+        sums: dict[str, Counts] = {}
+        steps: dict[str, Counts] = {}
+        self.sessions, self.of_http = {}, set()
+        for backend, mode, sessions, counts in statistics_of(statistics):
+            own = self._served.get(backend, backend)
+            _note(self.sums, backend, counts, sums, own)
+            if spare_kind(own):
+                sums.pop(own, None)  # it serves nothing
+                continue
+            self.sessions[own] = sessions
+            if mode == "http":
+                self.of_http.add(own)
+        for frontend, table in zip(names, tables, strict=True):
+            for backend, counts in entries_of(table):
+                _note(self.steps, f"{frontend} {backend}", counts, steps, backend)
+        return sums, steps
+
+
+def _note(known: dict[str, Counts], name: str, now: Counts, more: dict[str, Counts], own: str) -> None:
+    """Put what ``now`` has more than is ``known`` under ``own`` into ``more``; what became less began again at 0."""
+    before = known.get(name)
+    if now != before:
+        is_later = before is not None and all(map(le, before, now))
+        grown = tuple(map(sub, now, before)) if before is not None and is_later else now
+        more[own] = tuple(map(add, more[own], grown)) if own in more else grown
+        known[name] = now
+
+
+class _Ask(Protocol):
+    """Sends commands to one worker; returns an answer for each. Raises: NoAnswer."""
+
+    def __call__(self, commands: Sequence[str]) -> list[str]: ...
+
+    def close(self) -> None: ...
+
+
+class _Kept:
+    """Over a connection to the worker that answers at first, which is kept."""
+
+    def __init__(self, path: str) -> None:
+        self._socket = RuntimeSocket(path)
+        self._pid = 0
+
+    def __call__(self, commands: Sequence[str]) -> list[str]:
+        worker, answers = self._socket.ask(commands, pid=self._pid)
+        self._pid = worker.pid
+        return answers
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class _OverMaster:
+    """Over the master socket, with a connection for each command."""
+
+    def __init__(self, path: str, pid: int) -> None:
+        self._path, self._pid = path, pid
+
+    def __call__(self, commands: Sequence[str]) -> list[str]:
+        return [ask(self._path, f"@!{self._pid} {command}").strip("\n") for command in commands]
+
+    def close(self) -> None:
+        pass
+
+
+def statistics_of(answer: str) -> Iterator[tuple[str, str, int, Counts]]:
+    """Return the name, mode, sessions of now and sums of each backend; lines of another form are left out."""
+    head, *lines = answer.splitlines() or [""]
+    names = head.removeprefix("# ").split(",")
+    columns = ("pxname", "mode", "scur", *_SUMS)
+    if not set(columns) <= set(names):
+        return
+    read = itemgetter(*map(names.index, columns))
+    for line in lines:
+        cells = line.split(",")
+        if len(cells) >= len(names):
+            name, mode, sessions, *numbers = read(cells)
+            yield name, mode, _number(sessions), tuple(map(_number, numbers))
+
+
+def _number(cell: str) -> int:
+    return int(cell) if cell.isdigit() else 0
+
+
+def entries_of(answer: str) -> Iterator[tuple[str, Counts]]:
+    """Return the backend and steps of each entry of a table; entries of another form are left out."""
+    for backend, counters in _ENTRY.findall(answer):
+        counts = tuple(int(each.partition("=")[2]) for each in counters.split())
+        if len(counts) == _STEPS:
+            yield backend, counts
+
+
+def _figures(sums: Counts, steps: Counts, sessions: int, *, is_http: bool) -> RouteFigures:
+    classes = len(CLASSES)
+    connections, bytes_in, bytes_out, retries, connect_errors, response_errors = sums[classes:]
+    requests = sums[:classes] if is_http or any(sums[:classes]) else ()
+    return RouteFigures(
+        requests, steps, connections, bytes_in, bytes_out, retries, connect_errors, response_errors, sessions
+    )

@@ -1,0 +1,35 @@
+"""What HAProxy has counted of each backend: requests by class of status, how long answers took, connections, bytes."""
+
+from typing import NamedTuple
+
+CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
+"""Of the status of answers."""
+
+BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+"""Upper bounds of the steps of the histogram, in the order of the table of client.j2; what took longer is in none."""
+
+Counts = tuple[int, ...]
+
+
+class RouteFigures(NamedTuple):
+    """What was counted of one backend since the first worker that is known; () and 0 for what does not apply.
+
+    ``requests`` are answered ones by :data:`CLASSES`. ``steps`` are those by :data:`BOUNDS_S` (of each step alone), and
+    all that were timed at last. ``sessions`` are there now; all else are sums.
+    """
+
+    requests: Counts = ()
+    steps: Counts = ()
+    connections: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    retries: int = 0
+    connect_errors: int = 0
+    response_errors: int = 0
+    sessions: int = 0
+
+    @property
+    def cumulative(self) -> Counts:
+        """How many answers took at most each of :data:`BOUNDS_S`, and then all."""
+        *steps, total = self.steps
+        return (*(sum(steps[: place + 1]) for place in range(len(steps))), total)

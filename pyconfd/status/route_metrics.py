@@ -1,0 +1,50 @@
+"""The metrics of ``/metrics/routes``; docs/metrics.md lists them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from pyconfd.model.route_figures import BOUNDS_S, CLASSES, Counts, RouteFigures
+from pyconfd.presets.gateway.routes import rule_of
+from pyconfd.system.textfile import exposition
+
+RouteFiguresByBackend = Mapping[str, RouteFigures]
+_Samples = Iterator[tuple[str, object]]
+
+
+def route_exposition(figures: RouteFiguresByBackend) -> bytes:
+    """Return the figures by backend in Prometheus' text format."""
+    labels = {backend: _labels(backend) for backend in sorted(figures)}
+    bounds = [*map(str, BOUNDS_S), "+Inf"]
+
+    def each(value: Callable[[RouteFigures], int]) -> _Samples:
+        return ((mine, value(figures[backend])) for backend, mine in labels.items())
+
+    def parts(name: str, keys: Sequence[str], values: Callable[[RouteFigures], Counts]) -> _Samples:
+        for backend, mine in labels.items():
+            if found := values(figures[backend]):
+                yield from ((f'{mine},{name}="{key}"', value) for key, value in zip(keys, found, strict=True))
+
+    families: dict[str, _Samples] = {
+        "requests_total": parts("code", CLASSES, lambda mine: mine.requests),
+        "first_byte_seconds_bucket": parts("le", bounds, lambda mine: mine.cumulative if mine.steps else ()),
+        "connections_total": each(lambda mine: mine.connections),
+        "bytes_in_total": each(lambda mine: mine.bytes_in),
+        "bytes_out_total": each(lambda mine: mine.bytes_out),
+        "retries_total": each(lambda mine: mine.retries),
+        "connect_errors_total": each(lambda mine: mine.connect_errors),
+        "response_errors_total": each(lambda mine: mine.response_errors),
+        "sessions": each(lambda mine: mine.sessions),
+    }
+    return exposition("pyconfd_route", families).encode()
+
+
+def _labels(backend: str) -> str:
+    """Return the labels of a backend; those of its object are "" where its name does not say it."""
+    kind = namespace = name = rule = ""
+    if decider := rule_of(backend):
+        kind, namespace, name = decider[:3]
+        rule = "" if decider.rule is None else str(decider.rule)
+    elif backend.startswith("ing_") and backend.count("_") == len(("namespace", "name", "port")):
+        kind, (_, namespace, name, rule) = "Service", backend.split("_")
+    elif backend.startswith("lb-") and backend.count(":") == len(("name", "port")):
+        kind, (namespace, name, rule) = "Service", backend.removeprefix("lb-").split(":")
+    return f'backend="{backend}",kind="{kind}",namespace="{namespace}",name="{name}",rule="{rule}"'
