@@ -74,7 +74,9 @@ _FAILING = frozenset({1, 2, 4})
 """A test failed, or a file of tests or a conftest could not be imported. Source: pytest's exit codes."""
 
 _LOG_LINE = matchers.Call(func=matchers.Attribute(value=matchers.Name("log")))
-_COLLECTION = matchers.OneOf(*map(matchers.Name, ("Source", "Derived", "Spread", "Grouped", "Tally", "Joined")))
+_COLLECTION = matchers.OneOf(
+    *map(matchers.Name, ("Source", "Derived", "Spread", "Grouped", "Tally", "Joined", "Value"))
+)
 """Calls whose texts are words for people."""
 
 

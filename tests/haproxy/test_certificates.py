@@ -148,3 +148,14 @@ def test_the_real_content_is_nowhere() -> None:
         "/nowhere/named.pem",
         "/nowhere/other-ca.pem",
     ]
+
+
+def test_stubs_are_made_for_what_lists_name_below_the_directories_of_the_globals() -> None:
+    text = "global\n    crt-base /nowhere/own\n    ca-base /nowhere/ca\n" + TEXT.replace(
+        "/nowhere/directory/", "list.pem ssl crt-list /nowhere/list"
+    )
+    listed = "# comment\n/nowhere/one.pem [ca-file clients.crt verify required] a.example.com\ntwo.pem\n"
+    files = (OutputFile(FileKind.MAP, "/nowhere/list", listed),)
+    stubbed = with_stubs(Rendering((Piece("01.conf", text),), files))
+    made = {file.path for file in stubbed.files if file.content == stub_pem()}
+    assert {"/nowhere/one.pem", "/nowhere/own/two.pem", "/nowhere/own/list.pem", "/nowhere/ca/clients.crt"} <= made

@@ -197,3 +197,8 @@ def test_where_one_site_changes_no_request_is_answered_by_what_no_configuration_
     """All paths of a site, or some, come, go or lead elsewhere; the sites of other hosts stay."""
     after = frozenset(each for each in before if each[0] != site) | {each for each in other if each[0] == site}
     assert_old_or_new(maps_of(before), maps_of(after))
+
+
+def test_longer_keys_are_added_first() -> None:
+    (added,) = _single("/maps/x.map", "", "b x\naaa y\ncc z\n")
+    assert added == AddMapEntries("/maps/x.map", (("aaa", "y"), ("cc", "z"), ("b", "x")))

@@ -213,3 +213,10 @@ def test_what_a_command_cannot_hold_is_not_cut_off(served: Served) -> None:
     assert "more than 60" in why_not_addable(longer, cookies=False)
     with pytest.raises(NotConfirmed, match="nonsense"):
         served.execute(AddServer("be", "x", "127.0.0.1:1", (*words[1:], "nonsense")))
+
+
+def test_each_word_that_add_server_does_not_take_is_named() -> None:
+    line = "backend be\n    server x 127.0.0.1:1 non-stick cookie x namespace y\n"
+    (server,) = servers_of(parse(line)[0], Inherited())
+    assert why_not_addable(server, cookies=False) == "add server does not take cookie and namespace and non-stick"
+    assert why_not_addable(server, cookies=True) == "add server does not take namespace and non-stick"

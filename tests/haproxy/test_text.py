@@ -388,3 +388,8 @@ backend empty
 def test_servers_that_take_traffic_are_counted() -> None:
     assert endpoint_totals(TEXT_CENSUS) == EndpointTotals(claimed=4, total=7)
     assert endpoint_totals("") == EndpointTotals(0, 0)
+
+
+def test_lines_behind_an_endif_are_none_of_the_condition() -> None:
+    (section,) = parse("backend b\n.if feature(LUA)\n  server a 10.0.0.1:80\n.endif\n  server b 10.0.0.2:80\n")
+    assert [line.conditional for line in section.lines if line.words[0] == "server"] == [True, False]

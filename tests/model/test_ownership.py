@@ -1,5 +1,6 @@
 """The record of whose each name is: it holds a register, and who reads it agrees with who wrote it."""
 
+import json
 import random
 
 import pytest
@@ -135,3 +136,11 @@ def test_a_name_that_is_kept_ends_when_its_holder_says_so() -> None:
 def test_a_record_that_was_edited_badly_is_said(text: str) -> None:
     with pytest.raises(ValueError, match=" "):
         recorded_of([text])
+
+
+def test_objects_are_recorded_only_where_names_belong_to_them() -> None:
+    (hosts,) = documents(register(shop="shop")).shards
+    assert json.loads(hosts) == {"shop": {SCOPE: {"": [["shop.test"]]}}}
+    by_object = NameRegister.of({RESERVED: {Name("", "192.0.2.1"): Reservation(ingress("shop"))}})
+    (addresses,) = documents(by_object).shards
+    assert json.loads(addresses) == {"shop": {RESERVED: {"": [["192.0.2.1", 0, "Ingress", "web"]]}}}

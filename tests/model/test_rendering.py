@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.model.outcome import Generation, Stored
-from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering, Run
+from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering, Run, order_differs
 
 KEY = OutputFile(FileKind.CERTIFICATE, "/f/certs/a.pem", "secret")
 
@@ -124,3 +124,10 @@ def test_runs_make_of_one_piece_the_other(old: str, new: str) -> None:
 )
 def test_runs_are_no_longer_than_what_differs(old: str, new: str, runs: list[tuple[int, int, int, int]]) -> None:
     assert Piece("a", *new).runs_since(Piece("b", *old)) == runs
+
+
+@pytest.mark.parametrize(
+    ("names", "differs"), [(("01-a.conf", "02-b.conf"), False), (("9-a.conf", "10-b.conf"), True), ((), False)]
+)
+def test_an_order_that_python_confd_had_not_is_found(names: tuple[str, ...], *, differs: bool) -> None:
+    assert order_differs(names) is differs

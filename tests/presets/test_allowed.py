@@ -541,3 +541,9 @@ def test_samples_are_found_where_haproxy_looks_for_them(line: str) -> None:
 )
 def test_words_that_are_no_samples_pass(line: str) -> None:
     passes(f"backend b\n {line}\n")
+
+
+def test_refusals_name_the_directive_or_converter() -> None:
+    assert "the directive 'nonsense'" in refusal("global\n nonsense\n")
+    assert "the converter 'nonsense'" in refusal("backend b\n http-request set-var(txn.a) path,nonsense\n")
+    assert "the sample 'nonsense'" in refusal("backend b\n http-request set-var(txn.a) nonsense,lower\n")

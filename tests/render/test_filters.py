@@ -13,6 +13,7 @@ from pyconfd.render.filters import (
     format_quote,
     hostport,
     identifier,
+    printable,
     quote,
     server_id,
     server_ids,
@@ -174,6 +175,11 @@ def test_what_is_no_address_is_refused(address: str) -> None:
         bracket(address)
 
 
+@pytest.mark.parametrize("port", [1, 65535])
+def test_the_least_and_the_greatest_port_are_ports(port: int) -> None:
+    assert hostport("10.0.0.1", port) == f"10.0.0.1:{port}"
+
+
 @pytest.mark.parametrize("port", ["", 0, 65536, "80 check", "-1", None, "http", "\uff18\uff10"])
 def test_what_is_no_port_is_refused(port: object) -> None:
     with pytest.raises(InvalidValueError, match="no port"):
@@ -230,3 +236,11 @@ def test_haproxy_reads_quoted_values_as_they_are(values: list[str], tmp_path_fac
     assert not any(line.startswith("[ALERT]") for line in output.splitlines())
     for line, value in enumerate(kept, 1):
         assert f"[{path}:{line}]: '<{value}>'.\n" in output
+
+
+@pytest.mark.parametrize(
+    ("value", "what"), [(len, "a builtin_function_or_method"), (iter(()), "a tuple_iterator"), (print, "a builtin")]
+)
+def test_what_prints_as_an_accident_is_named(value: object, what: str) -> None:
+    with pytest.raises(InvalidValueError, match=f"this prints {what}"):
+        printable(value)

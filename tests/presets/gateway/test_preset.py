@@ -706,3 +706,38 @@ def test_what_is_claimed_and_served() -> None:
         "gw_http_shop_app_0": ["10.0.0.1"],
         "gw_http_shop_app_1": [],
     }
+
+
+def test_a_listener_without_routes_has_none_attached() -> None:
+    body = status(read(snapshot(CLASS, GATEWAY)), Resource.GATEWAYS, "web")
+    assert [each["attachedRoutes"] for each in body["listeners"]] == [0]
+
+
+def test_what_a_parent_does_not_allow_comes_before_what_a_rule_has_wrong() -> None:
+    listeners = GATEWAY.replace("protocol: HTTP", "protocol: HTTP, hostname: a.example.com")
+    rules = "[{matches: [{path: {type: RegularExpression, value: '(('}}]}]"
+    context = read(snapshot(CLASS, listeners, APP, route("app", rules, "hostnames: [b.example.com]")))
+    assert route_reasons(context, "app")["Accepted"] == "NoMatchingListenerHostname"
+
+
+@pytest.mark.parametrize(
+    ("gateway_class", "parents", "hint"),
+    [
+        ("pyconfd", "[{name: web}]", ()),
+        ("pyconf", "[{name: wep}]", ("pyconfd", "there is no Gateway shop/wep")),
+    ],
+)
+def test_mistakes(gateway_class: str, parents: str, hint: tuple[str, ...]) -> None:
+    made = snapshot(
+        CLASS,
+        GATEWAY.replace("gatewayClassName: pyconfd", f"gatewayClassName: {gateway_class}"),
+        route("app", "[]").replace("[{name: web}]", parents),
+    )
+    preset = registry.PRESETS[PresetName.GATEWAY]
+    found = [
+        *preset.mistakes(made.gateways[Key("shop", "web")], made),
+        *preset.mistakes(made.httproutes[Key("shop", "app")], made),
+    ]
+    assert len(found) == len(hint)
+    for text, word in zip(found, hint, strict=True):
+        assert word in text

@@ -338,3 +338,9 @@ def _reached(choices: Sequence[Choice], groups: Mapping[Place, RouteGroup]) -> d
                     at = choice.to
         found[place.path] = tried
     return found
+
+
+def test_what_is_no_duration_is_shown() -> None:
+    found = http_rule({"timeouts": {"request": "1.5s"}})
+    assert isinstance(found, RuleFault)
+    assert found.value == "1.5s"

@@ -273,3 +273,15 @@ def test_a_note_is_short_however_many_annotations_there_are() -> None:
     foreign = read_foreign({f"{NGINX}proxy-{number}": "" for number in range(100)}, "Ingress", (f"{NGINX}*",))
     assert len(foreign.note("Ingress")) < 400
     assert "95 more" in foreign.note("Ingress")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "why"),
+    [
+        (f"{NGINX}auth-url", "it restricts access, which is not implemented"),
+        (f"{NGINX}whitelist-source-rang", "it is not known, and may restrict access, which is not implemented"),
+    ],
+)
+def test_a_restriction_says_whether_it_is_known(annotation: str, why: str) -> None:
+    context = read(CLASS, *WEB, ingress(rules=RULES, annotations={annotation: "x"}))
+    assert why in context.refused[0].detail

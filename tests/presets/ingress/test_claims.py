@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pyconfd.daemon.translation import FormerNames, Translator
+from pyconfd.model.context import PresetName
 from pyconfd.model.snapshot import Resource
 from pyconfd.presets import registry
 from pyconfd.presets.policy import ClaimOptions, Rule
@@ -404,3 +405,14 @@ def test_the_log_names_the_ingresses_that_lead_a_host_to_a_backend(names: Sequen
     other = ingress("other", rules=rule(path("/"), host="other.example.com"))
     ((name, found),) = read(CLASS, *WEB, *made, other).names["ingress"]["backends"].items()
     assert dict(found.deciders) == {f"{HOST}|{name}": logged, f"other.example.com|{name}": "Ingress/demo/other"}
+
+
+@pytest.mark.parametrize(
+    ("class_name", "hint"), [("pyconfd", ""), ("pyconf", "pyconfd"), (None, "pyconfd"), ("other", "pyconfd")]
+)
+def test_mistakes(class_name: str | None, hint: str) -> None:
+    made = snapshot(CLASS, ingress("web", rule(path("/", "web:80")), class_name=class_name))
+    (record,) = made.ingresses.values()
+    found = list(registry.PRESETS[PresetName.INGRESS].mistakes(record, made))
+    assert len(found) == bool(hint)
+    assert all(hint in each for each in found)
