@@ -20,7 +20,7 @@ from pyconfd.cli.main import PLACES, main
 
 _OF_THE_INTERPRETER = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_", "OPENSSL_")
 """Variables that count when a process starts."""
-_PATIENCE_S = 90.0
+_PATIENCE_S = 240.0
 _SERVER = multiprocessing.get_context("forkserver")
 _COMMANDS = sorted({f"pyconfd.cli.commands.{place.partition(':')[0]}" for place in PLACES.values()})
 _SERVER.set_forkserver_preload([*_COMMANDS, "boto3", "botocore.session"])
