@@ -1,5 +1,6 @@
 """What is made of the counters of workers; tests/e2e/test_route_figures.py has real ones."""
 
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -158,6 +159,26 @@ def test_without_a_worker_what_was_saved_is_shown(tmp_path: Path) -> None:
     figures_file(str(tmp_path)).save(SavedFigures({"web": sums}, {"web": STEPS}, [SavedWorker(7, 100, {}, {})]))
     watch = FiguresWatch(tuple, lambda: str(tmp_path / "none.sock"), figures_file(str(tmp_path)))
     assert watch.newest() == {"web": RouteFigures(sums[:5], STEPS, 10, 100, 1000, 3, 1, 2, 0)}
+
+
+def test_a_reload_does_not_wait_for_a_worker_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyconfd.haproxy.runtime.route_figures.LIMIT_S", 0.01)
+    asked, answers = threading.Event(), threading.Event()
+
+    def paths() -> Sequence[str]:
+        asked.set()
+        assert answers.wait(60)
+        return ()
+
+    watch = FiguresWatch(paths, lambda: str(tmp_path / "none.sock"), figures_file(str(tmp_path)))
+    scrape = threading.Thread(target=watch.newest)
+    scrape.start()
+    assert asked.wait(60)
+    watch.read()
+    assert scrape.is_alive()
+    answers.set()
+    scrape.join()
+    watch.read()
 
 
 def test_a_damaged_file_begins_at_nothing(tmp_path: Path) -> None:

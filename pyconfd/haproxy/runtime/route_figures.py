@@ -32,6 +32,8 @@ EVERY_S = 30.0
 """How often all is read, and saved: what a worker that is killed has counted since then is lost."""
 LOOK_S = 1.0
 """How often it is looked whether a worker was replaced, or ends."""
+LIMIT_S = 1.0
+"""How long an answer of a worker is waited for, and a reload for what is being read."""
 MOST = 100_000
 """Of as many backends figures are kept, those that were counted last."""
 _REMEMBERED = 16
@@ -134,10 +136,13 @@ class FiguresWatch:
             }
 
     def read(self) -> None:
-        """Read all now, since a reload comes."""
-        with self._lock:
-            self._look()
-            self._read()
+        """Read all now, since a reload comes; not where a worker hangs, which a reload may be for."""
+        if self._lock.acquire(timeout=LIMIT_S):
+            try:
+                self._look()
+                self._read()
+            finally:
+                self._lock.release()
 
     def _run(self) -> None:
         while True:
@@ -175,7 +180,7 @@ class FiguresWatch:
                 self._follow(WorkerFigures(_Kept(path)))
                 break
         with suppress(NoAnswer):
-            for old in processes(self._master()).old_workers:
+            for old in processes(self._master(), timeout_s=LIMIT_S).old_workers:
                 self._follow(WorkerFigures(_OverMaster(self._master(), old.pid)))
 
     def _follow(self, worker: "WorkerFigures") -> None:
@@ -295,7 +300,7 @@ class _Kept:
     """Over a connection to the worker that answers at first, which is kept."""
 
     def __init__(self, path: str) -> None:
-        self._socket = RuntimeSocket(path)
+        self._socket = RuntimeSocket(path, timeout_s=LIMIT_S)
         self._pid = 0
 
     def __call__(self, commands: Sequence[str]) -> list[str]:
@@ -314,7 +319,8 @@ class _OverMaster:
         self._path, self._pid = path, pid
 
     def __call__(self, commands: Sequence[str]) -> list[str]:
-        return [ask(self._path, f"@!{self._pid} {command}").strip("\n") for command in commands]
+        sent = (f"@!{self._pid} {command}" for command in commands)
+        return [ask(self._path, command, timeout_s=LIMIT_S).strip("\n") for command in sent]
 
     def close(self) -> None:
         pass
