@@ -49,7 +49,7 @@ def test_a_deleted_name_stays_with_its_namespace_across_a_kill_and_then_goes_to_
 
     appliance.serve("shop")
     appliance.until(lambda: appliance.ask("shop").startswith("shop-"), "made again it has its name back")
-    assert refusals(appliance)["thief"] == "name_taken"
+    appliance.until(lambda: refusals(appliance).get("thief") == "name_taken", "the younger one waits again")
 
     appliance.stop()
     appliance.values["claims"]["reserve_s"] = 4

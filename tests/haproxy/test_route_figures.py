@@ -156,7 +156,7 @@ def test_a_worker_that_the_master_does_not_find_has_ended(pid: int) -> None:
 
 def test_without_a_worker_what_was_saved_is_shown(tmp_path: Path) -> None:
     sums = (0, 7, 0, 0, 0, 10, 100, 1000, 3, 1, 2)
-    figures_file(str(tmp_path)).save(SavedFigures({"web": sums}, {"web": STEPS}, [SavedWorker(7, 100, {}, {})]))
+    figures_file(str(tmp_path)).save(SavedFigures([("web", sums)], [("web", STEPS)], [SavedWorker(7, 100, [], [])]))
     watch = FiguresWatch(tuple, lambda: str(tmp_path / "none.sock"), figures_file(str(tmp_path)))
     assert watch.newest() == {"web": RouteFigures(sums[:5], STEPS, 10, 100, 1000, 3, 1, 2, 0)}
 

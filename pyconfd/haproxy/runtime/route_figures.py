@@ -49,13 +49,16 @@ _SUMS = (*(f"hrsp_{each}" for each in CLASSES), "stot", "bin", "bout", "wretr", 
 _NUMBERS = re.compile(r"^(Pid|Start_time_sec|Stopping|CurrConns): (\d+)$", re.MULTILINE)
 
 
+SavedCounts = list[tuple[str, Counts]]
+
+
 class SavedWorker(msgspec.Struct, frozen=True):
     """What was read of a worker last: by backend, steps by ``FRONTEND BACKEND``. The same one if it began then."""
 
     pid: int
     began: int
-    sums: dict[str, Counts]
-    steps: dict[str, Counts]
+    sums: SavedCounts
+    steps: SavedCounts
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -66,8 +69,8 @@ class SavedWorker(msgspec.Struct, frozen=True):
 class SavedFigures(msgspec.Struct, frozen=True):
     """The sums, and what they have of workers that may still be there."""
 
-    sums: dict[str, Counts]
-    steps: dict[str, Counts]
+    sums: SavedCounts
+    steps: SavedCounts
     workers: list[SavedWorker]
 
 
@@ -99,7 +102,7 @@ class FiguresWatch:
         self._lock = threading.Lock()
         self._ends = threading.Event()
         self._thread: threading.Thread | None = None
-        saved = file.load() or SavedFigures({}, {}, [])
+        saved = file.load() or SavedFigures([], [], [])
         self._sums, self._steps = _Sums(saved.sums), _Sums(saved.steps)
         self._known = {each.identity: each for each in saved.workers}
         self._workers: list[WorkerFigures] = []
@@ -205,13 +208,13 @@ class FiguresWatch:
 
     def _save(self) -> None:
         workers = [each.saved() for each in self._workers]
-        self._file.save(SavedFigures(self._sums.values, self._steps.values, workers))
+        self._file.save(SavedFigures([*self._sums.values.items()], [*self._steps.values.items()], workers))
 
 
 class _Sums:
     """Counts by backend, those that grew last at the end."""
 
-    def __init__(self, values: Mapping[str, Counts]) -> None:
+    def __init__(self, values: SavedCounts) -> None:
         self.values = dict(values)
 
     def add(self, more: Mapping[str, Counts]) -> None:
@@ -241,7 +244,7 @@ class WorkerFigures:
 
     def saved(self) -> SavedWorker:
         """Return what was read of it last."""
-        return SavedWorker(self.pid, self.began, dict(self.sums), dict(self.steps))
+        return SavedWorker(self.pid, self.began, [*self.sums.items()], [*self.steps.items()])
 
     def look(self) -> None:
         """Find out whether it ends."""
