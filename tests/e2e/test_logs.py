@@ -65,8 +65,12 @@ def test_each_line_names_the_object_that_decided_and_the_pod_that_answered(appli
     appliance.until(lambda: ask(http, "ingress.example.com", path="/second").startswith("shop-"), "Ingress is served")
     appliance.until(lambda: ask(port, "route.example.com", address=ADDRESS, path="/a").startswith("web-"), "route too")
     appliance.until(lambda: appliance.ask("shop") == "shop-1", "the domain too")
+    # Each once more: a reload on the way left what was asked before in the memory of another worker.
+    ask(http, "ingress.example.com", path="/second")
+    ask(port, "route.example.com", address=ADDRESS, path="/a")
     ask(http, "nobody.example.com", path='/"quoted\\')
 
+    appliance.until(lambda: decided(logged(appliance), "nobody.example.com"), "the last one is logged")
     lines = logged(appliance)
     assert decided(lines, "shop.example.com")[-1] == f"Service/{NAMESPACE}/shop"
     assert decided(lines, "ingress.example.com")[-1] == f"Ingress/{NAMESPACE}/first,second"
