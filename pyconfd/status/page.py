@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 Explain = Callable[[str], bytes | None]
 """Returns the JSON that answers the query of ``/explain``, None where this loop reads no objects."""
 
-EXPLAIN = "/explain"
+EXPLAIN, ROUTES = "/explain", "/metrics/routes"
 MAX_CONNECTIONS = 64
 REQUEST_TIMEOUT_S = 5.0
 
@@ -64,8 +64,8 @@ def _plain(status: HTTPStatus, text: str) -> Answer:
 class StatusPage:
     """Nothing listens before :meth:`serve`; while its address cannot be had, :meth:`problems` tries again.
 
-    ``explain`` answers ``/explain`` and may take its time; everything else is quick. ``route_figures`` returns what
-    ``/metrics/routes`` shows.
+    ``explain`` answers ``/explain``, and ``route_figures`` returns what ``/metrics/routes`` shows: both may take their
+    time; everything else is quick.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class StatusPage:
             server.stop()
 
     def _answer(self, path: str, query: str) -> Answer:
-        with self._explaining if path == EXPLAIN else self._answering:
+        with self._explaining if path in {EXPLAIN, ROUTES} else self._answering:
             return self._page(path, query)
 
     def _page(self, path: str, query: str) -> Answer:  # noqa: PLR0911 - one for each page

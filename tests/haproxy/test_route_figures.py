@@ -125,10 +125,8 @@ def test_a_spare_counts_for_whom_it_serves_then() -> None:
     assert worker.sessions == {"first": 0}
     answers.lines = [line(spare, 9)]
     assert requests(worker.counted(Spares(serving={"second": spare}))[0]) == {"second": 3}
-    # Whose spares a former worker has is not known any more.
-    answers.is_stopping = True
+    # Whose spares a worker has that was replaced is not known any more, and it may be that nobody has seen it yet.
     answers.lines = [line(spare, 10)]
-    worker.look()
     assert requests(worker.counted(NO_SPARES)[0]) == {"second": 1}
 
 
@@ -179,6 +177,12 @@ def test_a_reload_does_not_wait_for_a_worker_that_hangs(tmp_path: Path, monkeypa
     answers.set()
     scrape.join()
     watch.read()
+
+
+def test_what_another_version_counted_otherwise_is_left_out(tmp_path: Path) -> None:
+    figures_file(str(tmp_path)).save(SavedFigures([("web", (1, 2))], [("web", (1,))], []))
+    watch = FiguresWatch(tuple, lambda: str(tmp_path / "none.sock"), figures_file(str(tmp_path)))
+    assert watch.newest() == {}
 
 
 def test_a_damaged_file_begins_at_nothing(tmp_path: Path) -> None:

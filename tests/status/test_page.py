@@ -10,6 +10,7 @@ import pytest
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.route_figures import RouteFigures
 from pyconfd.model.status import ApiServerState, HaproxyState, Phase, SourceHealth, Status
 from pyconfd.status import page as status_page
 from pyconfd.status.document import decode
@@ -220,3 +221,24 @@ def test_an_explanation_that_takes_long_keeps_no_other_page_waiting(make_status:
         go_on.set()
         client.join(30)
     assert answers == ["q=a"]
+
+
+def test_figures_that_are_waited_for_delay_no_other_page(make_status: Callable[..., Status]) -> None:
+    asked, known = threading.Event(), threading.Event()
+    answers: list[int] = []
+
+    def figures() -> dict[str, RouteFigures]:
+        asked.set()
+        assert known.wait(60)
+        return {}
+
+    with served(make_status) as page:
+        page.route_figures = figures
+        client = threading.Thread(target=lambda: answers.append(ask(page, "/metrics/routes")[0]))
+        client.start()
+        assert asked.wait(60)
+        assert ask(page, "/healthz")[0] in {200, 503}
+        assert not answers
+        known.set()
+        client.join()
+    assert answers == [200]

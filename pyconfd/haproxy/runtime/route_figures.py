@@ -33,7 +33,9 @@ EVERY_S = 30.0
 LOOK_S = 1.0
 """How often it is looked whether a worker was replaced, or ends."""
 LIMIT_S = 1.0
-"""How long an answer of a worker is waited for, and a reload for what is being read."""
+"""How long a reload waits for what is being read."""
+ANSWER_S = 3.0
+"""How long an answer of a worker is waited for."""
 MOST = 100_000
 """Of as many backends figures are kept, those that were counted last."""
 _REMEMBERED = 16
@@ -103,7 +105,7 @@ class FiguresWatch:
         self._ends = threading.Event()
         self._thread: threading.Thread | None = None
         saved = file.load() or SavedFigures([], [], [])
-        self._sums, self._steps = _Sums(saved.sums), _Sums(saved.steps)
+        self._sums, self._steps = _Sums(saved.sums, len(_SUMS)), _Sums(saved.steps, _STEPS)
         self._known = {each.identity: each for each in saved.workers}
         self._workers: list[WorkerFigures] = []
         self._read_at = -math.inf
@@ -183,7 +185,7 @@ class FiguresWatch:
                 self._follow(WorkerFigures(_Kept(path)))
                 break
         with suppress(NoAnswer):
-            for old in processes(self._master(), timeout_s=LIMIT_S).old_workers:
+            for old in processes(self._master(), timeout_s=ANSWER_S).old_workers:
                 self._follow(WorkerFigures(_OverMaster(self._master(), old.pid)))
 
     def _follow(self, worker: "WorkerFigures") -> None:
@@ -207,15 +209,16 @@ class FiguresWatch:
         self._steps.add(steps)
 
     def _save(self) -> None:
-        workers = [each.saved() for each in self._workers]
+        # One that was given up may only have been slow.
+        workers = [*({**self._known, **{(each.pid, each.began): each.saved() for each in self._workers}}).values()]
         self._file.save(SavedFigures([*self._sums.values.items()], [*self._steps.values.items()], workers))
 
 
 class _Sums:
-    """Counts by backend, those that grew last at the end."""
+    """Counts by backend, those that grew last at the end; what another version counted otherwise is left out."""
 
-    def __init__(self, values: SavedCounts) -> None:
-        self.values = dict(values)
+    def __init__(self, values: SavedCounts, length: int) -> None:
+        self.values = {backend: counts for backend, counts in values if len(counts) == length}
 
     def add(self, more: Mapping[str, Counts]) -> None:
         for backend, counts in more.items():
@@ -261,7 +264,7 @@ class WorkerFigures:
         statistics, listed = self.ask([_STATISTICS, "show table"])
         names = _TABLE.findall(listed)
         tables = self.ask([f"show table {name}" for name in names]) if names else []
-        if not self.is_stopping:  # of a former worker it is not known any more
+        if spares.serving:  # of a worker that was replaced it is not known any more
             self._served = {spare: backend for backend, spare in spares.serving.items()}
         sums: dict[str, Counts] = {}
         steps: dict[str, Counts] = {}
@@ -285,7 +288,7 @@ def _note(known: dict[str, Counts], name: str, now: Counts, more: dict[str, Coun
     """Put what ``now`` has more than is ``known`` under ``own`` into ``more``; what became less began again at 0."""
     before = known.get(name)
     if now != before:
-        is_later = before is not None and all(map(le, before, now))
+        is_later = before is not None and len(before) == len(now) and all(map(le, before, now))
         grown = tuple(map(sub, now, before)) if before is not None and is_later else now
         more[own] = tuple(map(add, more[own], grown)) if own in more else grown
         known[name] = now
@@ -303,7 +306,7 @@ class _Kept:
     """Over a connection to the worker that answers at first, which is kept."""
 
     def __init__(self, path: str) -> None:
-        self._socket = RuntimeSocket(path, timeout_s=LIMIT_S)
+        self._socket = RuntimeSocket(path, timeout_s=ANSWER_S)
         self._pid = 0
 
     def __call__(self, commands: Sequence[str]) -> list[str]:
@@ -323,7 +326,7 @@ class _OverMaster:
 
     def __call__(self, commands: Sequence[str]) -> list[str]:
         sent = (f"@!{self._pid} {command}" for command in commands)
-        return [ask(self._path, command, timeout_s=LIMIT_S).strip("\n") for command in sent]
+        return [ask(self._path, command, timeout_s=ANSWER_S).strip("\n") for command in sent]
 
     def close(self) -> None:
         pass
