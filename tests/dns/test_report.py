@@ -2,8 +2,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pyconfd.dns.report import line, metrics
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -59,13 +57,3 @@ def test_the_line_for_systemd() -> None:
     out = document(active=False, reasons=["haproxy is away"], names=[])
     assert line(out) == "out; haproxy is away; 0 of 0 names in step"
     assert line(document(withdrawn_by_command=True, names=[])).startswith("withdrawn by command;")
-
-
-def test_alerts_use_metrics_that_exist_and_say_what_to_do() -> None:
-    known = set(re.findall(r"^pyconfd_dns_\w+", metrics(document()), re.MULTILINE))
-    (group,) = yaml.safe_load((DOCS / "alerts" / "pyconfd-dns.rules.yml").read_text())["groups"]
-    for rule in group["rules"]:
-        used = set(re.findall(r"\bpyconfd_[a-z_]+", rule["expr"]))
-        assert used
-        assert used <= known, rule["alert"]
-        assert set(rule["annotations"]) == {"summary", "description", "runbook"}

@@ -1,10 +1,9 @@
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from pyconfd.model.certificate import PresentedCertificate
@@ -149,96 +148,6 @@ def test_counters_end_in_total_and_nothing_else_does(sample: Samples) -> None:
     for family in sample.families:
         for one in family.samples:
             assert one.name.endswith("_total") == (family.type == "counter"), one.name
-
-
-def _rules() -> Iterator[dict[str, str]]:
-    document = yaml.safe_load((DOCS / "alerts" / "pyconfd.rules.yml").read_text())
-    for group in document["groups"]:
-        yield from group["rules"]
-
-
-def test_alert_rules_use_metrics_that_exist(sample: Samples) -> None:
-    rules = list(_rules())
-    assert len(rules) >= 12
-    for rule in rules:
-        used = set(re.findall(r"\bpyconfd_[a-z_]+", rule["expr"]))
-        assert used <= sample.names(), f"{rule['alert']}: {used - sample.names()}"
-        assert used | set(re.findall(r"\b(?:up|absent)\b", rule["expr"])), rule["alert"]
-
-
-def test_alert_rules_compare_labels_that_exist(sample: Samples) -> None:
-    for rule in _rules():
-        for name, label, value in re.findall(r'(pyconfd_[a-z_]+)\{(\w+)=~?"([^"]+)"\}', rule["expr"]):
-            assert set(value.split("|")) <= sample.labels_of(name, label), rule["alert"]
-
-
-def test_each_alert_says_what_it_means_and_what_to_do() -> None:
-    names = [rule["alert"] for rule in _rules()]
-    assert len(names) == len(set(names))
-    for rule in _rules():
-        annotations, labels = rule["annotations"], rule["labels"]
-        assert isinstance(annotations, dict)
-        assert isinstance(labels, dict)
-        assert set(annotations) >= {"summary", "description", "runbook"}, rule["alert"]
-        assert labels["severity"] in {"critical", "warning"}
-
-
-class Vector:
-    """The samples of a metric; a comparison leaves those of which it is true, as in PromQL."""
-
-    def __init__(self, *values: float) -> None:
-        self.values = values
-
-    def __sub__(self, other: float) -> "Vector":
-        return Vector(*(each - other for each in self.values))
-
-    def __lt__(self, other: float) -> "Vector":
-        return Vector(*(each for each in self.values if each < other))
-
-    def __le__(self, other: float) -> "Vector":
-        return Vector(*(each for each in self.values if each <= other))
-
-    def __gt__(self, other: float) -> "Vector":
-        return Vector(*(each for each in self.values if each > other))
-
-    def __ge__(self, other: float) -> "Vector":
-        return Vector(*(each for each in self.values if each >= other))
-
-    def __eq__(self, other: object) -> "Vector":  # type: ignore[override]
-        return Vector(*(each for each in self.values if each == other))
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-SOON, NOW_, GONE = "PyconfdCertificateExpiresSoon", "PyconfdCertificateExpiresNow", "PyconfdCertificateExpired"
-EXPIRES_AT = "pyconfd_certificate_expiry_timestamp_seconds"
-
-
-@pytest.mark.parametrize(
-    ("metric", "value", "alerts"),
-    [
-        ("pyconfd_haproxy_up", 1, []),
-        ("pyconfd_haproxy_up", 0, [("HaproxyDown", "critical", "30s")]),
-        ("pyconfd_credential_problem", 1, [("PyconfdCredentialUnusable", "critical", "5m")]),
-        (EXPIRES_AT, 14.1 * 86400, []),
-        (EXPIRES_AT, 13.9 * 86400, [(SOON, "warning", "1h")]),
-        (EXPIRES_AT, 3.1 * 86400, [(SOON, "warning", "1h")]),
-        (EXPIRES_AT, 2.9 * 86400, [(NOW_, "critical", "10m")]),
-        (EXPIRES_AT, 0, [(GONE, "critical", "1m")]),
-        (EXPIRES_AT, -86400, [(GONE, "critical", "1m")]),
-    ],
-)
-def test_an_outage_and_an_expiry_raise_their_alerts(
-    metric: str, value: float, alerts: list[tuple[str, str, str]]
-) -> None:
-    """The time of the rules is 0."""
-    found = []
-    for rule in _rules():
-        if set(re.findall(r"\bpyconfd_[a-z_]+", rule["expr"])) == {metric}:
-            fires = eval(rule["expr"].replace("time()", "0"), {metric: Vector(value)})
-            labels: Any = rule["labels"]
-            found += [(rule["alert"], labels["severity"], rule["for"])] if fires.values else []
-    assert found == alerts
 
 
 def test_the_list_of_metrics_is_complete(sample: Samples) -> None:
