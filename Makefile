@@ -52,7 +52,7 @@ packages-bench:
 	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy nginx=nginx wrk=wrk
 
 packages-test:
-	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy caddy=caddy nginx=nginx kubectl=kubernetes-client systemd-analyze=systemd ps=procps shellcheck=shellcheck etcd=etcd-server etcdctl=etcd-client cloud-init=cloud-init $(HA_PACKAGES) $(IMAGE_PACKAGES)
+	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy caddy=caddy nginx=nginx promtool=prometheus kubectl=kubernetes-client systemd-analyze=systemd ps=procps shellcheck=shellcheck etcd=etcd-server etcdctl=etcd-client cloud-init=cloud-init $(HA_PACKAGES) $(IMAGE_PACKAGES)
 
 packages-conformance:
 	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy kubectl=kubernetes-client etcd=etcd-server etcdctl=etcd-client ip=iproute2 unshare=util-linux
@@ -63,7 +63,7 @@ packages-ha:
 
 $(VENV)/.stamp: requirements-dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -85,8 +85,8 @@ lint: venv ## lint, types and import contracts
 bench: packages-bench venv ## measure; one JSON object a line (ONLY=name for one figure)
 	@$(BIN)/python -m tests.bench $(ONLY)
 
-bench-gateway: packages-conformance packages-bench packages-ha venv $(filter-out %suite.test,$(CONFORMANCE)) ## the tests of gateway-api-bench and more on a real control plane; needs root and Go (ONLY=a,b ROUTES=300 BUSY=1)
-	@ONLY='$(ONLY)' ROUTES='$(ROUTES)' BUSY='$(BUSY)' $(BIN)/python -m tests.bench.gateway
+bench-gateway: packages-conformance packages-bench packages-ha venv $(filter-out %suite.test,$(CONFORMANCE)) ## the tests of gateway-api-bench and more on a real control plane; needs root and Go (ONLY=a,b ROUTES=300 BUSY=1 PEER=DIR)
+	@ONLY='$(ONLY)' ROUTES='$(ROUTES)' BUSY='$(BUSY)' PEER='$(PEER)' $(BIN)/python -m tests.bench.gateway
 
 ha-bench: packages-ha venv ## measure each fault of the floating address; needs root (ONLY=a,b REPS=20 LONG_S=60)
 	@REPS=$(REPS) LONG_S=$(LONG_S) $(BIN)/python -m tests.vip.bench $(ONLY)

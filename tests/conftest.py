@@ -1,5 +1,6 @@
 """Settings for the whole suite."""
 
+import gc
 import os
 import signal
 import sys
@@ -65,7 +66,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling:
 @pytest.fixture(autouse=True)
 def _secrets_of_one_test() -> Iterator[None]:
     """Forget a test's passwords, which would be hidden in what another one reads."""
-    former = dict(secrecy._known)
+    former = secrecy._known
     yield
-    secrecy._known.clear()
-    secrecy._known.update(former)
+    secrecy._know(former)
+
+
+def pytest_collection_finish() -> None:
+    """Take thousands of tests and all modules out of the collector's sight: it looked through them again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)

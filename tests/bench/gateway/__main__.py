@@ -1,6 +1,7 @@
 """Run the tests: ``python -m tests.bench.gateway``, as root; one JSON object a line.
 
-Variables: ``ONLY`` (names, with commas between), ``ROUTES`` (300), ``BUSY=1`` (a spinning process for each processor).
+Variables: ``ONLY`` (names, with commas between), ``ROUTES`` (300), ``BUSY=1`` (a spinning process for each processor),
+``PEER`` (a checkout of haproxy-ingress with its ``bin/controller``, which does the tests with Ingresses afterwards).
 """
 
 import os
@@ -8,12 +9,15 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
+from pathlib import Path
 
 from pyconfd.model.plan import ReloadReason
-from tests.bench.gateway.further import FURTHER
+from tests.bench.gateway.further import FURTHER, OF_INGRESSES
 from tests.bench.gateway.harness import Api, Harness
 from tests.bench.gateway.measures import line
+from tests.bench.gateway.peer import FORMS, Peer
 from tests.bench.gateway.published import PUBLISHED, prepare
 from tests.conformance.cluster import RealCluster
 from tests.conformance.controlplane import CACHE
@@ -56,7 +60,19 @@ def main() -> int:
                 print(f"{name}: HAProxy was reloaded {refused} times for operations that were refused", file=sys.stderr)
                 code = 1
             print(f"{name} took {time.monotonic() - began:.0f} s; the logs are in {folder}", file=sys.stderr)
+        if checkout := os.environ.get("PEER"):
+            appliance.stop()  # each has the machine for itself
+            for form in FORMS:
+                peer = Peer(cluster.plane, appliance, Path(checkout), form)
+                _run_peer(peer, chosen, routes, about | {"by": f"haproxy-ingress, {form}"})
     return code
+
+
+def _run_peer(peer: Peer, chosen: list[str], routes: int, about: Mapping[str, object]) -> None:
+    with peer.running():
+        for name in chosen:
+            for figures in OF_INGRESSES[name](peer, routes) if name in OF_INGRESSES else ():
+                print(line(name, {**about, **figures}), flush=True)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def populated(harness: Harness, count: int) -> Iterator[None]:
     since = harness.api.create_all(made)
     for number in reversed(range(count)):
         harness.probe(Seen(), since, harness.ingresses, f"web-{number}.example.com")
-    harness.until(harness.appliance.settled, "all is verified")
+    harness.until(harness.settled, "all is verified")
     yield
     harness.api.delete_all(made)
 
@@ -177,7 +177,7 @@ def neighbour(harness: Harness, routes: int) -> Iterator[Figures]:
                 since = api.replace(endpoint_slice("near-0", [address]))
                 seconds.append(_answered_by(harness, name) - since)
                 replacing.join()
-                harness.until(harness.appliance.settled, "all is verified")
+                harness.until(harness.settled, "all is verified")
         yield {"beside_replaced": 0 if alone else REPLACED} | times(seconds) | figures
     api.delete_all([*near, namespace("tenant")])
 
@@ -224,3 +224,5 @@ FURTHER: Mapping[str, Scenario] = MappingProxyType(
         for each in (probe_while_endpoints_change, new_ingress, secret_first_use, new_host, neighbour, start)
     }
 )
+OF_INGRESSES: Mapping[str, Scenario] = MappingProxyType({"new_ingress": new_ingress, "neighbour": neighbour})
+"""Those that any controller of Ingresses can do."""

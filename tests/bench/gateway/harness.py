@@ -84,7 +84,11 @@ class Api:
             connection = http.client.HTTPSConnection(self._address, context=self._context, timeout=PATIENCE_S)
             connection.request("GET", f"{self._path(obj)}?{query}", headers=self._headers)
             for line in connection.getresponse():
-                state = json.loads(line)["object"]
+                event = json.loads(line)
+                if event["type"] == "ERROR":  # the version was compacted: from what is there now on
+                    version = ""
+                    break
+                state = event["object"]
                 version = f"&resourceVersion={state['metadata']['resourceVersion']}"
                 yield state
             connection.close()
@@ -215,7 +219,7 @@ class Harness:
             outcome = self._look(seen, asking, host, path, served=False, headers=headers or {})
             if outcome is Outcome.RIGHT:
                 break
-            assert time.monotonic() < ends, f"{host}{path} is not served\n{self.appliance.tail()}"
+            assert time.monotonic() < ends, f"{host}{path} is not served\n{self.tail()}"
             time.sleep(PAUSE_S)
         seen.seconds.append(time.monotonic() - since)
         for _ in range(CONFIRMATIONS):
@@ -234,9 +238,17 @@ class Harness:
             seen.wrong[answer.status] += 1
         return outcome
 
+    def tail(self) -> str:
+        """Return what was logged last."""
+        return self.appliance.tail()
+
+    def settled(self) -> bool:
+        """Whether all that was written is served and verified."""
+        return self.appliance.settled()
+
     def until(self, condition: Callable[[], object], what: str, *, pause_s: float = 0.02) -> float:
         """Wait; return when it was so, on the monotonic clock."""
-        wait_until(condition, f"{what}\n{self.appliance.tail()}", limit_s=PATIENCE_S, pause_s=pause_s)
+        wait_until(condition, f"{what}\n{self.tail()}", limit_s=PATIENCE_S, pause_s=pause_s)
         return time.monotonic()
 
     @contextmanager

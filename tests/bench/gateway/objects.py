@@ -1,7 +1,7 @@
 """The objects that the tests create. The routes are those of gateway-api-bench, in our own words."""
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.world.pki import KeyPair
@@ -108,6 +108,11 @@ def ingress(name: str, host: str, backend: str, class_name: str, *, secret: str 
     if secret:
         spec["tls"] = [{"hosts": [host], "secretName": secret}]
     return _named(name, "networking.k8s.io/v1", "Ingress", spec=spec)
+
+
+def config_map(name: str, data: Mapping[str, str]) -> Obj:
+    """Return a ConfigMap."""
+    return _named(name, "v1", "ConfigMap", data=dict(data))
 
 
 def tls_secret(name: str, pair: KeyPair) -> Obj:
