@@ -27,7 +27,6 @@ of all (of the key ``()``) the exception is raised by :meth:`Graph.settle`: noth
 The idea is that of Istio's krt (istio/istio, ``pkg/kube/krt/README.md``).
 """
 
-import gc
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -38,6 +37,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import structlog
 
+from pyconfd.model.garbage import without_collector
 from pyconfd.model.versioned import VersionedDict, differing
 
 log = structlog.get_logger(__name__)
@@ -80,6 +80,7 @@ class Graph:
 
     def __init__(self) -> None:
         self.collections: list[Collection[Any, Any]] = []
+        self.names: set[str] = set()
         self.is_broken = False
         self.faults: dict[tuple[Collection[Any, Any], Any], FunctionFault] = {}
         """What was raised for items: by the collection whose function it was, and the key that it was called for."""
@@ -93,13 +94,8 @@ class Graph:
             raise RuntimeError("a function of this graph raised an exception: make another graph")
         self.is_broken = True
         # Nothing here makes cycles, and the first round makes so much that half of its time would be the collector's.
-        is_collecting = gc.isenabled()
-        gc.disable()
-        try:
+        with without_collector():
             self._update()
-        finally:
-            if is_collecting:
-                gc.enable()
         self.is_broken = False
 
     def _update(self) -> None:
@@ -176,10 +172,11 @@ class Collection(Generic[K, V]):
     """
 
     def __init__(self, graph: Graph, name: str, *of: "Collection[Any, Any]") -> None:
-        if any(each.name == name for each in graph.collections):
+        if name in graph.names:
             raise ValueError(f"there are two collections {name!r}: give each a name of its own")
         self.graph, self.number = graph, len(graph.collections)
         self.name: str = name
+        graph.names.add(name)
         graph.collections.append(self)
         self.items: dict[K, V] = {}
         self.changed: dict[K, V | None] = {}

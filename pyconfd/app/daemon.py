@@ -1,10 +1,12 @@
 """``pyconfd run``, and the loop around a cluster that it shares with ``pyconfd publish``."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import lru_cache
 
 import structlog
 
@@ -28,6 +30,7 @@ from pyconfd.haproxy.history.pins import InputsStore, PinFile
 from pyconfd.haproxy.process.adoption import adopted
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.runtime.traffic import TrafficWatch
+from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
@@ -47,6 +50,7 @@ from pyconfd.sources.kubernetes.ownership_record import OwnershipRecord
 from pyconfd.sources.kubernetes.status_writer import StatusWriter
 from pyconfd.status.changes import ChangeLog
 from pyconfd.status.redaction import public_refusal
+from pyconfd.system.secrecy import known_secrets
 from pyconfd.wiring import base_options
 
 log = structlog.get_logger(__name__)
@@ -252,6 +256,7 @@ def rollout_port(settings: Settings, balancer: Balancer, parts: ExitStack) -> Ro
 
 UNSERVED_S = 60.0
 """Pods of a new Service are not ready at first: what ends by itself within a minute is no Event."""
+_UNSERVED_EVERY_S = 5.0
 
 
 class Notices:
@@ -260,14 +265,16 @@ class Notices:
     def __init__(self, daemon: Daemon, others: Callable[[], Sequence[ObjectNotice]] = tuple) -> None:
         self._daemon = daemon
         self._others = others
-        self._kept: tuple[tuple[Seen, tuple[BackendDown, ...]], list[ObjectNotice]] | None = None
+        self._unserved: list[ObjectNotice] = []
+        self._unserved_at = -math.inf
 
     def now(self) -> list[ObjectNotice]:
         """Return all as of now."""
         seen, status = self._daemon.memory.seen, self._daemon.status()
         if seen is None:
             return []
-        refused = [refused_object(public_refusal(each), _uid(each.ref, seen.snapshot)) for each in seen.refused]
+        secrets = known_secrets()
+        refused = [_of_refusal(each, _uid(each.ref, seen.snapshot), secrets) for each in seen.refused]
         # What an operator has taken out is no fault of the object.
         by_hand = {each.server.partition("/")[0] for each in status.live.overrides}
         down = tuple(
@@ -276,7 +283,7 @@ class Notices:
         spent = status.spent_share
         waiting = self._waiting(seen, spent.namespaces) if spent is not None else ()
         others = (replace(each, uid=_uid(each.ref, seen.snapshot)) for each in self._others())
-        return [*refused, *others, *waiting, *(self._unserved(seen, down) if down else ())]
+        return [*refused, *others, *waiting, *self._of_unserved(seen, down, status.now)]
 
     def _waiting(self, seen: Seen, namespaces: Sequence[str]) -> Iterator[ObjectNotice]:
         """Return what is said of changed objects whose namespace has no share of reloads left, at this balancer."""
@@ -286,18 +293,26 @@ class Notices:
             uid = _uid(ref, seen.snapshot)
             yield ObjectNotice(ref, SHARE_SPENT, message, uid, action="Delayed", is_local=True)
 
-    def _unserved(self, seen: Seen, down: tuple[BackendDown, ...]) -> list[ObjectNotice]:
-        # All claims are made to find these: once for each thing seen, since there may be thousands.
-        if self._kept is None or self._kept[0][0] is not seen or self._kept[0][1] != down:
-            found = unserved(seen.context, down)
-            made = [
+    def _of_unserved(self, seen: Seen, down: tuple[BackendDown, ...], now: float) -> list[ObjectNotice]:
+        # All claims are made to find these, and there may be thousands: not each second.
+        if not down:
+            self._unserved, self._unserved_at = [], -math.inf
+        elif not 0 <= now - self._unserved_at < _UNSERVED_EVERY_S:  # the clock may be set back
+            self._unserved_at = now
+            self._unserved = [
                 ObjectNotice(
                     each.ref, each.reason, each.message, _uid(each.ref, seen.snapshot), each.backend, "Watched"
                 )
-                for each in found
+                for each in unserved(seen.context, down)
             ]
-            self._kept = (seen, down), made
-        return self._kept[1]
+        return self._unserved
+
+
+@lru_cache(maxsize=16_384)  # once a second of all, of which nearly all are the former ones
+def _of_refusal(refusal: Refusal, uid: str, secrets: tuple[str, ...]) -> ObjectNotice:
+    """Return the notice of a refusal; ``secrets`` is what its text was redacted with."""
+    del secrets
+    return refused_object(public_refusal(refusal), uid)
 
 
 def _uid(ref: ObjectRef, snapshot: Snapshot) -> str:

@@ -12,7 +12,7 @@ from pyconfd.daemon.reconcile import Inputs, Reconciled, reconcile
 from pyconfd.daemon.translation import Translator
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.history.pins import InputsStore
-from pyconfd.model.context import Context, EndpointTotals, Refusal
+from pyconfd.model.context import Context, EndpointTotals, Refusal, in_order
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Rejected, Stored
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
@@ -94,7 +94,7 @@ def dry_run(
         snapshot,
         done.context,
         _rendering(done, stand_in, is_new=not left_out.may_search),
-        tuple(sorted({*done.context.refused, *unreadable})),
+        in_order(done.context.refused, unreadable),
         tuple(note for note in (wiring.order_note(fragments), *wiring.preset_notes(settings)) if note),
         stand_in.checked,
     )

@@ -23,7 +23,7 @@ from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.servers_now import ServerNow, servers_now
 from pyconfd.model.condition import Age
-from pyconfd.model.context import Context, Refusal, RefusalReason
+from pyconfd.model.context import Context, Refusal, RefusalReason, in_order
 from pyconfd.model.explanation import Explanation, InstanceState
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
@@ -142,7 +142,7 @@ def _translated(seen: Seen, newest: Snapshot, settings: Settings) -> Seen:
     """Read what came since applying was paused: the loop has not looked at it, and nothing was rendered for it."""
     context = registry.translate(newest, settings.presets.names, seen.options)
     unreadable = (each for each in seen.refused if each.reason is RefusalReason.UNREADABLE)
-    refused = tuple(sorted({*context.refused, *unreadable}))
+    refused = in_order(context.refused, unreadable)
     return replace(seen, snapshot=newest, context=context, desired=None, refused=refused)
 
 

@@ -15,7 +15,7 @@ from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.process import unit as systemd
 from pyconfd.haproxy.process.check import check
 from pyconfd.haproxy.process.layout import files_dir_of
-from pyconfd.model.context import Refusal
+from pyconfd.model.context import Refusal, in_order
 from pyconfd.model.plan import Plan
 from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.model.snapshot import Snapshot
@@ -81,7 +81,7 @@ class _Bench:
         maps = (file for file in rendering.files if file.kind is FileKind.MAP)
         texts |= {file.path.removeprefix(folder): file.content for file in maps}
         texts |= {target.settings.name: text for target, text in of_targets}
-        refused = tuple(sorted({*context.refused, *unreadable}))
+        refused = in_order(context.refused, unreadable)
         return _State(rendering, texts, refused, of_targets)
 
     def check(self, state: _State) -> None:

@@ -21,7 +21,7 @@ from pyconfd.errors import ConfigurationError, Problem, TransientError
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.check import haproxy_version
 from pyconfd.model.changes import Change
-from pyconfd.model.context import Context
+from pyconfd.model.context import Context, in_order
 from pyconfd.model.rendering import FRAGMENT_SUFFIXES, Rendering
 from pyconfd.model.status import Phase
 from pyconfd.predecessors import cluster_templates
@@ -255,7 +255,7 @@ class _TrialRun:
     def _table(self, context: Context, text: Rendering) -> Iterator[str]:
         answers = ask_all(questions(fronts(text.text), names(context, text)[:MOST_NAMES]))
         owners = owners_in(text.text, self._loopback)
-        now = table(answers, owners, sorted({*context.refused, *self._source.refusals()}))
+        now = table(answers, owners, in_order(context.refused, self._source.refusals()))
         yield from lines(now, self._former)
         if (notes := tuple(self._relocation.notes)) != self._notes:
             self._notes = notes

@@ -14,6 +14,7 @@ from pyconfd.cli.command import CONTEXT_SETTINGS, EXITS, CommandContext, teach, 
 from pyconfd.cli.exits import Boundary, Exit
 from pyconfd.cli.interrupts import fatal_interrupts
 from pyconfd.cli.options import COMMON, CONFIG_OPTION, OPTIONS, with_values_for_booleans
+from pyconfd.model.garbage import without_collector
 
 COMMANDS = {
     "Look": {
@@ -71,13 +72,9 @@ def load(place: str) -> Any:
     module, _, attribute = place.partition(":")
     # A thousand modules hold no garbage: looking for it meanwhile, and in each later round, would cost a sixth of
     # the time that the import takes.
-    gc.disable()
-    try:
-        with fatal_interrupts():
-            imported = importlib.import_module(f"pyconfd.cli.commands.{module}")
+    with without_collector(), fatal_interrupts():
+        imported = importlib.import_module(f"pyconfd.cli.commands.{module}")
         gc.freeze()
-    finally:
-        gc.enable()
     return getattr(imported, attribute)
 
 

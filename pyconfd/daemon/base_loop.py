@@ -18,6 +18,7 @@ from pyconfd.daemon.queue import WorkQueue
 from pyconfd.daemon.reconcile import FailedAttempt
 from pyconfd.daemon.reporting import Reporter
 from pyconfd.errors import Problem, PyconfdError
+from pyconfd.model.garbage import without_collector
 from pyconfd.model.outcome import Applied, Failed, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.plan import Noop, Reload
 from pyconfd.model.rendering import Rendering
@@ -226,6 +227,7 @@ class Loop(ABC):
     def publish(self) -> None:
         """Write the status and the change log, and show the service manager that the loop makes progress."""
         self._report.haproxy(self._around.balancer.condition())
+        self._report.file_behind(behind=self._around.balancer.file_behind)
         self._report.next_attempt = self._next_attempt()
         self._report.flush()
         self._report.heartbeat()
@@ -259,7 +261,8 @@ class Loop(ABC):
             self._attempt(now, may_reload=True)
             return True
         if self._queue.pop(now, Task.RUNTIME_UPDATE):
-            self._attempt(now, may_reload=False)
+            with without_collector():
+                self._attempt(now, may_reload=False)
             # Never more than half of the time: what comes meanwhile is collected. Slices collect it by themselves.
             ended = self._around.clock.monotonic()
             if not self._queue.is_waiting(Task.RUNTIME_UPDATE):
@@ -322,6 +325,8 @@ class Loop(ABC):
     def _conclude(self, outcome: Outcome, now: float) -> None:
         """Report an outcome; the first one decides what runs."""
         decided, self._decided = self._decided, True
+        # First: who reads that a runtime update is done reads that the file has to follow.
+        self._report.file_behind(behind=self._around.balancer.file_behind)
         self._report.concluded(outcome)
         if decided:
             return

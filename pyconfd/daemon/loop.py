@@ -18,7 +18,7 @@ from pyconfd.daemon.reconcile import FailedAttempt, Inputs, Reconciled, reconcil
 from pyconfd.daemon.rollout_monitor import RolloutMonitor
 from pyconfd.daemon.translation import Translator
 from pyconfd.errors import PendingRendering, RejectedInput
-from pyconfd.model.context import Context
+from pyconfd.model.context import Context, in_order
 from pyconfd.model.hold import ADOPTION
 from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.snapshot import Snapshot
@@ -237,7 +237,8 @@ class Daemon(Loop):
         self._protected.concluded(outcome)
         self._remember_names(done.context)
         self._conclude_quarantine(done)
-        refused = tuple(sorted({*done.context.refused, *self._world.source.refusals()}))
+        of_source = self._world.source.refusals()
+        refused = in_order(done.context.refused, of_source) if of_source else done.context.refused
         endpoints = done.context.totals.claimed
         causes = self._causes.of(snapshot, applied=isinstance(outcome, Applied | Unchanged))
         self._report.reconciled(outcome, duration_s=duration_s, endpoints=endpoints, refused=refused, causes=causes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from pyconfd.model.condition import Age
-from pyconfd.model.context import Context, Refusal
+from pyconfd.model.context import Context, Refusal, news
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.outcome import Outcome
 from pyconfd.model.rendering import Rendering
@@ -45,7 +45,7 @@ class Memory:
         """The Snapshot that was applied last, with all of its changes."""
         self.outcome_since = 0.0
         self._kind: tuple[type[Outcome], str] | None = None
-        self._ages: Mapping[_Cause, Age] = MappingProxyType({})
+        self._ages: MappingProxyType[Refusal, Age] = MappingProxyType({})
         self._refused: tuple[Refusal, ...] | None = None
 
     def concluded(self, seen: Seen, outcome: Outcome, now: float) -> None:
@@ -56,15 +56,16 @@ class Memory:
         refused = seen.refused
         if refused != self._refused:
             # What is refused when this process looks for the first time may have been so for long.
-            fresh = Age(now, at_least=self._refused is None)
-            self._ages = MappingProxyType({cause_of(each): self._ages.get(cause_of(each), fresh) for each in refused})
+            fresh, ages = Age(now, at_least=self._refused is None), self._ages.copy()
+            came, gone = news(refused, self._refused or ())
+            former = {cause_of(each): ages.pop(each, fresh) for each in gone}
+            self._ages = MappingProxyType(ages | {each: former.get(cause_of(each), fresh) for each in came})
             self._refused = refused
         self.seen = seen
 
     def ages(self) -> Mapping[Refusal, Age]:
         """Return since when each thing is refused."""
-        ages = self._ages
-        return {each: ages[cause_of(each)] for each in self._refused or () if cause_of(each) in ages}
+        return self._ages
 
 
 def cause_of(refusal: Refusal) -> _Cause:

@@ -54,6 +54,11 @@ class RestoringBalancer(BalancerPort, Protocol):
         """Return whether HAProxy runs; :meth:`sync` checks."""
         ...
 
+    @property
+    def file_behind(self) -> bool:
+        """Whether the process was changed and the file does not say so yet."""
+        ...
+
     def updates_at_runtime(self) -> bool:
         """Return whether some changes need no reload at present."""
         ...

@@ -20,7 +20,7 @@ import structlog
 from pyconfd.daemon.offending import Offence, SearchResult
 from pyconfd.errors import NO_CLUES, Problem
 from pyconfd.model.claim import Claim
-from pyconfd.model.context import Context, Refusal, RefusalReason
+from pyconfd.model.context import Context, Refusal, RefusalReason, in_order
 from pyconfd.model.outcome import Applied, Outcome, Unchanged
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.model.status import Quarantined, QuarantineStatus
@@ -75,7 +75,7 @@ class LeftOut:
             return context
         refused = (_refusal(self.snapshot, origin, problem) for origin, problem in self.problems.items())
         claims = {**context.claims, "quarantine": self._claimed}
-        return replace(context, refused=tuple(sorted({*context.refused, *refused})), claims=claims)
+        return replace(context, refused=in_order(context.refused, refused), claims=claims)
 
     def _claimed(self) -> tuple[Claim, ...]:
         return self.claims

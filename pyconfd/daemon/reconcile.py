@@ -26,7 +26,7 @@ from pyconfd.errors import (
     RejectedInput,
     TransientError,
 )
-from pyconfd.model.context import Context, EndpointTotals
+from pyconfd.model.context import Context, EndpointTotals, in_order
 from pyconfd.model.hold import ADOPTION
 from pyconfd.model.listener import Listener, asked_for
 from pyconfd.model.outcome import (
@@ -356,7 +356,7 @@ class _Done:
         texts, context = self.rendered.cluster_texts, self.context
         refused = [each.refusal() for each in texts if each.problems]
         if refused:
-            context = replace(context, refused=tuple(sorted({*context.refused, *refused})))
+            context = replace(context, refused=in_order(context.refused, refused))
         problems = [problem for each in texts for problem in each.problems]
         if problems and isinstance(outcome, Rejected):
             # What is missing because of a template that was left out would be a riddle without its problem.

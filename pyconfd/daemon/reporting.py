@@ -15,7 +15,7 @@ import structlog
 from pyconfd.daemon.ports import Changes, Clocks, Notifier
 from pyconfd.errors import Problem, first_line
 from pyconfd.model.changes import Action, Change, EndedWorker, change_of, change_of_hold
-from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason, left_out, notes_among
+from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason, left_out, news, notes_among
 from pyconfd.model.hold import Hold, HoldEvent
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Held, Outcome, Rejected, Stored, Unchanged
 from pyconfd.model.plan import Reload, RuntimeUpdate
@@ -83,7 +83,7 @@ class Reporter:
         self._candidate: Rejected | Failed | None = None
         self._problems: dict[Topic, tuple[Problem, ...]] = {}
         self._logged: dict[Topic, tuple[Problem, ...]] = {}
-        self._refused: frozenset[Refusal] = frozenset()
+        self._refused: tuple[Refusal, ...] = ()
         self._deferred: Reload | None = None
         self._recorded: Change | None = None
         self._recorded_edit: tuple[Action, tuple[str, ...]] | None = None
@@ -333,9 +333,15 @@ class Reporter:
         why = seen.live.unavailable
         if why and why != self.status.live.unavailable:
             log.info("live_changes.unavailable", why=why)
-        applying = self.status.applying.seen(self._clock.now(), seen.former, file_behind=seen.file_behind)
+        applying = self.status.applying.seen(seen.former)
         self.status = replace(self.status, applying=applying, live=replace(seen.live, paused=paused))
         self.problems("balancer", seen.problems, "balancer.troubled")
+
+    def file_behind(self, *, behind: bool) -> None:
+        """Show whether the file is behind the process."""
+        applying = self.status.applying.written(self._clock.now(), behind=behind)
+        if applying != self.status.applying:
+            self.status = replace(self.status, applying=applying)
 
     def haproxy(self, seen: HaproxyState) -> None:
         """Show whether HAProxy runs; why it does not is the first problem until it does."""
@@ -443,8 +449,11 @@ class Reporter:
 
     def _log_refused(self, refused: tuple[Refusal, ...]) -> None:
         """Log objects that were rejected or accepted since the last call; the quarantine logs its own."""
-        current = frozenset(each for each in refused if each.reason is not RefusalReason.QUARANTINED)
-        for item in sorted(current - self._refused):
+        came, gone = (
+            sorted(each for each in some if each.reason is not RefusalReason.QUARANTINED)
+            for some in news(refused, self._refused)
+        )
+        for item in came:
             log.warning(
                 "object.noted" if item.reason.is_note else "object.refused",
                 object=str(item.ref),
@@ -453,9 +462,9 @@ class Reporter:
                 reason=item.reason.value,
                 detail=item.detail,
             )
-        for item in sorted(self._refused - current):
+        for item in gone:
             log.info("refusal.cleared", object=str(item.ref), field=item.field)
-        self._refused = current
+        self._refused = refused
 
 
 def _shown_phase(status: Status) -> Phase:

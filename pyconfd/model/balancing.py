@@ -39,6 +39,11 @@ class TakesAll(ABC):
         """Return nothing: there is no HAProxy to look at."""
         return HaproxyState()
 
+    @property
+    def file_behind(self) -> bool:
+        """Return False: what is written is what is applied."""
+        return False
+
     def order_due_s(self) -> float | None:
         """Return None: no reload is put off."""
         return None

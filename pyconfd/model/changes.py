@@ -239,10 +239,13 @@ class ApplyingStatus:
             self, plans_by_action=plans, times_by_action=MappingProxyType({**self.times_by_action, action: times})
         )
 
-    def seen(self, now: float, former: FormerWorkers, *, file_behind: bool) -> "ApplyingStatus":
-        """Return this with what was seen of HAProxy and its file at ``now``."""
-        behind_since = (self.file_behind_since or now) if file_behind else 0.0
-        return replace(self, former=former.after(self.former), file_behind_since=behind_since)
+    def seen(self, former: FormerWorkers) -> "ApplyingStatus":
+        """Return this with the former workers that were seen."""
+        return replace(self, former=former.after(self.former))
+
+    def written(self, now: float, *, behind: bool) -> "ApplyingStatus":
+        """Return this with whether the file is behind the process at ``now``."""
+        return replace(self, file_behind_since=(self.file_behind_since or now) if behind else 0.0)
 
 
 def _steady(at: float, known: float) -> float:

@@ -1,8 +1,11 @@
 """What presets give: the variables for templates, who claims what, and what they refused."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from itertools import chain
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -70,10 +73,9 @@ class RefusalReason(StrEnum):
     CERTIFICATE_EXPIRES_NOW = "certificate_expires_now"
     CERTIFICATE_EXPIRED = "certificate_expired"
 
-    @property
-    def is_note(self) -> bool:
+    def __init__(self, value: str) -> None:
+        self.is_note = value == "ignored_annotation" or value.startswith("certificate_")
         """Whether nothing is left out for it: it only has to be known."""
-        return self in {RefusalReason.IGNORED_ANNOTATION, *CERTIFICATE_NOTES}
 
     @property
     def breaks_everything(self) -> bool:
@@ -102,6 +104,63 @@ class Refusal:
     value: str
     reason: RefusalReason
     detail: str
+
+    def __hash__(self) -> int:
+        """Thousands are looked up at a time; these tell nearly all of them apart."""
+        return hash((self.ref, self.field, self.value))
+
+
+_FIELDS = attrgetter(*(each.name for each in fields(Refusal)))
+
+
+class _InOrder(tuple[Refusal, ...]):  # noqa: SLOT001 - Python allows a tuple none
+    """Refusals in their order. Those that were made of others know which came and which went since."""
+
+    mark: object  # stands for these, and keeps nothing alive
+    since: tuple[object, set[Refusal], set[Refusal]] | None
+
+    @classmethod
+    def of(
+        cls, refused: Iterable[Refusal], since: tuple[object, set[Refusal], set[Refusal]] | None = None
+    ) -> "_InOrder":
+        made = cls(refused)
+        made.mark, made.since = object(), since
+        return made
+
+
+def news(refused: Iterable[Refusal], former: Iterable[Refusal]) -> tuple[set[Refusal], set[Refusal]]:
+    """Return the refusals that came and those that went; those that stay are the same objects, nearly all of them."""
+    if refused is former:
+        return set(), set()
+    if isinstance(refused, _InOrder) and isinstance(former, _InOrder):
+        # Several ask for the same of thousands.
+        since = refused.since
+        if since is not None and since[0] is former.mark:
+            return set(since[1]), set(since[2])
+    now, before = {id(each): each for each in refused}, {id(each): each for each in former}
+    came = [now[each] for each in now.keys() - before.keys()]
+    gone = [before[each] for each in before.keys() - now.keys()]
+    return {*came} - {*gone}, {*gone} - {*came}
+
+
+_FEW = 8
+"""The part of all refusals that may have come or gone, and each is put in its place by itself."""
+
+
+def in_order(*parts: Iterable[Refusal], former: tuple[Refusal, ...] = ()) -> tuple[Refusal, ...]:
+    """Return all refusals once, in their order; ``former`` are those of before: of thousands only news are sorted."""
+    came, gone = news(chain.from_iterable(parts), former)
+    if len(former) < _FEW * (len(came) + len(gone)):
+        return _InOrder.of(sorted({*former} - gone | came, key=_FIELDS))
+    found, added = list(former), set[Refusal]()
+    for each in gone:
+        del found[bisect_left(found, _FIELDS(each), key=_FIELDS)]
+    for each in came:
+        at = bisect_left(found, _FIELDS(each), key=_FIELDS)
+        if found[at : at + 1] != [each]:
+            found.insert(at, each)
+            added.add(each)
+    return _InOrder.of(found, (former.mark, added, gone) if isinstance(former, _InOrder) else None)
 
 
 def left_out(refused: Iterable[Refusal]) -> tuple[Refusal, ...]:

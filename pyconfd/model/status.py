@@ -354,7 +354,6 @@ class BalancerStatus:
     problems: tuple[Problem, ...] = ()
     live: LiveStatus = LiveStatus()
     former: FormerWorkers = field(default_factory=FormerWorkers)
-    file_behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)

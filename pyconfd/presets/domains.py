@@ -582,8 +582,8 @@ class DomainsResult:
         self._served, self._objects = served, objects
         self._asked = Published[Claimant, ParsedObject](served.claims, rank=_services_first)
         self._entries = Published[str, dict[str, Any]](served.entries)
-        self._owners = Published[Name, Owner](served.owners, key=_name_of, rank=None, value=_counted_owner_of)
-        self._ports = Published[Name, Owner](served.ports, key=port_name, rank=None, value=_owner_of)
+        self._owners = Published[Name, Owner](served.owners, key=_name_of, value=_counted_owner_of)
+        self._ports = Published[Name, Owner](served.ports, key=port_name, value=_owner_of)
         self._listeners = Published[Listener, Owner](
             served.bound, rank=None, value=lambda ports: _owner_of(ports[0][1])
         )

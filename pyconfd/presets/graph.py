@@ -113,7 +113,7 @@ class _Ingresses(PresetCollections):
         self._virtual_hosts = Published[str, VirtualHost](ingresses.virtual_hosts)
         self._backends = Published[str, RouteBackend](ingresses.backends)
         self._lines = Published[str, CertificateLine](ingresses.lines, key=lambda key: f"{key.namespace}/{key.name}")
-        self._owners = Published[Name, Owner](ingresses.owned, key=owned_name, rank=None, value=owner_of)
+        self._owners = Published[Name, Owner](ingresses.owned, key=owned_name, value=owner_of)
         self._statuses = Published[ObjectKey, ObjectStatus](
             ingresses.statuses, key=lambda key: ObjectKey(Resource.INGRESSES, key), rank=None
         )

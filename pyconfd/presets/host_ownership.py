@@ -127,7 +127,7 @@ class Hosts:
         self._decided = Derived(named, self._decide, "owners of hosts")
         self.decisions = Derived(self._decided, self._below, "decisions on hosts")
         self._hello = Tally(self.decisions, _reads_hello, "hosts whose name is read before TLS ends")
-        self._owners = Published[Name, Owner](self.decisions, key=_name, rank=None, value=lambda each: each.owner)
+        self._owners = Published[Name, Owner](self.decisions, key=_name, value=lambda each: each.owner)
 
     def owners(self) -> Owners:
         """Return the names to remember, as of the last round."""

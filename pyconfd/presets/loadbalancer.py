@@ -339,7 +339,7 @@ class BalancedServices(PresetCollections):
         self._listeners = Published[Listener, Owner](self.bound, key=lambda at: at[1], rank=None)
         self._refused = JoinedRefusals(self.served)
         self._counted = Published[Name, Owner](
-            Derived(self.asked, _owner_of_ports, "owners of ports of LoadBalancer Services"), key=_owned_name, rank=None
+            Derived(self.asked, _owner_of_ports, "owners of ports of LoadBalancer Services"), key=_owned_name
         )
         self._statuses = Published[ObjectKey, ObjectStatus](
             self.served, key=partial(ObjectKey, Resource.SERVICES), rank=None, value=lambda each: each.status

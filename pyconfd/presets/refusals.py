@@ -26,7 +26,8 @@ class JoinedRefusals:
     def all(self) -> tuple[Refusal, ...]:
         """Return them as of the last round, in no order; the same object where nothing changed."""
         parts = tuple(each.mapping() for each in self._published)
-        return self._joined.made(parts, lambda: tuple(chain.from_iterable(chain(*(each.values() for each in parts)))))
+        found = chain.from_iterable(each.in_any_order() for each in parts)
+        return self._joined.made(parts, lambda: tuple(chain.from_iterable(found)))
 
 
 def _of_item(item: Any) -> tuple[Refusal, ...] | None:

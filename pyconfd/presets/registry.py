@@ -19,6 +19,7 @@ from pyconfd.model.context import (
     EndpointTotals,
     Refusal,
     RefusalReason,
+    in_order,
 )
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import Listener
@@ -64,6 +65,7 @@ class Memo:
 
     def __init__(self) -> None:
         self._refused = SameParts[tuple[Refusal, ...]]()
+        self._in_order: tuple[Refusal, ...] = ()
         self._graph: PresetGraph | None = None
         self.listeners = SameParts[frozenset[Listener]]()
         self.bound = SameParts[Owners]()
@@ -99,7 +101,8 @@ class Memo:
 
     def sorted_refusals(self, *parts: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
         """Return all refusals once, in order; the same tuple as before where all parts are."""
-        return self._refused.made(parts, lambda: tuple(sorted({refusal for part in parts for refusal in part})))
+        self._in_order = self._refused.made(parts, lambda: in_order(*parts, former=self._in_order))
+        return self._in_order
 
 
 SWITCH = "cluster_templates.allow_configuration_from_cluster"

@@ -7,7 +7,7 @@ The last good text is that of the running configuration. It stays as it was: its
 until the template is corrected. A template that has none is left out. Pure.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import CodeType, MappingProxyType
@@ -42,7 +42,7 @@ _PYTHON_2 = {"iteritems": "items", "itervalues": "values", "iterkeys": "keys"}
 """What dictionaries were called by in the days of the predecessors, whose templates say ``pods.itervalues()``."""
 
 
-_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_VIEWS: tuple[type, ...] = (KeysView, ValuesView, ItemsView)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,11 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Return an attribute; a dictionary has its names of Python 2 as well."""
-        return super().getattr(obj, _PYTHON_2.get(attribute, attribute) if isinstance(obj, dict) else attribute)
+        return super().getattr(obj, _PYTHON_2.get(attribute, attribute) if isinstance(obj, Mapping) else attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         """Return an item; a dictionary has its names of Python 2 as well."""
-        if isinstance(obj, dict) and isinstance(argument, str) and argument not in obj:
+        if isinstance(obj, Mapping) and isinstance(argument, str) and argument not in obj:
             argument = _PYTHON_2.get(argument, argument)
         if isinstance(obj, _VIEWS):
             # A list in Python 2. Undefined would print nothing, and nobody would learn of it.

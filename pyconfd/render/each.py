@@ -23,7 +23,7 @@ from jinja2 import Undefined, meta, nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 
-from pyconfd.model.versioned import VersionedDict
+from pyconfd.model.versioned import VersionedDict, VersionedItems
 from pyconfd.render.declared import Declared, Entry, EntryGroup, Recorded
 from pyconfd.render.invalid import InvalidValueError
 
@@ -36,7 +36,7 @@ DECLARING = frozenset({"map_entry", "map_file", "certificate_file"})
 _MARK = re.compile("\0([0-9]+)\0")
 """Stands in a fragment's text for the blocks of a loop. No rendered text may contain NUL, so no value can forge it."""
 
-_ITEMS: Any = type({}.items())
+_ITEMS: Any = (type({}.items()), VersionedItems)
 _BY_VALUE = frozenset({str, int, bool, type(None)})
 """Types whose equal values also print the same."""
 
@@ -101,6 +101,29 @@ class _Turn(NamedTuple):
     entries: EntryGroup
 
 
+class _Places:
+    """Where the texts and the entries of turns stand, by the keys of these: looked for when somebody asks first.
+
+    That is for a turn that is replaced. Where elements come and go, one after the other, nobody asks.
+    """
+
+    def __init__(self) -> None:
+        self._shown: dict[Hashable, int] = {}
+        self._recorded: dict[Hashable, int] = {}
+
+    def shown(self, turns: Mapping[Hashable, _Turn]) -> Mapping[Hashable, int]:
+        """Return the places of the texts that are not empty."""
+        if not self._shown:
+            self._shown = dict(zip((key for key, turn in turns.items() if turn.text), count()))
+        return self._shown
+
+    def recorded(self, turns: Mapping[Hashable, _Turn]) -> Mapping[Hashable, int]:
+        """Return the places of the entries of those that have some."""
+        if not self._recorded:
+            self._recorded = dict(zip((key for key, turn in turns.items() if turn.entries), count()))
+        return self._recorded
+
+
 @dataclass(slots=True)
 class RenderedLoop:
     """One loop of the last rendering. ``turns`` are in the order of the elements, ``shown`` those with a text.
@@ -114,9 +137,8 @@ class RenderedLoop:
     outer: tuple[Any, ...]
     turns: dict[Hashable, _Turn]
     shown: list[str] = field(default_factory=list)
-    places: dict[Hashable, int] = field(default_factory=dict)
     recorded: tuple[EntryGroup, ...] = ()
-    recorded_places: dict[Hashable, int] = field(default_factory=dict)
+    places: _Places = field(default_factory=_Places)
     fresh: Mapping[Hashable, _Turn] = field(default_factory=dict)
     """Turns that are not in ``turns`` yet."""
     replaced: Mapping[int, str] | None = None
@@ -126,11 +148,9 @@ class RenderedLoop:
     def of(cls, elements: Any, outer: tuple[Any, ...], turns: dict[Hashable, _Turn]) -> "RenderedLoop":
         """Return a loop that is put together from its turns."""
         # All of it is done again when one element comes or goes, so it is loops in C as far as possible.
-        texts = {key: turn.text for key, turn in turns.items() if turn.text}
-        entries = {key: turn.entries for key, turn in turns.items() if turn.entries}
-        places, recorded_places = dict(zip(texts, count())), dict(zip(entries, count()))
-        recorded = tuple(entries.values())
-        return cls(elements, outer, turns, list(texts.values()), places, recorded, recorded_places)
+        texts = [turn.text for turn in turns.values() if turn.text]
+        entries = [turn.entries for turn in turns.values() if turn.entries]
+        return cls(elements, outer, turns, texts, tuple(entries))
 
     def with_turns(self, elements: Any, fresh: Mapping[Hashable, _Turn]) -> "RenderedLoop":
         """Return the loop after some of its elements were rendered again."""
@@ -141,18 +161,16 @@ class RenderedLoop:
             if bool(old.text) != bool(turn.text) or bool(old.entries) != bool(turn.entries):
                 return RenderedLoop.of(elements, self.outer, {**self.turns, **fresh})
             if old.text != turn.text:
-                replaced[self.places[key]] = turn.text
+                replaced[self.places.shown(self.turns)[key]] = turn.text
             if old.entries != turn.entries:
-                entries[self.recorded_places[key]] = turn.entries
+                entries[self.places.recorded(self.turns)[key]] = turn.entries
         recorded = self.recorded
         if entries:
             changed = list(recorded)
             for place, group in entries.items():
                 changed[place] = group
             recorded = tuple(changed)
-        return RenderedLoop(
-            elements, self.outer, self.turns, self.shown, self.places, recorded, self.recorded_places, fresh, replaced
-        )
+        return RenderedLoop(elements, self.outer, self.turns, self.shown, recorded, self.places, fresh, replaced)
 
     def commit(self) -> None:
         """Update ``turns`` and ``shown`` to this rendering."""
@@ -163,7 +181,7 @@ class RenderedLoop:
 
     def element(self, place: int) -> tuple[Hashable, Any]:
         """Return key and value of the element that gave the text at ``place``."""
-        turn = next(self.turns[key] for key, at in self.places.items() if at == place)
+        turn = next(self.turns[key] for key, at in self.places.shown(self.turns).items() if at == place)
         return turn.key, turn.item
 
 
@@ -274,9 +292,9 @@ def _changed_keys(previous: Any, elements: Any) -> Iterable[Hashable] | None:
 
 
 def _touched_keys(previous: Any, elements: Any) -> Iterable[Hashable] | None:
-    """Return the keys that came, or whose values are other objects, in their order; None where that is not known."""
+    """Return the keys that came, or whose values are other objects; None where that is not known."""
     touched = elements.touched_since(previous) if isinstance(elements, VersionedDict) else None
-    return None if touched is None else list(filter(set(touched).__contains__, elements))
+    return None if touched is None else [key for key in touched if key in elements]
 
 
 def _all_same(previous: tuple[Any, ...], outer: tuple[Any, ...]) -> bool:

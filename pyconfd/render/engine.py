@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from jinja2 import DictLoader, Environment, TemplateSyntaxError
+from jinja2 import Environment, TemplateSyntaxError
 
 from pyconfd.errors import Clues, PendingRendering, Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate, Context
@@ -19,8 +19,15 @@ from pyconfd.render.cluster_templates import ClusterText, Fallback, cluster_text
 from pyconfd.render.declared import Declarations, MapMemory
 from pyconfd.render.each import EACH, EachTag
 from pyconfd.render.filters import FILTERS, FUNCTIONS, printable
-from pyconfd.render.fragment import REFUSED, TEMPLATE_FAULTS, CompiledFragment, DirectScope, RenderedFragment
-from pyconfd.render.invalid import Lenient, Strict, shown
+from pyconfd.render.fragment import (
+    REFUSED,
+    TEMPLATE_FAULTS,
+    CompiledFragment,
+    DirectScope,
+    RenderedFragment,
+    SourceLoader,
+)
+from pyconfd.render.invalid import InvalidValueError, Lenient, Strict, shown
 
 _COMPILE_FAULTS = (MemoryError, OverflowError, RecursionError, SyntaxError, ValueError)
 """What Python says to a template that Jinja took: ``{% break %}`` outside of a loop, too deep nesting, huge numbers."""
@@ -101,7 +108,7 @@ class Renderer:
         self.options = options
         self._cluster_templates = cluster_templates
         self._fragments = fragments.fragments
-        self._environment = _environment(fragments, options)
+        self._environment, loader = _environment(fragments, options)
         self._compiled: list[CompiledFragment] = []
         self._rendered: Mapping[str, RenderedFragment] = {}
         self._last: _Last | None = None
@@ -110,7 +117,7 @@ class Renderer:
         problems: list[Problem] = []
         for fragment in self._fragments:
             try:
-                self._compiled.append(CompiledFragment(self._environment, fragment))
+                self._compiled.append(CompiledFragment(self._environment, loader, fragment))
             except TemplateSyntaxError as error:
                 problems.append(syntax_problem(error, self._environment, fragment.name))
             except _COMPILE_FAULTS as error:
@@ -251,26 +258,43 @@ class _MergedFiles:
         return _MergedFiles(declared, of_presets, in_order, problems)
 
 
-def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:
+def _environment(fragments: FragmentSet, options: RenderOptions) -> tuple[Environment, SourceLoader]:
     texts = {fragment.name: fragment.text for fragment in (*fragments.includable, *fragments.fragments)}
+    environment = _language(options.lenient, options.trim_blocks)
+    environment.loader = loader = SourceLoader(_compiler(options.lenient, options.trim_blocks), texts)
+    environment.globals["spare_backends"] = partial(_spare_backends, number=options.spare_backends)
+    environment.globals["has_defaults"] = _named_defaults(fragments).__contains__
+    return environment, loader
+
+
+def _language(lenient: bool, trim_blocks: bool) -> Environment:
     environment = Environment(
-        loader=DictLoader(texts),
         autoescape=False,  # noqa: S701 - haproxy.cfg is no HTML
         auto_reload=False,
         cache_size=-1,
         extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols", EachTag],
         finalize=printable,
-        trim_blocks=options.trim_blocks,
-        undefined=Lenient if options.lenient else Strict,
+        trim_blocks=trim_blocks,
+        undefined=Lenient if lenient else Strict,
     )
     environment.context_class = DirectScope
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "default": _for_json}
     environment.filters.update(FILTERS)
-    environment.globals.update(FUNCTIONS)
-    environment.globals["spare_backends"] = partial(_spare_backends, number=options.spare_backends)
-    environment.globals["has_defaults"] = _named_defaults(fragments).__contains__
+    # What the fragments of an environment decide; that there are such functions counts for the compiler.
+    environment.globals |= {**FUNCTIONS, "spare_backends": None, "has_defaults": None}
     del environment.filters["random"]
     del environment.globals["lipsum"]
     return environment
+
+
+def _for_json(value: Any) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise InvalidValueError(f"JSON has no {type(value).__name__}", "give tojson its fields, as in dict(port=x.port)")
+
+
+_compiler = cache(_language)
+"""What compiles for all environments of this language: code is kept by it."""
 
 
 _LEAST_SPARES = 2

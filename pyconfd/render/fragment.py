@@ -1,13 +1,14 @@
 """One fragment: compiled once, rendered as often as what it reads changes."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import is_
-from types import MethodType
-from typing import Any
+from types import CodeType, MethodType
+from typing import Any, NamedTuple
 
-from jinja2 import Environment, Template, TemplateError, nodes
+from jinja2 import DictLoader, Environment, Template, TemplateError, nodes
 from jinja2.runtime import Context as Scope
 
 from pyconfd.model.rendering import Fragment, Piece
@@ -79,19 +80,83 @@ class RenderedFragment:
         return None
 
 
-class CompiledFragment:
-    """A fragment ready to be rendered; ``template`` is None where it is text as it stands."""
+class CompiledSource(NamedTuple):
+    """A template as Python: its ``code``, the ``names`` that it reads and the ``files`` that it names, None for any."""
 
-    def __init__(self, environment: Environment, fragment: Fragment) -> None:
+    code: CodeType
+    names: frozenset[str]
+    files: tuple[str, ...] | None
+
+
+_NamesFile = nodes.Include | nodes.Import | nodes.FromImport | nodes.Extends
+
+
+# A daemon compiles its fragments several times at its start, and each edit compiles all of them again.
+@lru_cache(maxsize=128)
+def compiled_source(compiler: Environment, name: str, text: str) -> CompiledSource:
+    """Return what Jinja makes of a text; the code needs the environment that it runs in when it is loaded.
+
+    Raises:
+        TemplateSyntaxError: it does not parse.
+        MemoryError, OverflowError, RecursionError, SyntaxError, ValueError: Python does not take it.
+
+    """
+    tree = compiler.parse(text, name)
+    names = frozenset(each.name for each in tree.find_all(nodes.Name) if each.ctx == "load")
+    kinds: tuple[type[_NamesFile], ...] = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
+    named = [each.template for each in tree.find_all(kinds)]
+    files = tuple(each.value for each in named if isinstance(each, nodes.Const) and isinstance(each.value, str))
+    return CompiledSource(compiler.compile(tree, name), names, files if len(files) == len(named) else None)
+
+
+class SourceLoader(DictLoader):
+    """Loads included files by way of :func:`compiled_source`."""
+
+    def __init__(self, compiler: Environment, texts: Mapping[str, str]) -> None:
+        super().__init__(texts)
+        self.compiler = compiler
+
+    def source(self, environment: Environment, name: str) -> CompiledSource:
+        """Return a file, compiled. Raises: TemplateNotFound, and what :func:`compiled_source` does."""
+        return compiled_source(self.compiler, name, self.get_source(environment, name)[0])
+
+    def load(self, environment: Environment, name: str, globals: MutableMapping[str, Any] | None = None) -> Template:  # noqa: A002 - Jinja's name
+        """Return a file as a template. Raises: as :meth:`source`."""
+        return Template.from_code(environment, self.source(environment, name).code, globals or {})
+
+    def names_read(self, environment: Environment, source: CompiledSource) -> set[str] | None:
+        """Return every name that a template and the files that it names read; None where in doubt."""
+        found, seen, waiting = set[str](), set[str](), [source]
+        while waiting:
+            each = waiting.pop()
+            found |= each.names
+            if each.files is None:
+                return None
+            new = set(each.files) - seen
+            seen |= new
+            try:
+                waiting += [self.source(environment, name) for name in new]
+            except TEMPLATE_FAULTS:
+                return None  # rendering says what is wrong
+        return found
+
+
+class CompiledFragment:
+    """A fragment ready to be rendered; ``loader`` has the files that it may include.
+
+    Raises: as :func:`compiled_source`.
+    """
+
+    def __init__(self, environment: Environment, loader: SourceLoader, fragment: Fragment) -> None:
         self.fragment = fragment
         self._environment = environment
         self._template: Template | None = None
         self._reads: tuple[str, ...] | None = ()
         if fragment.is_template:
-            tree = environment.parse(fragment.text, fragment.name)
-            names = _names_read(environment, tree, set())
+            source = compiled_source(loader.compiler, fragment.name, fragment.text)
+            names = loader.names_read(environment, source)
             self._reads = tuple(sorted(names - DECLARING - {EACH})) if names is not None else None
-            self._template = Template.from_code(environment, environment.compile(tree, fragment.name), {})
+            self._template = Template.from_code(environment, source.code, {})
 
     def render(
         self, names: dict[str, Any], previous: RenderedFragment | None, declarations: Declarations
@@ -131,31 +196,6 @@ class CompiledFragment:
         )
         # Not template.render(): that rewrites the traceback that blame reads.
         return template.root_render_func(scope)
-
-
-_NamesFile = nodes.Include | nodes.Import | nodes.FromImport | nodes.Extends
-
-
-def _names_read(environment: Environment, tree: nodes.Template, seen: set[str]) -> set[str] | None:
-    """Return every name that a template and the files that it names read, their own included; None where in doubt."""
-    found = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "load"}
-    kinds: tuple[type[_NamesFile], ...] = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
-    for each in tree.find_all(kinds):
-        file = each.template.value if isinstance(each.template, nodes.Const) else None
-        if file in seen:
-            continue
-        if not isinstance(file, str) or environment.loader is None:
-            return None
-        seen.add(file)
-        try:
-            parsed = environment.parse(environment.loader.get_source(environment, file)[0], file)
-        except TEMPLATE_FAULTS:
-            return None  # rendering says what is wrong
-        names = _names_read(environment, parsed, seen)
-        if names is None:
-            return None
-        found |= names
-    return found
 
 
 def _piece(name: str, parts: list[str | RenderedLoop], previous: RenderedFragment | None) -> Piece:

@@ -353,6 +353,10 @@ class HaproxySettings:
     max_old_workers: Annotated[int, Meta(ge=1, le=1000)] = setting(
         10, "former workers that may still end their sessions; at the bound a reload ends one of them"
     )
+    dynamic_backends: bool = setting(
+        default=False,
+        about="new backends by `add backend` of HAProxy 3.4 in place of spares; 3.4.7 ends itself then (docs/live.md)",
+    )
     pid_file: FilePath = setting("/run/haproxy.pid", "file with the number of haproxy's process", empty="none")
     unit: str = setting("haproxy.service", "systemd unit of haproxy", empty="none")
 
@@ -372,7 +376,7 @@ class ApplySettings:
         30.0, "new backends that spares serve, and removed ones, wait so long for the reload that puts them in order"
     )
     spare_backends: Annotated[int, Meta(ge=0, le=10_000)] = setting(
-        200, "empty backends of each kind in the file, which serve new ones before HAProxy 3.4; 11 KB of memory each"
+        200, "empty backends of each kind in the file, which serve new ones without a reload; 11 KB of memory each"
     )
     drain_limit_s: DurationOrZero = setting(600.0, "longest time that sessions of a removed server may go on")
     retry_min_s: Duration = setting(1.0, "first pause before a failed change is tried again")

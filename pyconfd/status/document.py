@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, assert_never
@@ -18,13 +19,15 @@ import psutil
 import structlog
 
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
+from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.status import Phase, Status
+from pyconfd.model.status import Phase, Quarantined, Status
 from pyconfd.printable import long_duration, short_duration
 from pyconfd.settings import Settings
 from pyconfd.status.listen import Listen, parse_listen
 from pyconfd.status.redaction import HIDDEN, public_value
 from pyconfd.system.files import problem_of, temporary_beside, write_new
+from pyconfd.system.secrecy import known_secrets
 
 log = structlog.get_logger(__name__)
 
@@ -34,12 +37,26 @@ def encode(status: Status) -> bytes:
 
     Of certificates, of which there are as many as hosts, those that are due are among the notes.
     """
-    document = public_value(msgspec.to_builtins(replace(status, certificates=()), enc_hook=_plain))
-    for item in (*document["refused"], *document["notes"], *document["quarantine"]["now"]):
-        item["ref"] = dict(zip(ObjectRef._fields, item["ref"], strict=True))
-        if item["ref"]["kind"] == "Secret" and item.get("value"):
-            item["value"] = HIDDEN
+    quarantine = replace(status.quarantine, now=())
+    others = replace(status, certificates=(), refused=(), notes=(), quarantine=quarantine)
+    document = public_value(msgspec.to_builtins(others, enc_hook=_plain))
+    hidden = known_secrets()
+    document["refused"] = [_of_object(each, hidden) for each in status.refused]
+    document["notes"] = [_of_object(each, hidden) for each in status.notes]
+    document["quarantine"]["now"] = [_of_object(each, hidden) for each in status.quarantine.now]
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+# There may be thousands, of which one is new since the last time.
+@lru_cache(maxsize=10_000)
+def _of_object(item: Refusal | Quarantined, hidden: tuple[str, ...]) -> msgspec.Raw:
+    """Return what is said of an object as JSON, without secrets, of which ``hidden`` are those known now."""
+    del hidden
+    document = public_value(msgspec.to_builtins(item))
+    document["ref"] = dict(zip(ObjectRef._fields, document["ref"], strict=True))
+    if document["ref"]["kind"] == "Secret" and document.get("value"):
+        document["value"] = HIDDEN
+    return msgspec.Raw(msgspec.json.encode(document))
 
 
 def decode(data: bytes) -> Status:
@@ -130,6 +147,8 @@ def age_s(at: float, now: float) -> float:
 
 FILE_NAME = "status.json"
 FILE_EVERY_S = 10.0
+FILE_PAUSE_S = 1.0
+"""Between two writings: where objects are refused one after the other, each writing has all of them."""
 FILE_FRESH_S = 30.0
 """A file older than three of its periods was not written by a daemon that makes progress."""
 
@@ -186,7 +205,7 @@ class StatusFile:
         self._failing = False
 
     def update(self, status: Status) -> bool:
-        """Write if the headline changed or the last writing is ``every_s`` old; True if it wrote.
+        """Write if the last writing is ``every_s`` old, or a second, and the headline changed; True if it wrote.
 
         Never raises: a full disk must not stop the balancer; it is logged once.
         """
@@ -221,9 +240,10 @@ class StatusFile:
         self._written = status
 
     def _due(self, status: Status) -> bool:
-        if self._written is None or abs(status.now - self._written.now) >= self._every_s:
+        if self._written is None:
             return True
-        return _headline(status) != _headline(self._written)
+        age_s = abs(status.now - self._written.now)
+        return age_s >= self._every_s or (age_s >= FILE_PAUSE_S and _headline(status) != _headline(self._written))
 
 
 def _headline(status: Status) -> tuple[object, ...]:

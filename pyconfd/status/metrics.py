@@ -246,7 +246,7 @@ def _live(status: Status) -> Iterator[Metric]:
     yield _gauge("pyconfd_leaving_servers", text, live.leaving_total)
     oldest = min((one.since for one in live.leaving), default=0.0)
     yield _since("pyconfd_leaving_oldest_seconds", "How long the oldest of them has waited.", oldest, now)
-    text = "Spare backends, which serve new ones before HAProxy 3.4, by whether they do."
+    text = "Spare backends, which serve new ones without a reload, by whether they do."
     by_state = [("serving", live.spares.serving), ("free", live.spares.free)]
     yield _gauges("pyconfd_spare_backends", text, "state", by_state)
     text = "Servers repaired that somebody else changed."

@@ -1,6 +1,7 @@
 """Secrets that this process knows, so that no message, log line or output holds one."""
 
 import re
+import threading
 from collections.abc import Iterable
 
 HIDDEN = "[hidden]"
@@ -21,22 +22,32 @@ _PATTERNS = (
 _SUSPECT = re.compile(r"://|eyJ|-----BEGIN|(?i:Bearer|Basic)")
 """One of these begins what the patterns find: most texts have none, and a status has tens of thousands of texts."""
 
-_known: dict[str, None] = {}
+_known: tuple[str, ...] = ()
+"""The oldest first."""
+_longest_first: tuple[str, ...] = ()
+_lock = threading.Lock()
 
 
 def hide(secrets: Iterable[str]) -> None:
     """Hide these from now on in all that goes through :func:`without_secrets`."""
-    for secret in secrets:
-        if len(secret) >= SHORTEST:
-            _known.pop(secret, None)
-            _known[secret] = None
-    while len(_known) > _MOST:
-        del _known[next(iter(_known))]
+    new = dict.fromkeys(secret for secret in secrets if len(secret) >= SHORTEST)
+    with _lock:  # several threads read credentials, and none may undo what another one hides
+        _know((*(secret for secret in _known if secret not in new), *new)[-_MOST:])
+
+
+def _know(secrets: tuple[str, ...]) -> None:
+    global _known, _longest_first
+    _known, _longest_first = secrets, tuple(sorted(secrets, key=lambda secret: (-len(secret), secret)))
+
+
+def known_secrets() -> tuple[str, ...]:
+    """Return what is hidden, the longest first: equal as long as the same secrets are known."""
+    return _longest_first
 
 
 def without_secrets(text: str, more: Iterable[str] = ()) -> str:
     """Return ``text`` without the known secrets, and without ``more``."""
-    for secret in sorted({*tuple(_known), *more}, key=len, reverse=True):
+    for secret in sorted({*_longest_first, *more}, key=len, reverse=True) if more else _longest_first:
         if secret and secret in text:
             text = text.replace(secret, HIDDEN)
     return text

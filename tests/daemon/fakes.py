@@ -154,6 +154,10 @@ class FakeBalancer(TakesAll):
     def condition(self) -> HaproxyState:
         return self.state
 
+    @property
+    def file_behind(self) -> bool:
+        return False
+
     def last_good(self) -> Stored | None:
         if self._last is None and self.disk.history:
             self._last = self.disk.history[-1]

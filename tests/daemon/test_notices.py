@@ -62,6 +62,26 @@ def test_pods_that_do_not_answer_are_said_unless_an_operator_took_them_out() -> 
     assert said(notices) == []
 
 
+def test_who_is_behind_other_backends_that_are_down_is_found_within_seconds() -> None:
+    hosts = [ingress(each, {f"{each}.example.com": [path("/", f"{each}:80")]}) for each in ("one", "two")]
+    daemon = FakeDaemon(ingress_class(), *service("one"), *service("two"), *hosts)
+    notices = Notices(cast("Daemon", daemon))
+    one, two = (BackendDown(f"ing_demo_{each}_80", 0, since=1.0) for each in ("one", "two"))
+    daemon.down = (one,)
+    assert [each.ref.name for each in notices.now()] == ["one"]
+    daemon.down = one, two
+    daemon.now += 1
+    assert [each.ref.name for each in notices.now()] == ["one"]
+    daemon.now += 5
+    assert [each.ref.name for each in notices.now()] == ["one", "two"]
+    daemon.down, daemon.now = (one,), daemon.now - 600
+    assert [each.ref.name for each in notices.now()] == ["one"], "a clock that is set back delays nothing"
+    daemon.down = ()
+    assert notices.now() == []
+    daemon.down = (two,)
+    assert [each.ref.name for each in notices.now()] == ["two"]
+
+
 def test_what_waits_for_its_share_of_reloads_is_said_of_its_new_objects() -> None:
     former = [ingress_class(), *service("web", "10.0.0.1"), ingress(rules={"a.example.com": [path("/")]})]
     new = [ingress("new", {"b.example.com": [path("/")]}), ingress("other", namespace="shop")]

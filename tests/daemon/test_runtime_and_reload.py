@@ -1,5 +1,6 @@
 """What needs no reload goes live at once, what does waits its turn; nothing is dropped."""
 
+import gc
 from collections.abc import Collection
 
 import pytest
@@ -50,6 +51,7 @@ class LiveBalancer(FakeBalancer):
         """What it ran after each of them."""
         self.refuses = False
         self.edited = False
+        self.unwritten = False
         self.old_workers = 0
         self.order_at: float | None = None
         """When a reload is due that puts spares in order."""
@@ -70,6 +72,10 @@ class LiveBalancer(FakeBalancer):
         if self._suspect and not isinstance(found, Reload):
             return Reload((ReloadReason.NOT_LIVE,))
         return found
+
+    @property
+    def file_behind(self) -> bool:
+        return self.unwritten
 
     def updates_at_runtime(self) -> bool:
         return self.last_good() is not None
@@ -107,6 +113,7 @@ class LiveBalancer(FakeBalancer):
             self.change(first.rendering, update, curdate=curdate, totals=totals, now=now)
             return Deferred(plan, self._last.generation if self._last else None, update, more=True)
         self.live.append((self.clock.monotonic(), len(plan.commands)))
+        self.unwritten = True
         self.texts.append(rendering.text)
         self.progress()
         self.clock.advance(0.002)
@@ -166,6 +173,28 @@ def live_bed(**apply: float) -> tuple[LiveBed, LiveBalancer]:
     assert len(bed.balancer.reloads) == 1
     bed.run_for(10.0)
     return bed, bed.balancer
+
+
+def test_who_reads_that_a_change_is_done_reads_that_the_file_has_to_follow() -> None:
+    bed, balancer = live_bed()
+    assert bed.status.applying.file_behind_since == 0.0
+    bed.source.show(cluster("192.0.2.1", "192.0.2.2"))
+    bed.turn()
+    assert len(balancer.live) == 1
+    assert bed.status.applying.file_behind_since == pytest.approx(bed.clock.now(), abs=1.0)
+    balancer.unwritten = False
+    bed.run_for(2.0)
+    assert bed.status.applying.file_behind_since == 0.0
+
+
+def test_garbage_is_collected_after_a_runtime_update() -> None:
+    bed, balancer = live_bed()
+    seen: list[bool] = []
+    balancer.progress = lambda: seen.append(gc.isenabled())
+    bed.source.show(cluster("192.0.2.1", "192.0.2.2"))
+    bed.turn()
+    assert seen == [False]
+    assert gc.isenabled()
 
 
 def test_the_first_change_goes_live_at_once() -> None:

@@ -72,7 +72,7 @@ def scale_up(stage: SampleStage) -> None:
 
 
 def new_name(stage: SampleStage) -> None:
-    """A new name is a new backend: before HAProxy 3.4 a reload, and it says why."""
+    """A new name is a new backend, which a spare serves."""
     title("4  A new service, with a name of its own")
     crowd = Crowd(stage.http, "shop.example.com")
     stage.serve("docs")

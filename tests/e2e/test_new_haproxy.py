@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pyconfd.haproxy.runtime.route_figures import FILE_NAME
 from tests.e2e.expect import edit, of, preflight, serving
 from tests.world.appliance import Appliance
 from tests.world.haproxy import BINARY
@@ -27,11 +28,16 @@ def program(path: Path, text: str) -> str:
     return str(path)
 
 
+def files(appliance: Appliance) -> set[Path]:
+    """Return all files but those that the daemon writes meanwhile."""
+    return {path for path in appliance.folder.rglob("*") if "run" not in path.parts and path.name != FILE_NAME}
+
+
 def test_a_new_haproxy_judges_all_that_it_may_have_to_serve(appliance: Appliance, tmp_path: Path) -> None:
     fragments = appliance.own_fragments()
     serving(appliance)
     new = program(tmp_path / "new-haproxy", NEW_HAPROXY)
-    before = sorted(path for path in appliance.folder.rglob("*") if "run" not in path.parts)
+    before = files(appliance)
 
     good = preflight(appliance, "--new-haproxy", new)
     assert not of(good, "warning")
@@ -39,8 +45,7 @@ def test_a_new_haproxy_judges_all_that_it_may_have_to_serve(appliance: Appliance
     said = " / ".join(f"{each['what']} {each['message']}" for each in of(good, "ok"))
     for part in ("version 9.9.1", "what is installed", "boot without any API", "what the cluster gives"):
         assert part in said
-    left = sorted(path for path in appliance.folder.rglob("*") if "run" not in path.parts)
-    assert [path for path in left if path not in before] == []
+    assert files(appliance) - before == set()
 
     # What serves now is warned of, and the fragment that comes next is refused.
     fragment = fragments / "01-defaults.conf"

@@ -99,8 +99,7 @@ def test_exit_codes_tell_what_may_help(appliance: Appliance) -> None:
 def test_plan_beside_a_running_daemon(appliance: Appliance) -> None:
     templates = appliance.own_fragments()
     serving(appliance)
-    # A runtime update is written behind it.
-    appliance.until(lambda: "\npyconfd_file_behind 0.0\n" in appliance.get("/metrics")[1], "the file is written")
+    appliance.until(appliance.written, "the file is written")
     before = everything_in(appliance.folder)
     unchanged = appliance.command("plan")
     assert (unchanged.returncode, everything_in(appliance.folder)) == (OK, before), unchanged.stdout

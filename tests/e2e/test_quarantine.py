@@ -204,8 +204,9 @@ def test_the_commands_say_what_the_daemon_would_do(appliance: Appliance) -> None
     assert checked.returncode == 4, checked.stderr
     assert "good only without Service demo/bad" in checked.stdout
     assert "balance only supports" in checked.stderr
+    appliance.until(appliance.written, "the file is written")
     planned = appliance.command("plan")
-    assert (planned.returncode, planned.stdout[:13]) == (0, "Nothing to do"), planned.stderr
+    assert (planned.returncode, planned.stdout[:13]) == (0, "Nothing to do"), planned.stdout + planned.stderr
     assert "Service demo/bad: quarantined" in planned.stderr
     looked = appliance.command("preflight")
     assert looked.returncode == 0, looked.stdout

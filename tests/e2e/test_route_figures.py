@@ -97,17 +97,17 @@ def test_nothing_is_lost_over_reloads_and_restarts(appliance: Appliance) -> None
     def more_than(count: int) -> None:
         appliance.until(lambda: crowd.seen().total() > count, "requests go on meanwhile")
 
+    appliance.until(lambda: requests(appliance), "the first worker is counted")
     seen = 0
     for turn in range(4):
         appliance.haproxy.reload()
+        # A worker ends when pyconfd has found the next one: so none is replaced, or left by pyconfd, before it is seen.
+        appliance.until(lambda: not processes(appliance.haproxy.master_socket).old_workers, "the former one has ended")
         if turn == 1:
-            # What a former worker counts while pyconfd is away is lost if it has ended by then.
-            appliance.until(lambda: not processes(appliance.haproxy.master_socket).old_workers, "it has ended")
             appliance.stop()
             more_than(crowd.seen().total() + 20)
             appliance.spawn()
             appliance.until(appliance.settled, "pyconfd runs again")
-        # A worker that another reload replaced before it was seen would be lost.
         asked = crowd.seen().total() + 10
         more_than(asked)
 

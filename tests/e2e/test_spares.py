@@ -10,17 +10,11 @@ from tests.world.appliance import NAMESPACE, Appliance
 pytestmark = pytest.mark.haproxy
 
 
-def takes_backends(appliance: Appliance) -> bool:
-    return "add backend" in ask_socket(appliance.haproxy.stats_socket, "help")
-
-
 def test_a_new_name_is_served_without_a_reload_and_has_its_own_name_in_all_that_people_read(
     appliance: Appliance,
 ) -> None:
     appliance.values["apply"]["rename_interval_s"] = 3600.0
     serving(appliance)
-    if takes_backends(appliance):
-        pytest.skip("this HAProxy takes new backends by itself")
     worker = appliance.haproxy.worker()
     with undisturbed(appliance):
         for name in ("second", "third"):
@@ -46,8 +40,6 @@ def test_a_new_name_is_served_without_a_reload_and_has_its_own_name_in_all_that_
 def test_the_reload_at_leisure_puts_all_in_order_and_no_request_is_lost(appliance: Appliance) -> None:
     appliance.values["apply"]["rename_interval_s"] = 0.5
     serving(appliance)
-    if takes_backends(appliance):
-        pytest.skip("this HAProxy takes new backends by itself")
     with undisturbed(appliance):
         appliance.serve("second")
         appliance.until(lambda: appliance.ask("second") == "second-1", "the new name is served")

@@ -141,8 +141,8 @@ def test_a_line_of_a_frontend_is_about_what_it_names() -> None:
     assert (origin.section, origin.fragment, origin.template_lines) == ("frontend a", "1.conf", ((2, "bind :80"),))
 
 
-def test_passwords_of_the_configuration_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secrecy, "_known", {"hunter2": None})
+def test_passwords_of_the_configuration_are_not_shown() -> None:
+    secrecy.hide(["hunter2"])
     lines = "listen stats\n    stats auth admin:topsecret\n    http-request deny if { hdr(x) hunter2 }\n"
     for number in (2, 3):
         found = asked(f"line {number}", templates={"1.conf": lines})

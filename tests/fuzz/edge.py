@@ -26,7 +26,7 @@ def headers(config: Config, trusted: tuple[str, ...], rng: Random) -> Iterator[s
     """Return the forged headers that reach pods, and those of clients that do not."""
     sent = [_spelled(name, rng) for name in _PROXY_HEADERS]
     connection = rng.choice(("keep-alive, X-Forwarded-For, Authorization", "X-Real-IP", "close"))
-    for section, _ in config.frontends():
+    for section, _ in config.frontends:
         leads_on = any(line[0] in {"use_backend", "default_backend"} for line in section.lines)
         if ("mode", "http") not in section.lines or not leads_on:
             continue
@@ -72,11 +72,11 @@ def misdirected(config: Config, owners_of: Callable[[str], frozenset[str]], rng:
 
 def misdirected_at_gateways(config: Config, objects: Mapping[Slot, Document], rng: Random) -> Iterator[str]:
     """Return the pods that a connection for the name of one listener reaches with a host of another one."""
-    for section, binds in config.frontends():
+    for section, binds in config.frontends:
         if not section.name.startswith("gw_") or not binds or binds[0].port != 443:
             continue
         _, namespace, name, _ = section.name.split("_")
-        inner = [each for each, _ in config.frontends() if each.name == f"{section.name}.https"]
+        inner = [each for each, _ in config.frontends if each.name == f"{section.name}.https"]
         words = {pair for each in inner for line in each.lines if line[0] == "bind" for pair in pairwise(line)}
         served = [
             each.get("hostname", "")

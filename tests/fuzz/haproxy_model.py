@@ -7,6 +7,7 @@ that the shipped fragments use for routing; the fuzzer compares the others by th
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from ipaddress import ip_address, ip_network
 from itertools import pairwise
 
@@ -44,7 +45,8 @@ _PART = re.compile(
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|.)", re.DOTALL)
 
 
-def words_of(line: str) -> list[str]:
+@lru_cache(maxsize=65_536)
+def words_of(line: str) -> tuple[str, ...]:
     """Return the words of one line as HAProxy splits them (configuration manual, section 2.2)."""
     words: list[str] = []
     inside = False
@@ -62,7 +64,7 @@ def words_of(line: str) -> list[str]:
         else:
             words.append(text)
         inside = True
-    return words
+    return tuple(words)
 
 
 def _unescaped(found: re.Match[str]) -> str:
@@ -107,18 +109,18 @@ class Bind:
         return 1 if own == "::" and "v6only" not in self.words else 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Config:
     """A parsed configuration with its map files and lists by path."""
 
     sections: tuple[Section, ...]
     files: Mapping[str, str] = field(default_factory=dict)
 
-    def frontends(self) -> Iterator[tuple[Section, tuple[Bind, ...]]]:
-        """Return each frontend with its binds."""
-        for section in self.sections:
-            if section.header[0] in {"frontend", "listen"}:
-                yield section, tuple(_binds(section))
+    @cached_property
+    def frontends(self) -> list[tuple[Section, tuple[Bind, ...]]]:
+        """Each frontend with its binds."""
+        of_kind = (section for section in self.sections if section.header[0] in {"frontend", "listen"})
+        return [(section, tuple(_binds(section))) for section in of_kind]
 
     def backend(self, name: str) -> Section | None:
         """Return the backend of that name."""
@@ -126,19 +128,24 @@ class Config:
 
     def entries(self, path: str) -> list[tuple[str, str]]:
         """Return keys and values of a map file in order."""
-        found = []
-        for line in self.files.get(path, "").split("\n"):
-            key, _, value = line.strip().partition(" ")
-            if key and not key.startswith("#"):
-                found.append((key, value.strip()))
-        return found
+        return _entries(self.files.get(path, ""))
+
+
+@lru_cache(maxsize=1024)
+def _entries(text: str) -> list[tuple[str, str]]:
+    found = []
+    for line in text.split("\n"):
+        key, _, value = line.strip().partition(" ")
+        if key and not key.startswith("#"):
+            found.append((key, value.strip()))
+    return found
 
 
 def parse(text: str, files: Mapping[str, str]) -> Config:
     """Parse a configuration. Lines end at a line feed and nowhere else."""
     sections: list[tuple[tuple[str, ...], list[tuple[str, ...]]]] = [(("",), [])]
     for line in text.split("\n"):
-        words = tuple(words_of(line))
+        words = words_of(line)
         if words and words[0] in SECTIONS:
             sections.append((words, []))
         elif words:
@@ -198,7 +205,7 @@ def route(config: Config, request: Request) -> Answer:
     """
     ranked = [
         (max((bind.rank(request.address) for bind in binds if bind.port == request.port), default=0), section, binds)
-        for section, binds in config.frontends()
+        for section, binds in config.frontends
     ]
     best = max((rank for rank, _, _ in ranked), default=0)
     servers: set[str] = set()
@@ -232,7 +239,7 @@ def _servers(config: Config, section: Section, request: Request, certificates: s
 
 def _inner(config: Config, address: str) -> Iterator[tuple[Section, tuple[str, ...]]]:
     if address.startswith(("unix@", "abns@")):
-        for section, _ in config.frontends():
+        for section, _ in config.frontends:
             yield from ((section, line[2:]) for line in section.lines if line[:2] == ("bind", address))
 
 
@@ -263,7 +270,7 @@ _UNSET = re.compile(r"http-request unset-var\((\S+?)\)")
 
 def shared_tls(config: Config) -> Section | None:
     """Return the frontend of the shared port with TLS: https-in, or https-terminate where no name is read before."""
-    found = {section.name: section for section, _ in config.frontends()}
+    found = {section.name: section for section, _ in config.frontends}
     return found.get("https-in", found.get("https-terminate"))
 
 
@@ -286,12 +293,11 @@ def _passes(section: Section, samples: "Samples") -> bool:
     """Apply the rules of a frontend; return whether none of them ends the request or its connection."""
     accepted = False
     for line in section.lines:
-        text = " ".join(line)
-        found, unset = _SET.match(text), _UNSET.match(text)
-        if not (found or unset or _ENDS_CONNECTION.match(text)) or (accepted and line[0] == "tcp-request"):
+        rule = _rule(line)
+        if rule is None or (accepted and line[0] == "tcp-request"):
             continue
-        at = next((index for index, word in enumerate(line) if word in {"if", "unless"}), len(line))
-        if not samples.holds(line[at:]):
+        found, unset, condition = rule
+        if not samples.holds(condition):
             continue
         if found:
             if (value := samples.of(found[2])) is not None:
@@ -303,6 +309,17 @@ def _passes(section: Section, samples: "Samples") -> bool:
         else:
             return False
     return True
+
+
+@lru_cache(maxsize=65_536)
+def _rule(line: tuple[str, ...]) -> tuple[re.Match[str] | None, re.Match[str] | None, tuple[str, ...]] | None:
+    """Return what a rule sets, what it unsets, and its condition; None for a line that is none of these."""
+    text = " ".join(line)
+    found, unset = _SET.match(text), _UNSET.match(text)
+    if not (found or unset or _ENDS_CONNECTION.match(text)):
+        return None
+    at = next((index for index, word in enumerate(line) if word in {"if", "unless"}), len(line))
+    return found, unset, line[at:]
 
 
 _EDIT = re.compile(r"http-request (del|set|add)-header$")
@@ -439,11 +456,13 @@ class Samples:
         return any(_matches(kind, *((value.lower(), each.lower()) if fold else (value, each))) for each in rest)
 
 
+@lru_cache(maxsize=65_536)
 def _parts(expression: str) -> list[str]:
     """Return the fetch and the converters of an expression."""
     return re.findall(r"[^,(]+(?:\([^)]*\))?", expression) or [""]
 
 
+@lru_cache(maxsize=65_536)
 def _call(text: str) -> tuple[str, str]:
     name, _, rest = text.partition("(")
     return name, rest.removesuffix(")")

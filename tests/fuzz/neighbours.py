@@ -192,7 +192,7 @@ class Neighbours:
             owner = _owner_of(section)
             if owner not in losers and section not in seen.config.sections and section.name not in _SHARED:
                 yield f"{section.header} of {owner} is another one"
-        for section, binds in seen.config.frontends():
+        for section, binds in seen.config.frontends:
             for bind in binds:
                 if bind.address.strip("[]") in absent and "transparent" not in bind.words:
                     yield f"{section.name} cannot be started with: {bind}"

@@ -397,7 +397,7 @@ class Story:
         for address, namespaces in users.items():
             if len(namespaces) > 1 and (len(keys[address]) > 1 or keys[address] & {"", "not a key"}):
                 yield f"{address} is shared by {sorted(namespaces)} with the keys {keys[address]}"
-        for section, binds in config.frontends():
+        for section, binds in config.frontends:
             for bind in binds:
                 address = bind.address.strip("[]")
                 if address in POOL and _namespace_of_frontend(section.name) not in users[address]:
@@ -417,7 +417,7 @@ class Gateways:
 
     def judged(self) -> Iterator[str]:
         """Return what is reached, or presented, without consent."""
-        for section, _ in self.config.frontends():
+        for section, _ in self.config.frontends:
             if section.name.startswith("gw_"):
                 yield from self._frontend(section)
 

@@ -341,6 +341,6 @@ def _renderer(scene: str) -> tuple[str, Renderer, Listeners]:
     empty = parse(
         renderer.render(registry.translate(Snapshot(), (scene,), PresetOptions()), curdate="").rendering.text, {}
     )
-    binds = [bind for _, found in empty.frontends() for bind in found]
+    binds = [bind for _, found in empty.frontends for bind in found]
     listeners = [Listener.at(bind.address.strip("[]").replace("*", "0.0.0.0"), bind.port) for bind in binds]
     return scene, renderer, NOBODY.with_owner("the fragments", listeners)

@@ -20,7 +20,7 @@ from tests.fuzz.clusters import API_SERVERS
 from tests.fuzz.haproxy_model import Config, Request, parse, route, words_of
 from tests.fuzz.ownership import Story
 
-CASES = 75
+CASES = 50
 STORIES = 4
 
 
@@ -232,7 +232,7 @@ def test_the_fuzzer_finds_planted_holes(monkeypatch: pytest.MonkeyPatch, hole: C
     ],
 )
 def test_words_are_split_as_haproxy_does(line: str, words: list[str]) -> None:
-    assert words_of(line) == words
+    assert [*words_of(line)] == words
 
 
 def _config(*binds: str) -> Config:

@@ -140,7 +140,7 @@ def main(act: Callable[[dict[str, Any]], None] = _apply) -> None:
 
 LONG = bool(os.environ.get("PYCONFD_TEST_CRASHES"))
 FIRST = 4
-STRIDE = 1 if LONG else 8
+STRIDE = 1 if LONG else 16
 LAST = 0 if LONG else 6
 _MOST = 10_000
 
@@ -153,8 +153,9 @@ def shards(number: int) -> range:
 class KillPoints:
     """The effects before which a child is killed, one after the other, until :meth:`record` gets that it was not.
 
-    ``make crash-test`` takes every one of them. The suite takes the first few, every eighth, and all of the last few:
-    what is kept open, written or removed differs from one effect to the next most of all where work begins and ends.
+    ``make crash-test`` takes every one of them. The suite takes the first few, every sixteenth, and all of the last
+    few: what is kept open, written or removed differs from one effect to the next most of all where work begins and
+    ends.
     """
 
     def __init__(self, shard: int, of: range) -> None:

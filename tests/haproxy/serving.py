@@ -77,7 +77,7 @@ class Served:
         )
         haproxy.start()
         self.clock = 0.0
-        self.runtime = Runtime(monotonic=lambda: self.clock)
+        self.runtime = Runtime(monotonic=lambda: self.clock, dynamic_backends=True)
         self.connect()
 
     def connect(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 from pyconfd.errors import ApplyError
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.observation import Running
+from pyconfd.haproxy.runtime.sockets import NoAnswer
 from pyconfd.model.outcome import Failed, Step, Unchanged
 from pyconfd.model.plan import Noop
 from pyconfd.settings import ReloadMethod
@@ -40,6 +41,24 @@ def test_a_worker_that_does_not_start_brings_the_former_files_and_text_back(benc
     assert [generation.number for generation in balancer.store.history()] == [1]
     assert bench.temporary_files() == []
     assert balancer.plan(bench.rendering("good")) == Noop()
+
+
+def test_a_reload_ends_when_the_former_worker_accepts_no_more_though_the_master_is_silent_before(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the former worker answered at the stats socket, and a second reload was made for what it runs."""
+    balancer = bench.serve("first")
+    answers: list[bool | None] = [None, True, None, False]
+
+    def asked(path: str, _worker_pid: int) -> bool:
+        answer = answers.pop(0)
+        if answer is None:
+            raise NoAnswer(path, ConnectionRefusedError())
+        return answer
+
+    monkeypatch.setattr("pyconfd.haproxy.process.haproxy_process.is_accepting", asked)
+    apply(balancer, bench.rendering("second"))
+    assert answers == []
 
 
 def test_a_start_that_its_limits_forbid_leaves_the_former_worker_serving(bench: Bench) -> None:

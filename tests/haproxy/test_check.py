@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import RejectedInput, TransientError
-from pyconfd.haproxy.process.check import check
+from pyconfd.haproxy.process.check import check, has_listener
 from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.settings import HaproxySettings
@@ -28,6 +28,21 @@ def script(path: Path, text: str) -> tuple[str, ...]:
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return (str(path),)
+
+
+@pytest.mark.parametrize(
+    ("text", "listens"),
+    [
+        ("listen a\n bind :80\n", True),
+        ("global\nbackend b\nfrontend a\n mode http\n bind :80\n", True),
+        ("log-forward syslog\n dgram-bind 127.0.0.1:1514\n", True),
+        ("peers p\n bind :1024\n", True),
+        ("frontend a\n mode http\n# bind :80\nbackend bind\n server s 10.0.0.1:80\n", False),
+        ("", False),
+    ],
+)
+def test_what_listens_somewhere(text: str, *, listens: bool) -> None:
+    assert has_listener(text) is listens
 
 
 def test_a_good_configuration_passes_and_leaves_nothing_behind(settings: HaproxySettings, tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_a_real_haproxy_answers_as_it_should(case: str, folder: Path, pairs: tup
     install(old, folder, pairs)
     with HaproxyProcess(folder) as haproxy:
         haproxy.start()
-        runtime = Runtime()
+        runtime = Runtime(dynamic_backends=True)
         try:
             abilities = runtime.connect([str(folder / "s")])
             assert abilities.runtime

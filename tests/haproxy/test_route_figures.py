@@ -159,6 +159,18 @@ def test_without_a_worker_what_was_saved_is_shown(tmp_path: Path) -> None:
     assert watch.newest() == {"web": RouteFigures(sums[:5], STEPS, 10, 100, 1000, 3, 1, 2, 0)}
 
 
+def test_what_the_newest_worker_lacks_goes_once_it_has_answered(tmp_path: Path) -> None:
+    figures_file(str(tmp_path)).save(SavedFigures([("gone", (0, 7, *[0] * 9)), ("web", (0, 1, *[0] * 9))], [], []))
+    watch = FiguresWatch(tuple, lambda: str(tmp_path / "none.sock"), figures_file(str(tmp_path)), look_s=0)
+    old, now = Answers(line("web", 1)), Answers(pid=8)
+    old.is_stopping = True
+    watch._workers = [WorkerFigures(old), WorkerFigures(now)]
+    # One that ends is not asked for what is there, and the other has not answered yet.
+    assert watch.newest().keys() == {"gone", "web"}
+    now.lines = [line("web", 1)]
+    assert watch.newest().keys() == {"web"}
+
+
 def test_a_reload_does_not_wait_for_a_worker_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyconfd.haproxy.runtime.route_figures.LIMIT_S", 0.01)
     asked, answers = threading.Event(), threading.Event()

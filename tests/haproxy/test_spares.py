@@ -126,3 +126,11 @@ def test_the_name_says_what_a_spare_is_from() -> None:
     assert spare_kind("spare-a-b.c_d-12") == "a-b.c_d"
     assert spare_kind("spare-12") == ""
     assert spare_kind("my-spare-a-12") == ""
+
+
+def test_spares_of_a_kind_are_taken_by_their_numbers_and_once() -> None:
+    names = frozenset({*(f"spare-http-service-{number}" for number in (10, 2, 1, 9)), "spare-plain-1"})
+    spares = Spares("/maps/spare-backends.map", names, used=frozenset({"spare-http-service-2"}))
+    assert [*spares.free_of("http-service")] == [f"spare-http-service-{number}" for number in (1, 9, 10)]
+    assert [*spares.free_of("plain")] == ["spare-plain-1"]
+    assert [*spares.free_of("other")] == []

@@ -117,6 +117,7 @@ def test_only_certain_unix_stats_sockets_are_given() -> None:
     assert stats_sockets(CONFIG) == ("/run/haproxy/admin.sock", "/run/other.sock")
 
 
+BINDING = st.sampled_from(["frontend a", "listen b", 'listen "c"', " bind :80", "bind :81 # global", "backend d"])
 LINES = st.sampled_from(
     [
         "global",
@@ -220,6 +221,19 @@ def test_any_text_is_parsed(text: str) -> None:
         assert all(line.words for line in section.lines)
     binds(text)
     stats_sockets(text)
+
+
+@given(st.lists(st.one_of(LINES, BINDING), max_size=12).map("\n".join))
+@example("global\n\nfrontend a\n bind :1\nbackend b\n bind :2\nlisten c\n bind :3")
+@example("frontend a\n bind :1\n.if feature(LUA)\nfrontend b\n bind :2\n.endif\nlisten c\n bind :3")
+def test_binds_are_those_of_all_frontends_and_listens_with_their_lines(text: str) -> None:
+    wanted = [
+        (section.title, line.number, ":0" if line.conditional else line.words[1])
+        for section in parse(text)
+        for line in section.lines
+        if section.keyword in {"frontend", "listen"} and line.words[0] == "bind"
+    ]
+    assert [(bind.proxy, bind.number, f":{bind.first_port}") for bind in binds(text)] == wanted
 
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_characters="\n\r'\0"), min_size=1), min_size=1))

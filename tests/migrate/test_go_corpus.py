@@ -26,7 +26,7 @@ CASES = [(text, (DATA / "kube2lb" / f"{name}.expected").read_bytes().decode()) f
 
 @cache
 def environment(*, trim_blocks: bool = True) -> Environment:
-    return _environment(FragmentSet(()), RenderOptions("/", trim_blocks=trim_blocks))
+    return _environment(FragmentSet(()), RenderOptions("/", trim_blocks=trim_blocks))[0]
 
 
 def rendered(source: str, names: dict[str, Any], *, trim_blocks: bool = True) -> str:

@@ -135,10 +135,17 @@ def test_times_fall_into_the_buckets_up_to_their_bound() -> None:
 
 
 def test_the_oldest_worker_keeps_its_start_though_ages_are_whole_seconds() -> None:
-    seen = ApplyingStatus().seen(1000.0, FormerWorkers(2, 900.0, 14, 1500.0), file_behind=True)
-    assert (seen.former, seen.file_behind_since) == (FormerWorkers(2, 900.0, 14, 1500.0), 1000.0)
-    later = seen.seen(1001.9, FormerWorkers(1, 900.9, 3, 1501.9), file_behind=True)
-    assert (later.former, later.file_behind_since) == (FormerWorkers(1, 900.0, 3, 1500.0), 1000.0)
-    younger = later.seen(1010.0, FormerWorkers(1, 960.0, 3, 1502.0), file_behind=False)
-    assert (younger.former, younger.file_behind_since) == (FormerWorkers(1, 960.0, 3, 1502.0), 0.0)
-    assert younger.seen(1011.0, FormerWorkers(), file_behind=False) == ApplyingStatus()
+    seen = ApplyingStatus().seen(FormerWorkers(2, 900.0, 14, 1500.0))
+    assert seen.former == FormerWorkers(2, 900.0, 14, 1500.0)
+    later = seen.seen(FormerWorkers(1, 900.9, 3, 1501.9))
+    assert later.former == FormerWorkers(1, 900.0, 3, 1500.0)
+    younger = later.seen(FormerWorkers(1, 960.0, 3, 1502.0))
+    assert younger.former == FormerWorkers(1, 960.0, 3, 1502.0)
+    assert younger.seen(FormerWorkers()) == ApplyingStatus()
+
+
+def test_the_file_is_behind_since_it_was_seen_so_first() -> None:
+    behind = ApplyingStatus().written(1000.0, behind=True)
+    assert behind.file_behind_since == 1000.0
+    assert behind.written(1001.0, behind=True) == behind
+    assert behind.written(1002.0, behind=False) == ApplyingStatus()

@@ -118,9 +118,9 @@ def read(*objects: Named, options: PresetOptions | None = None) -> Context:
     return registry.translate(snapshot(*objects), ("domains",), options or PresetOptions())
 
 
-def domains(*objects: Named, options: PresetOptions | None = None) -> dict[str, dict[str, object]]:
+def domains(*objects: Named, options: PresetOptions | None = None) -> Mapping[str, dict[str, object]]:
     result = read(*objects, options=options).names["domains"]
-    assert isinstance(result, dict)
+    assert isinstance(result, Mapping)
     return result
 
 

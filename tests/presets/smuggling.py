@@ -10,7 +10,7 @@ from typing import Any
 
 from pyconfd.examples import __file__ as examples
 from pyconfd.fragments import directory
-from pyconfd.haproxy.config.text import parse_part
+from pyconfd.haproxy.config.text import parse
 from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import (
     Endpoint,
@@ -387,7 +387,7 @@ def shape(rendering: Rendering) -> Shape:
 def _shape(text: str, output: tuple[OutputFile, ...]) -> Shape:
     # Most hostile values are refused, so that most configurations are the same.
     sections = []
-    for section in parse_part(text):
+    for section in parse(text):
         lines = tuple(_line(line.words, line.raw) for line in section.lines)
         name = bool(section.name)
         sections.append((section.keyword, name, section.options, lines))

@@ -228,7 +228,7 @@ class World:
         return lambda graph: graph.see(seen, self.options)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(presets=IN_USE, steps=st.lists(STEPS, min_size=4, max_size=10))
 def test_collections_are_those_of_a_new_graph_and_no_call_is_superfluous(
     pairs: dict[str, KeyPair], presets: tuple[str, ...], steps: list[Any]

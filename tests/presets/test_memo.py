@@ -215,7 +215,7 @@ def snapshots(steps: Any) -> Iterator[tuple[Snapshot, PresetOptions]]:
 
 
 @given(steps=STEPS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 def test_collections_are_those_of_a_new_graph_and_no_call_is_superfluous(steps: Any) -> None:
     def see(graph: PresetGraph, snapshot: Snapshot, options: PresetOptions) -> PresetGraph:
         graph.see(snapshot, options)
@@ -237,7 +237,7 @@ def test_collections_are_those_of_a_new_graph_and_no_call_is_superfluous(steps: 
 
 @pytest.mark.parametrize("names", [ALL, ALL[::-1]], ids="+".join)
 @given(steps=STEPS)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 def test_any_sequence_of_changes_gives_what_a_fresh_translation_gives(names: tuple[str, ...], steps: Any) -> None:
     memo = Memo()
     for snapshot, options in snapshots(steps):

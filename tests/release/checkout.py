@@ -67,7 +67,7 @@ def _run(sources: Path, *arguments: str, umask: int) -> subprocess.CompletedProc
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=sources,
-        env=environ | {"SOURCE_DATE_EPOCH": EPOCH},
+        env=environ | {"SOURCE_DATE_EPOCH": EPOCH} | ({} if LONG else {"DPKG_DEB_COMPRESSOR_TYPE": "none"}),
         umask=umask,
         capture_output=True,
         text=True,

@@ -381,3 +381,39 @@ def test_a_rendering_that_fails_changes_nothing(fails: dict[str, Any]) -> None:
             rendered(by, {"domains": after, **good, **fails})
         assert rendered(by, {"domains": before, **good}).text == first.text
     assert rendered(by, {"domains": after, **good}).text == first.text.replace("s001 1\n", "s001 999\n")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ d | tojson }}",
+        "{{ {'all': d} | tojson }}",
+        "{{ d }}",
+        "{{ d.s001 }}",
+        "{{ d | dictsort | first | first }}",
+        "{{ (d | items | list)[0][0] }}",
+        "{{ dict(d, x=1) | length }}",
+        "{{ d.copy() == d }}",
+        "{{ d is mapping }} {{ d | length }} {{ d.keys() | list }} {{ 's001' in d }} {{ d.get('s009') }}",
+    ],
+)
+def test_a_template_reads_it_as_a_dict(template: str) -> None:
+    values = {"s001": {"port": 1}, "s002": {"port": 2}}
+    texts = [rendered(renderer(template), {"d": kind(values)}).text for kind in (dict, VersionedDict)]
+    assert texts[0] == texts[1]
+
+
+def test_what_json_does_not_have_is_said() -> None:
+    with pytest.raises(RejectedInput, match="give tojson its fields"):
+        rendered(renderer("{{ x | tojson }}"), {"x": object()})
+
+
+def test_items_of_a_mapping_are_its_elements() -> None:
+    """Written for Jinja's own loops, ``domains.items()`` renders as seldom as ``domains``."""
+    domains = VersionedDict[str, Any]({f"s{number:03}": Counting() for number in range(200)})
+    by = renderer(EACH.replace(" in domains", " in domains.items()"))
+    rendered(by, {"domains": domains})
+    after = domains.with_changes({"s0505": entry(999)}, ["s050"], str)
+    found = rendered(by, {"domains": after})
+    assert {each.asked for each in domains.values()} == {1}
+    assert found.text == rendered(renderer(EACH), {"domains": dict(after)}).text

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from pyconfd.model.rendering import Fragment, FragmentSet
-from pyconfd.render.engine import RenderOptions, _environment
-from pyconfd.render.fragment import CompiledFragment, RenderedFragment
+from pyconfd.render.engine import RenderOptions, _compiler, _environment
+from pyconfd.render.fragment import CompiledFragment, RenderedFragment, compiled_source
 from tests.render.stage import declarations
 
 PARTS = {
@@ -17,11 +17,13 @@ PARTS = {
     "bad.j2": "{% if %}",
     "base.j2": "{{ x }}{% block b %}{% endblock %}",
 }
-ENVIRONMENT = _environment(FragmentSet((), tuple(Fragment(*each) for each in PARTS.items())), RenderOptions("/files"))
+ENVIRONMENT, LOADER = _environment(
+    FragmentSet((), tuple(Fragment(*each) for each in PARTS.items())), RenderOptions("/files")
+)
 
 
 def compiled(text: str, name: str = "1.tmpl") -> CompiledFragment:
-    return CompiledFragment(ENVIRONMENT, Fragment(name, text))
+    return CompiledFragment(ENVIRONMENT, LOADER, Fragment(name, text))
 
 
 def render(
@@ -135,3 +137,23 @@ def test_blocks_that_did_not_change_are_the_same_objects() -> None:
     assert after.piece.text == "first\n1\n3\nlast\n"
     assert after.piece.runs_since(before.piece) == [(2, 3, 2, 3)]
     assert all(after.piece.blocks[place] is before.piece.blocks[place] for place in (0, 1, 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "files"),
+    [
+        ("a", set(), ()),
+        ("{{ x }}{% set y = 1 %}", {"x"}, ()),
+        ("{% include 'part.j2' %}{% from 'x.j2' import m %}{{ m() }}", {"m"}, ("part.j2", "x.j2")),
+        ("{% include file %}", {"file"}, None),
+        ("{% include ['part.j2', 'x.j2'] %}", set(), None),
+    ],
+)
+def test_a_text_is_compiled_once_for_a_language(text: str, names: set[str], files: tuple[str, ...] | None) -> None:
+    language = _compiler(lenient=False, trim_blocks=True)
+    source = compiled_source(language, "1.tmpl", text)
+    assert (set(source.names), source.files) == (names, files)
+    assert compiled_source(language, "1.tmpl", text) is source
+    # Errors name the file, and another language compiles to other code.
+    assert compiled_source(language, "2.tmpl", text) is not source
+    assert compiled_source(_compiler(lenient=True, trim_blocks=True), "1.tmpl", text) is not source

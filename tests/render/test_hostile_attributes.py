@@ -51,7 +51,7 @@ def a_generator() -> Any:
 
 
 def of_fragments() -> Environment:
-    return engine._environment(FragmentSet(()), engine.RenderOptions("/files"))
+    return engine._environment(FragmentSet(()), engine.RenderOptions("/files"))[0]
 
 
 def of_the_cluster() -> Environment:

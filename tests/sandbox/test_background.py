@@ -8,6 +8,7 @@ import pytest
 
 from pyconfd.errors import PendingRendering, Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate
+from pyconfd.model.versioned import VersionedDict
 from pyconfd.predecessors.sandbox.background import BackgroundTemplates
 from pyconfd.predecessors.sandbox.renderer import OverLimitError
 
@@ -35,7 +36,7 @@ def run(render: Callable[[ClusterTemplate], str], *, times: int = 1) -> Backgrou
     return templates
 
 
-@pytest.mark.parametrize("names", [{}, {"a": [1]}])
+@pytest.mark.parametrize("names", [{}, {"a": [1]}, {"domains": VersionedDict({"a": {"ips": ["192.0.2.1"]}})}])
 def test_an_answer_is_known_by_source_and_names(names: dict[str, object]) -> None:
     templates = run(lambda template: template.text)
     assert asked(templates) == "a"

@@ -12,6 +12,7 @@ import pytest
 
 from pyconfd.errors import RejectedInput
 from pyconfd.model.context import ClusterTemplate
+from pyconfd.model.versioned import VersionedDict
 from pyconfd.predecessors.sandbox.renderer import Limits, TemplateProcess
 
 
@@ -46,6 +47,8 @@ def test_values_loops_and_filters(process: TemplateProcess) -> None:
 def test_it_renders_as_the_predecessors_did(process: TemplateProcess) -> None:
     assert process.render(template("a{{ missing }}b{% if missing %}{% endif %}{{ d.missing }}\n", d={})) == "ab"
     assert process.render(template("{% for k, v in d.iteritems() %}{{ k }}{{ v }}{% endfor %}", d={"a": 1})) == "a1"
+    values = VersionedDict({"a": 1})
+    assert process.render(template("{% for k, v in d.iteritems() %}{{ k }}{{ v }}{% endfor %}", d=values)) == "a1"
     assert process.render(template("{% for v in d.itervalues() %}{{ v }}{% endfor %}", d={"a": 1})) == "1"
 
 

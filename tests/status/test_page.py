@@ -11,10 +11,19 @@ import pytest
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.route_figures import RouteFigures
-from pyconfd.model.status import ApiServerState, HaproxyState, Phase, SourceHealth, Status
+from pyconfd.model.status import (
+    ApiServerState,
+    HaproxyState,
+    Phase,
+    Quarantined,
+    QuarantineStatus,
+    SourceHealth,
+    Status,
+)
 from pyconfd.status import page as status_page
-from pyconfd.status.document import decode
+from pyconfd.status.document import decode, encode
 from pyconfd.status.page import MAX_CONNECTIONS, StatusPage
+from pyconfd.system.secrecy import hide
 from tests.status.conftest import SAMPLE
 from tests.status.serving import ask, port_of, served
 
@@ -74,6 +83,15 @@ def test_the_whole_status_as_json(page: StatusPage) -> None:
     assert document["phase"] == "serving"
     assert document["refused"][0]["ref"]["name"] == "shop-01"
     assert document["refused"][0]["value"] == "a b"
+
+
+def test_a_secret_that_becomes_known_is_hidden_in_what_was_shown_before() -> None:
+    note = Refusal(ObjectRef("Service", "demo", "web"), "domain", "hunter2", RefusalReason.INVALID_VALUE, "no hunter2")
+    since = Quarantined(note.ref, "", "check", "hunter2 is no word", 1.0)
+    status = replace(SAMPLE, refused=(note,), notes=(note,), quarantine=QuarantineStatus((since,)))
+    assert encode(status).count(b"hunter2") == 5
+    hide(["hunter2"])
+    assert encode(status).count(b"hunter2") == 0
 
 
 def test_no_page_shows_a_secret() -> None:
@@ -178,16 +196,16 @@ def test_ipv6_in_brackets() -> None:
 
 
 def test_it_stops_and_leaves_no_thread() -> None:
+    earlier = set(threading.enumerate())  # those of other tests come and go
     with served(lambda: SAMPLE) as page:
         port, lingering = port_of(page), connect(page)
-        # The threads of another module's page are there too.
-        before = threading.active_count()
+        begun = {thread for thread in threading.enumerate() if thread not in earlier and thread.name == "status"}
     with lingering, contextlib.suppress(ConnectionResetError):
         assert lingering.recv(1) == b""
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=20)
     assert page.address == ""
-    assert threading.active_count() < before
+    assert [thread.is_alive() for thread in begun] == [False]
 
 
 def test_a_query_is_explained_as_it_came() -> None:

@@ -13,7 +13,7 @@ import pytest
 from pyconfd.errors import TransientError
 from pyconfd.model.status import ApiServerState, Phase, SourceHealth, Status
 from pyconfd.settings import Settings, StatusSettings
-from pyconfd.status.document import Freshness, StatusFile, StatusReport, decode, read_report
+from pyconfd.status.document import FILE_PAUSE_S, Freshness, StatusFile, StatusReport, decode, read_report
 from pyconfd.status.text import render_text
 from tests.status.serving import served
 
@@ -175,8 +175,9 @@ def test_an_api_server_that_goes_down_is_a_change_and_its_last_answer_is_none(tm
 
     file = StatusFile(tmp_path)
     assert file.update(with_server())
-    assert not file.update(with_server(last_ok_at=NOW + 1))
-    assert file.update(with_server(healthy=False))
+    later = status.now + FILE_PAUSE_S
+    assert not file.update(replace(with_server(last_ok_at=NOW + 1), now=later))
+    assert file.update(replace(with_server(healthy=False), now=later))
 
 
 def test_a_file_that_cannot_be_written_stops_nothing_and_heals(tmp_path: Path, status: Status) -> None:

@@ -40,7 +40,7 @@ def metrics_of(status: Status) -> dict[str, float]:
 def applied(make_status: Callable[..., Status]) -> Status:
     status = make_status()
     former = FormerWorkers(2, status.now - 190.0, 14, status.now + 440.0)
-    known = ApplyingStatus().seen(status.now, former, file_behind=True)
+    known = ApplyingStatus().seen(former).written(status.now, behind=True)
     for duration_s in (0.0004, 0.002):
         known = known.after(Change(status.now, 3, Action.LIVE, duration_s=duration_s))
     known = known.after(Change(status.now, 4, Action.RELOAD, duration_s=99.0)).after(None)
@@ -96,7 +96,9 @@ def test_counters_alone_do_not_write_the_status_file(make_status: Callable[..., 
     assert file.update(status)
     assert not file.update(replace(status, applying=status.applying.after(Change(1.0, 5, Action.LIVE))))
     assert not file.update(replace(status, live=replace(LIVE, paused=None)))
-    assert file.update(replace(status, live=LIVE))
+    # A change is written at once, but for what changed within a second of the last writing.
+    assert not file.update(replace(status, live=LIVE, now=status.now + 0.9))
+    assert file.update(replace(status, live=LIVE, now=status.now + 1))
 
 
 def test_the_text_says_what_is_left_behind(make_status: Callable[..., Status]) -> None:

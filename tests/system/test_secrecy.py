@@ -8,7 +8,7 @@ import pytest
 from pyconfd.cli.exits import Boundary, Exit
 from pyconfd.errors import Problem, TransientError
 from pyconfd.status.logging import configure
-from pyconfd.system.secrecy import hide, without_secrets
+from pyconfd.system.secrecy import hide, known_secrets, without_secrets
 from tests.world.log import logging_restored
 
 
@@ -56,3 +56,11 @@ def test_a_thread_that_crashes_tells_of_it_without_secrets(style: str) -> None:
     assert "thread.crashed" in stream.getvalue()
     assert "lost [hidden]" in stream.getvalue()
     assert "planted" not in stream.getvalue()
+
+
+def test_a_token_that_is_read_again_changes_no_order() -> None:
+    hide(["token-b", "token-a", "longer-than-these"])
+    known = known_secrets()
+    assert known[0] == "longer-than-these"
+    hide(["token-b"])
+    assert known_secrets() == known

@@ -251,6 +251,10 @@ class Appliance:
         status = self.status()
         return status.get("phase") == "serving" and status["verified"] and status["pending_since"] == 0
 
+    def written(self) -> bool:
+        """Whether the file has what runtime updates changed, which it follows."""
+        return "\npyconfd_file_behind 0.0\n" in self.get("/metrics")[1]
+
     def events(self, name: str = "") -> list[dict[str, Any]]:
         """Return the lines of the log with this event, or all; only where the settings say ``log.format = "json"``."""
         return [line for line in json_lines(self.log) if name in {"", line["event"]}]

@@ -23,7 +23,7 @@ _OF_THE_INTERPRETER = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_", "OPENSSL
 _PATIENCE_S = 240.0
 _SERVER = multiprocessing.get_context("forkserver")
 _COMMANDS = sorted({f"pyconfd.cli.commands.{place.partition(':')[0]}" for place in PLACES.values()})
-_SERVER.set_forkserver_preload([*_COMMANDS, "boto3", "botocore.session"])
+_SERVER.set_forkserver_preload([*_COMMANDS, "boto3", "botocore.session", "tests.world.compiled_fragments"])
 
 
 class Process(Protocol):

@@ -63,7 +63,13 @@ class HaproxyProcess(OwnHaproxy):
             ask(self.master_socket, "reload")
         wait_until(lambda: self.worker() != former, "another worker serves")
         # It answers a few milliseconds before the former one has closed its sockets.
-        wait_until(lambda: not is_accepting(self.master_socket, former), "the former one accepts no more")
+        wait_until(lambda: self._has_stopped(former), "the former one accepts no more")
+
+    def _has_stopped(self, worker: int) -> bool:
+        try:
+            return not is_accepting(self.master_socket, worker)
+        except NoAnswer:
+            return False  # the master opens its socket late
 
     def worker(self) -> int:
         """Return the newest worker; the master is silent for a moment while it reloads."""

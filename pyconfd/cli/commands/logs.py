@@ -22,7 +22,7 @@ from pyconfd.settings import Settings
 _Wanted = Callable[[LoggedRequest], bool]
 
 
-class _Status(click.ParamType[str]):
+class _StatusOrClass(click.ParamType[str]):
     """A status code, or a class of them: 404, 5xx."""
 
     name = "status"
@@ -67,7 +67,9 @@ class _Route(click.ParamType[tuple[str, ...]]):
 @click.option("-f", "--follow", is_flag=True, help="Only those that come from now on, until Ctrl-C; over reloads too.")
 @click.option("--host", metavar="HOST", help="Only those for this host, or this name in the hello of TLS.")
 @click.option("--route", type=_Route(), metavar="KIND/NS/NAME", help="Only those that this object decided on.")
-@click.option("--status", type=_Status(), metavar="CODE", help="Only answers with this code or class, like 404 or 5xx.")
+@click.option(
+    "--status", type=_StatusOrClass(), metavar="CODE", help="Only answers with this code or class, like 404 or 5xx."
+)
 @click.option(
     "--slower-than", type=DurationParameter(), metavar="TIME", help="Only those that took longer, like 500ms or 2s."
 )

@@ -110,7 +110,7 @@ def ask_process(settings: Settings, observed: Observation, applied: Rendering | 
         return Abilities(why="haproxy is not running"), ""
     text = observed.installed_text or (applied.text if applied else "")
     paths = stats_sockets(text, settings.haproxy.runtime_socket)
-    runtime = Runtime()
+    runtime = Runtime(dynamic_backends=settings.haproxy.dynamic_backends)
     try:
         abilities = runtime.connect(paths)
     finally:

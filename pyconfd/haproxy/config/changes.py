@@ -262,7 +262,7 @@ def _why_not_new(section: Section, bases: Iterable[str], named: Inherited, abili
     if section.keyword != "backend":
         return ""
     if not (abilities.backends or abilities.spares.map_path):
-        return "HAProxy 3.4 and later take new backends without a reload"
+        return "spare backends, as in the shipped `10-spares.tmpl`, take a new one without a reload"
     if section.options[:1] != ("from",) or len(section.options) != 2 or section.options[1] not in set(bases):
         return "a backend that says `from NAME` of a defaults section goes live without a reload"
     extra = sorted({line.words[0] for line in section.lines} - {"server", "mode"})
@@ -283,7 +283,7 @@ def removed_section(section: Section, base: Inherited, abilities: Abilities) -> 
         kind = RemoveBackend if abilities.backends else EmptyBackend
         if abilities.backends or abilities.spares.map_path:
             return SectionChanges([kind(section.name, servers)], [], [f"{section.title} removed"])
-        advice = "HAProxy 3.4 and later remove such a backend without a reload"
+        advice = "with spare backends, as in the shipped `10-spares.tmpl`, it goes without a reload"
     reason = _OF_ALL.get(section.keyword, ReloadReason.SECTION_REMOVED)
     return SectionChanges(reload_causes=[ReloadCause(reason, f"{section.title} removed", advice)])
 

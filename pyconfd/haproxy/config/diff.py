@@ -333,14 +333,12 @@ def _spares_to_take(index: Index, abilities: Abilities) -> Callable[[str], str]:
     """Return what gives each spare that the process has free, by its defaults section, once; "" when all were given."""
     spares = abilities.spares
     is_read = bool(spares.map_path) and index.use_of_map(spares.map_path).converters == {"map_str"}
-    free: dict[str, list[str]] = {}
+    free: dict[str, Iterator[str]] = {}
 
     def take(defaults: str) -> str:
         if defaults not in free:
-            of_kind = (name for name in spares.free if is_read and spare_kind(name) == defaults)
-            free[defaults] = sorted(of_kind, key=lambda name: (len(name), name), reverse=True)
-        while free[defaults]:
-            name = free[defaults].pop()
+            free[defaults] = spares.free_of(defaults) if is_read else iter(())
+        for name in free[defaults]:
             text = index.texts.get(SectionKey("backend", name))
             if text is None or is_spare_section(text):
                 return name

@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 from pyconfd.haproxy.config.servers import ConfiguredBackend, Defaults, Inherited, servers_of, takes_servers
-from pyconfd.haproxy.config.text import SECTION_KEYWORDS, Section, name_of, parse_part, words
+from pyconfd.haproxy.config.text import SECTION_KEYWORDS, Section, name_of, parse, words
 from pyconfd.model.spares import is_spare_section, spare_kind
 
 _HEADER = re.compile(rf"\n[ \t]*(?:{'|'.join(sorted(SECTION_KEYWORDS))})(?=[ \t\r\n#]|\Z)")
@@ -227,7 +227,7 @@ def section_of(text: str) -> Section | None:
 
     The last few are remembered: what one comparison calls new is the former text of the next.
     """
-    found = parse_part(text)
+    found = parse(text)
     return found[0] if len(found) == 1 and found[0].keyword else None
 
 
@@ -280,7 +280,7 @@ def index_of(text: str) -> Index:
         texts[key], above[key] = own, defaults
         whole = whole and is_balanced(own)
         if keyword == "defaults":
-            defaults = defaults.below(parse_part(own)[0])
+            defaults = defaults.below(parse(own)[0])
     return Index(head, list(texts), texts, above, defaults.named, whole)
 
 
@@ -303,7 +303,7 @@ def is_balanced(text: str) -> bool:
     return depth == 0
 
 
-_WITH_SERVERS = frozenset({"backend", "listen"})
+_WITH_SERVERS = ("backend", "listen")
 
 
 def keys_with_servers(index: Index) -> list[SectionKey]:
@@ -314,7 +314,7 @@ def keys_with_servers(index: Index) -> list[SectionKey]:
 
 def keys_of(index: Index, backend: str) -> Iterator[SectionKey]:
     """Return the section of this name that may have servers, if there is one."""
-    keys = (SectionKey(keyword, backend) for keyword in sorted(_WITH_SERVERS))
+    keys = [SectionKey(keyword, backend) for keyword in _WITH_SERVERS]
     return (key for key in keys if key in index.texts)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
-from pyconfd.haproxy.config.text import Section, parse_part
+from pyconfd.haproxy.config.text import Section, parse
 from pyconfd.model.operations import AddServer, Command, ServerCommand, ServerState, SetState
 
 SLICE = 100
@@ -24,7 +24,7 @@ class _Lines(NamedTuple):
 
     @classmethod
     def of(cls, texts: tuple[str, str]) -> "_Lines":
-        (old,), (new,) = map(parse_part, texts)
+        (old,), (new,) = map(parse, texts)
         raw = texts[0].split("\n")
         own = {line.number - 1 for line in old.lines if line.words[0] == "server"}
         first = min(own, default=1)

@@ -1,15 +1,16 @@
 """Empty backends that the file holds, and that serve new ones until the next reload: what HAProxy says of them.
 
-Before 3.4 HAProxy takes no new backend while it runs. So the file has some that are empty; a new one gets its servers
-into one of these, and a map leads from its name to the spare. The map is in the process only: a worker that loads the
-file has all backends under their own names, and every spare is free again. Nothing outside of here knows the names of
-spares: what is sent names the spare where it has to, what is answered names the backend.
+Before 3.4 HAProxy takes no new backend while it runs, and 3.4.7 may die of one. So the file has some that are empty; a
+new one gets its servers into one of these, and a map leads from its name to the spare. The map is in the process only:
+a worker that loads the file has all backends under their own names, and every spare is free again. Nothing outside of
+here knows the names of spares: what is sent names the spare where it has to, what is answered names the backend.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
 
 from pyconfd.model.operations import MOST_NAMED
@@ -56,12 +57,16 @@ class Spares:
         """The spares that were not used in this worker."""
         return self.names - self.used
 
+    def free_of(self, kind: str) -> Iterator[str]:
+        """Return the spares of the defaults section ``kind`` that were not used in this worker, by their numbers."""
+        return (name for name in _by_kind(self.names).get(kind, ()) if name not in self.used)
+
     @property
     def are_scarce(self) -> bool:
         """Whether less than a quarter of some kind is free: one shall be there when the next backend comes."""
-        used = Counter(map(spare_kind, self.used))
-        of_kind = Counter(map(spare_kind, self.names)) if used else used
-        return any(4 * (of_kind[kind] - count) < of_kind[kind] for kind, count in used.items())
+        of_kind = _by_kind(self.names) if self.used else {}
+        counts = Counter(map(spare_kind, self.used))
+        return any(4 * (len(of_kind[kind]) - count) < len(of_kind[kind]) for kind, count in counts.items())
 
     def without_free(self) -> "Spares":
         """Return these for a change that may use none of them."""
@@ -105,6 +110,15 @@ class Spares:
         names: dict[str, str | None] = dict.fromkeys((*self.serving, *self.used))
         names |= {spare: backend for backend, spare in self.serving.items()}
         return "\n".join(row for each in answer.split("\n") if (row := _named(each, names)) is not None)
+
+
+@lru_cache(maxsize=8)
+def _by_kind(names: frozenset[str]) -> Mapping[str, Sequence[str]]:
+    """Return the spares of each kind by their numbers; they stay the same for as long as their worker lives."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for name in sorted(names, key=lambda name: (len(name), name)):
+        found[spare_kind(name)].append(name)
+    return dict(found)
 
 
 def _named(row: str, names: Mapping[str, str | None]) -> str | None:

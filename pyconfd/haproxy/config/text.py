@@ -5,7 +5,7 @@ Source: the configuration manual of HAProxy, 2.1 (format), 2.2 (quoting and esca
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -209,23 +209,12 @@ def emptied(text: str, names: Iterable[str]) -> Iterator[str]:
             yield name
 
 
-@lru_cache(maxsize=4)
-def parse(text: str) -> tuple[Section, ...]:
+def parse(text: str, first: int = 1) -> tuple[Section, ...]:
     """Return the sections of ``text`` in order; a line that opens none belongs to the section before it.
 
-    The last few configurations are remembered until :func:`forget_parsed`; for parts of one there is
-    :func:`parse_part`.
+    Its lines are numbered from ``first``. Of a whole configuration with thousands of backends they take some 14 times
+    the memory of the text: who wants some of its sections asks :func:`sections_of`.
     """
-    return parse_part(text)
-
-
-def forget_parsed() -> None:
-    """Forget what :func:`parse` remembers: 80 MB for 100,000 servers, and the next reload has others."""
-    parse.cache_clear()
-
-
-def parse_part(text: str) -> tuple[Section, ...]:
-    """Do what :func:`parse` does without remembering it: it would push whole configurations out."""
     sections: list[Section] = []
     header: tuple[str, str, int, tuple[str, ...]] = ("", "", 0, ())
     lines: list[Line] = []
@@ -236,7 +225,7 @@ def parse_part(text: str) -> tuple[Section, ...]:
         if keyword or lines:
             sections.append(Section(keyword, name, number, tuple(lines), options))
 
-    for number, raw in enumerate(text.split("\n"), start=1):
+    for number, raw in enumerate(text.split("\n"), start=first):
         found = words(raw)
         if not found:
             continue
@@ -258,12 +247,31 @@ def name_of(found: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     return "", found[1:]
 
 
+def sections_of(text: str, *keywords: str) -> Iterator[Section]:
+    """Return the sections of these kinds; all are parsed only where a search does not find them for certain."""
+    starts: list[tuple[str, int]] = []
+    depth = 0
+    for found in _OPENS.finditer(text):
+        depth += (found["condition"] == "if") - (found["condition"] == "endif")
+        if found["written_otherwise"] or (found["header"] and depth):
+            return (section for section in parse(text) if section.keyword in keywords)
+        if found["header"]:
+            starts.append((found["header"], found.start()))
+    return _parsed(text, starts, keywords)
+
+
+def _parsed(text: str, starts: Sequence[tuple[str, int]], keywords: Collection[str]) -> Iterator[Section]:
+    line, counted = 1, 0
+    for (keyword, start), (_, end) in pairwise([*starts, ("", len(text))]):
+        if keyword in keywords:
+            line, counted = line + text.count("\n", counted, start), start
+            yield from parse(text[start:end], line)
+
+
 def binds(text: str) -> tuple[Bind, ...]:
     """Return every bind of the frontends and listens of ``text``, one for each address of a comma-separated list."""
     found: list[Bind] = []
-    for section in parse(text):
-        if section.keyword not in {"frontend", "listen"}:
-            continue
+    for section in sections_of(text, "frontend", "listen"):
         for line in section.lines:
             if line.words[0] == "bind" and len(line.words) > 1:
                 found += [_bind(section.title, line, address) for address in line.words[1].split(",") if address]
@@ -276,7 +284,7 @@ def stats_sockets(text: str, first: str = "") -> tuple[str, ...]:
 
     ``first`` is a path that comes before them, "" for none.
     """
-    lines = (line for section in _globals(text) for line in section.lines if not line.conditional)
+    lines = (line for section in sections_of(text, "global") for line in section.lines if not line.conditional)
     named = (
         line.words[2].removeprefix("unix@")
         for line in lines
@@ -302,21 +310,6 @@ def hard_stop_after(text: str) -> float | None:
     """Return after how many seconds HAProxy ends a worker that a reload has replaced; None where it never does."""
     found = _HARD_STOP.findall(text)
     return int(found[-1][0]) * _SECONDS[found[-1][1]] if found else None
-
-
-def _globals(text: str) -> tuple[Section, ...]:
-    """Return the global sections; all are parsed only where a search does not find them for certain."""
-    starts: list[tuple[str, int]] = []
-    depth = 0
-    for found in _OPENS.finditer(text):
-        depth += (found["condition"] == "if") - (found["condition"] == "endif")
-        if found["written_otherwise"] or (found["header"] and depth):
-            return tuple(section for section in parse(text) if section.keyword == "global")
-        if found["header"]:
-            starts.append((found["header"], found.start()))
-    parts = pairwise([*starts, ("", len(text))])
-    wanted = (text[start:end] for (keyword, start), (_, end) in parts if keyword == "global")
-    return tuple(section for part in wanted for section in parse_part(part))
 
 
 _PORTS = re.compile(r"(?:(\d+)(?:-(\d+))?)")
@@ -442,11 +435,10 @@ def _description(text: str) -> tuple[str, ...]:
     # Most texts have no such word, and a plain search is hundreds of times faster than the expression.
     if "description" not in text or _DESCRIPTION.search(text) is None:
         return ()
-    for section in parse(text):
-        if section.keyword == "global":
-            for line in section.lines:
-                if line.words[0] == "description" and not line.conditional:
-                    last = line
+    for section in sections_of(text, "global"):
+        for line in section.lines:
+            if line.words[0] == "description" and not line.conditional:
+                last = line
     return last.words[1:] if last else ()
 
 

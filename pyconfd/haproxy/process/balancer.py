@@ -146,7 +146,7 @@ class Balancer:
         self._process = HaproxyProcess(settings, self._unit, self._progressed)
         self.store = GenerationStore(state_dir, apply.keep_generations, keep_for_s)
         self._transaction = Transaction(settings, self._unit, self._process, self.store)
-        self._runtime = Runtime(progress=self._progressed)
+        self._runtime = Runtime(progress=self._progressed, dynamic_backends=settings.dynamic_backends)
         self._comparison = Comparison()
         self._file = FileWriter(self._write_file)
         self._lock = StateLock(state_dir)
@@ -316,7 +316,7 @@ class Balancer:
         if self._is_known and not self._runtime.abilities.runtime:
             live = replace(live, unavailable=self._runtime.abilities.why)
         own = (*self._file.problems(), *self._suspect_problems(), *self._process.silent_problems())
-        return BalancerStatus(own, live, self._former, self._file.pending)
+        return BalancerStatus(own, live, self._former)
 
     def _poll_former(self) -> None:
         """Count what former workers have left, and when the last of them ends."""

@@ -17,7 +17,15 @@ from pathlib import Path
 
 from pyconfd.errors import Clues, Problem, RejectedInput, TransientError
 from pyconfd.haproxy.config.removed import find_in_lines
-from pyconfd.haproxy.config.text import certificate_lists, edit_lines, mark, parse, passwords_in, split_words
+from pyconfd.haproxy.config.text import (
+    SECTION_KEYWORDS,
+    certificate_lists,
+    edit_lines,
+    mark,
+    passwords_in,
+    sections_of,
+    split_words,
+)
 from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
@@ -328,10 +336,13 @@ def haproxy_features(binary: str) -> frozenset[str]:
     return frozenset(word[1:] for word in listed[1].split() if word.startswith("+")) if listed else frozenset()
 
 
+_LISTEN_NOWHERE = frozenset({"backend", "defaults", "global"})
+
+
 def has_listener(text: str) -> bool:
     """Return whether any section binds; with ``-W``, ``haproxy -c`` would accept one that listens nowhere."""
-    keywords = {"bind", "dgram-bind"}
-    return any(line.words[0] in keywords for section in parse(text) for line in section.lines)
+    sections = sections_of(text, *SECTION_KEYWORDS - _LISTEN_NOWHERE)
+    return any(line.words[0] in {"bind", "dgram-bind"} for section in sections for line in section.lines)
 
 
 def check_user(settings: HaproxySettings, unit: UnitFacts) -> str:

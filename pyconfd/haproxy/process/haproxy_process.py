@@ -330,11 +330,15 @@ class HaproxyProcess:
         return None
 
     def _wait_for_former(self, before: RunningState) -> None:
-        """Wait until the former worker has stopped accepting: the new one answers a few milliseconds earlier."""
+        """Wait until the former worker has stopped accepting: the new one answers a few milliseconds earlier.
+
+        Until then either may answer at a stats socket, and that is all there is: the master reopens its own late.
+        """
         until = time.monotonic() + SETTLE_S
-        while isinstance(before, Running) and time.monotonic() < until:
-            if not is_accepting(self.master_socket, before.worker_pid):
-                return
+        while isinstance(before, Running) and before.master_pid and time.monotonic() < until:
+            with suppress(NoAnswer):
+                if not is_accepting(self.master_socket, before.worker_pid):
+                    return
             time.sleep(POLL_S / 4)
 
     def _watch(

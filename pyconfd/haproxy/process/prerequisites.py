@@ -10,7 +10,7 @@ import psutil
 
 from pyconfd.haproxy.config.certificates import expiry_of, fault_of, leaf_expiry
 from pyconfd.haproxy.config.index import index_of
-from pyconfd.haproxy.config.text import certificate_lists, parse, stats_sockets
+from pyconfd.haproxy.config.text import certificate_lists, sections_of, stats_sockets
 from pyconfd.haproxy.process import unit as systemd
 from pyconfd.haproxy.process.check import haproxy_features, haproxy_version
 from pyconfd.haproxy.process.haproxy_process import HaproxyProcess
@@ -252,7 +252,7 @@ def _lacking_idle_close(text: str) -> list[str]:
     """Return the frontends and listens in HTTP mode that hold connections open and lack the option, in order."""
     last, named = (False, False), dict[str, tuple[bool, bool]]()
     lacking = []
-    for section in parse(text):
+    for section in sections_of(text, "defaults", "frontend", "listen"):
         http, kept = last
         if section.options[:1] == ("from",) and len(section.options) > 1:
             http, kept = named.get(section.options[1], (False, False))

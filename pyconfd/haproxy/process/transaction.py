@@ -13,7 +13,7 @@ from pathlib import Path
 from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
 from pyconfd.haproxy.config import binds
 from pyconfd.haproxy.config.binds import BindFault
-from pyconfd.haproxy.config.text import Bind, digest_in, forget_parsed, hard_stop_after, mark
+from pyconfd.haproxy.config.text import Bind, digest_in, hard_stop_after, mark
 from pyconfd.haproxy.config.text import binds as binds_of
 from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.haproxy.process import host
@@ -159,15 +159,12 @@ class Transaction:
             RejectedInput: the check or the judgement of its binds rejected it; nothing was changed.
             ApplyError: it could not be made to serve; the former files are back, the former text serves.
         """
-        try:
-            with _as_apply_error(Step.CHECK):
-                self.check(rendering, progress)
-            before = self.observe(known)
-            if problems := self._bind_problems(rendering, before, known):
-                raise RejectedInput(*problems, step=Step.BINDS)
-            return self._apply(rendering, generation, known, before)
-        finally:
-            forget_parsed()
+        with _as_apply_error(Step.CHECK):
+            self.check(rendering, progress)
+        before = self.observe(known)
+        if problems := self._bind_problems(rendering, before, known):
+            raise RejectedInput(*problems, step=Step.BINDS)
+        return self._apply(rendering, generation, known, before)
 
     def write(self, rendering: Rendering, generation: Generation) -> None:
         """Install and record what the process was changed to, without a reload.

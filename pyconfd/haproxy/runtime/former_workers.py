@@ -37,7 +37,7 @@ def _sessions_of(master_socket: str, worker: OldWorker) -> FormerSessions:
             ask(master_socket, f"@!{worker.pid} {question}", timeout_s=_LIMIT_S)
             for question in (ALL_SESSIONS, "show servers state")
         ]
-        sessions = {key: count for key, count in sessions_now(answers[0].lstrip("\n")) if count}
+        sessions = {key: count for key, count in sessions_now(answers[0]) if count}
         servers = servers_now(answers[1], {name for _, name in sessions}) if sessions else ()
         addresses = {(one.backend, one.name): one.target for one in servers}
     except (NoAnswer, ValueError):

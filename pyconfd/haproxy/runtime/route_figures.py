@@ -17,13 +17,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from operator import add, itemgetter, le, sub
+from operator import add, le, sub
 from typing import Protocol
 
 import msgspec
 
 from pyconfd.haproxy.config.spares import NO_SPARES, Spares
 from pyconfd.haproxy.runtime.sockets import NoAnswer, RuntimeSocket, ask, processes
+from pyconfd.haproxy.runtime.statistics import number, rows_of
 from pyconfd.model.route_figures import BOUNDS_S, CLASSES, Counts, RouteFigures
 from pyconfd.model.spares import spare_kind
 from pyconfd.system.state_file import StateFile
@@ -133,11 +134,12 @@ class FiguresWatch:
                 sessions.update(worker.sessions)
                 of_http |= worker.of_http
             steps = self._steps.values
-            # What no worker has any more was removed; without a worker it is not known.
+            # What no worker has any more was removed; that is not known before the newest one has answered.
+            is_known = any(worker.sessions and not worker.is_stopping for worker in self._workers)
             return {
                 backend: _figures(counts, steps.get(backend, ()), sessions[backend], is_http=backend in of_http)
                 for backend, counts in self._sums.values.items()
-                if backend in sessions or not self._workers
+                if backend in sessions or not is_known
             }
 
     def read(self) -> None:
@@ -333,22 +335,10 @@ class _OverMaster:
 
 
 def statistics_of(answer: str) -> Iterator[tuple[str, str, int, Counts]]:
-    """Return the name, mode, sessions of now and sums of each backend; lines of another form are left out."""
-    head, *lines = answer.splitlines() or [""]
-    names = head.removeprefix("# ").split(",")
-    columns = ("pxname", "mode", "scur", *_SUMS)
-    if not set(columns) <= set(names):
-        return
-    read = itemgetter(*map(names.index, columns))
-    for line in lines:
-        cells = line.split(",")
-        if len(cells) >= len(names):
-            name, mode, sessions, *numbers = read(cells)
-            yield name, mode, _number(sessions), tuple(map(_number, numbers))
-
-
-def _number(cell: str) -> int:
-    return int(cell) if cell.isdigit() else 0
+    """Return the name, mode, sessions of now and sums of each backend; nothing of an answer of another form."""
+    with suppress(ValueError):
+        for name, mode, sessions, *sums in rows_of(answer, "pxname", "mode", "scur", *_SUMS):
+            yield name, mode, number(sessions), tuple(map(number, sums))
 
 
 def entries_of(answer: str) -> Iterator[tuple[str, Counts]]:

@@ -98,7 +98,7 @@ class Runtime:
     """One running HAProxy, as its runtime socket shows it.
 
     ``leaving`` are the servers that get nothing new and are deleted when their last session has gone: the process is
-    the rendering and these.
+    the rendering and these. ``dynamic_backends``: new backends are added where this HAProxy can, in place of spares.
     """
 
     def __init__(
@@ -108,7 +108,9 @@ class Runtime:
         monotonic: Callable[[], float] = time.monotonic,
         timeout_s: float | None = None,
         pause: Callable[[float], None] = time.sleep,
+        dynamic_backends: bool = False,
     ) -> None:
+        self._dynamic_backends = dynamic_backends
         self._progress = progress
         self._pause = pause
         self._timeout_s = timeout_s
@@ -165,7 +167,7 @@ class Runtime:
                 self.close()
                 why = f"{path}: a worker of haproxy answers that is about to end"
                 continue
-            takes_backends = "add backend" in commands
+            takes_backends = self._dynamic_backends and "add backend" in commands
             if worker.pid != self.pid:
                 self.pid = worker.pid
                 self._begin_with(NO_SPARES)

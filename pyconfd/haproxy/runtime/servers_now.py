@@ -1,14 +1,13 @@
 """The servers of the running process as its socket shows them. Pure."""
 
-import csv
 import difflib
-import io
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
 from pyconfd.errors import Problem, RejectedInput
+from pyconfd.haproxy.runtime.statistics import number, rows_of
 from pyconfd.model.listener import canonical
 from pyconfd.model.operations import ServerState
 
@@ -144,15 +143,9 @@ def sessions_now(answer: str) -> Iterator[tuple[tuple[str, str], int]]:
     """
     if "No such proxy" in answer:
         return
-    head, *rows = answer.split("\n")
-    names = head.removeprefix("# ").split(",")
-    if not {"pxname", "svname", "scur"} <= set(names):
-        raise ValueError(answer.strip()[:200] or "an empty answer")
-    backend_at, server_at, sessions_at = map(names.index, ("pxname", "svname", "scur"))
-    for row in rows:
-        cells = row.split(",")
-        if len(cells) > sessions_at and cells[sessions_at].isdigit():
-            yield (cells[backend_at], cells[server_at]), int(cells[sessions_at])
+    for backend, server, sessions in rows_of(answer, "pxname", "svname", "scur"):
+        if sessions:
+            yield (backend, server), number(sessions)
 
 
 def checks_now(answer: str) -> Iterator[tuple[tuple[str, str], str]]:
@@ -163,12 +156,10 @@ def checks_now(answer: str) -> Iterator[tuple[tuple[str, str], str]]:
     """
     if "No such proxy" in answer:
         return
-    rows = csv.DictReader(io.StringIO(answer.lstrip("# ")))
-    if not {"pxname", "svname", "check_status", "last_chk", "check_desc"} <= set(rows.fieldnames or ()):
-        raise ValueError(answer.strip()[:200] or "an empty answer")
-    for row in rows:
-        if status := row["check_status"]:
-            yield (row["pxname"], row["svname"]), f"{status} {row['last_chk'] or row['check_desc']}".strip()
+    columns = ("pxname", "svname", "check_status", "last_chk", "check_desc")
+    for backend, server, status, last, description in rows_of(answer, *columns):
+        if status:
+            yield (backend, server), f"{status} {last or description}".strip()
 
 
 def state_of(now: ServerNow) -> ServerState:

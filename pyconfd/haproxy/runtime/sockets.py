@@ -132,11 +132,12 @@ def running_by_master(path: str) -> Running:
 
 
 def is_accepting(path: str, worker_pid: int) -> bool:
-    """Ask the master whether the worker ``worker_pid`` still accepts connections; False where it is gone."""
-    try:
-        return _information(ask(path, f"@!{worker_pid} show info")).get("stopping") == "0"
-    except NoAnswer:
-        return False
+    """Ask the master whether the worker ``worker_pid`` still accepts connections; False where it is gone.
+
+    Raises:
+        NoAnswer: the master could not be asked.
+    """
+    return _information(ask(path, f"@!{worker_pid} show info")).get("stopping") == "0"
 
 
 def end_worker(path: str, pid: int) -> int:

@@ -1,6 +1,6 @@
 """Read the counters of HAProxy in a thread of its own: with many backends an answer takes a while.
 
-Source: HAProxy management manual, 9.1 (CSV format), 9.3 ``show stat``.
+Source: HAProxy management manual, 9.3 (``show stat``).
 """
 
 import re
@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from pyconfd.haproxy.config.spares import NO_SPARES, Spares
 from pyconfd.haproxy.runtime.sockets import NoAnswer, RuntimeSocket
+from pyconfd.haproxy.runtime.statistics import number, rows_of
 from pyconfd.model.spares import spare_kind
 from pyconfd.model.status import Counts, Sample
 
@@ -87,22 +88,16 @@ def _first_sample(connections: Sequence[RuntimeSocket], spares: Callable[[int], 
 
 
 def sample_of(answer: str, at: float, worker: int) -> Sample:
-    """Parse an answer to ``show stat``; lines of another form are left out."""
-    head, *lines = answer.splitlines() or [""]
-    names = head.removeprefix("# ").split(",")
-    places = [names.index(name) if name in names else len(names) for name in _COLUMNS]
+    """Parse an answer to ``show stat``; one of another form has nothing."""
     clients, backends = Counts(), {}
-    for line in lines:
-        cells = [*line.split(","), ""]
-        if len(cells) <= max(places, default=0):
-            cells += [""] * (max(places) + 1 - len(cells))
-        proxy, kind, status, mode, *numbers = (cells[place] for place in places)
-        refused, failed, requests, sessions = (int(text) if text.isdigit() else 0 for text in numbers)
-        http = mode == "http"
-        up, servers = map(int, found.groups()) if (found := _SERVERS.search(status)) else (0, 0)
-        counts = Counts(requests if http else sessions, max(failed, refused) if http else refused, up, servers)
-        if kind == "FRONTEND":
-            clients += counts
-        elif kind == "BACKEND" and (servers or not spare_kind(proxy)):
-            backends[proxy] = counts
+    with suppress(ValueError):
+        for proxy, kind, status, mode, *numbers in rows_of(answer, *_COLUMNS):
+            refused, failed, requests, sessions = map(number, numbers)
+            http = mode == "http"
+            up, servers = map(int, found.groups()) if (found := _SERVERS.search(status)) else (0, 0)
+            counts = Counts(requests if http else sessions, max(failed, refused) if http else refused, up, servers)
+            if kind == "FRONTEND":
+                clients += counts
+            elif kind == "BACKEND" and (servers or not spare_kind(proxy)):
+                backends[proxy] = counts
     return Sample(at, worker, clients, backends)

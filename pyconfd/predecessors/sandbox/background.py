@@ -111,4 +111,4 @@ class BackgroundTemplates:
 def _digest(template: ClusterTemplate) -> bytes:
     """Return a digest of all that decides what a template renders to."""
     asked = (template.name, template.text, dict(template.names), dict(template.required))
-    return hashlib.blake2b(msgspec.json.encode(asked), digest_size=16).digest()
+    return hashlib.blake2b(msgspec.json.encode(asked, enc_hook=dict), digest_size=16).digest()

@@ -93,7 +93,8 @@ class TemplateProcess:
                 dict(template.required),
                 max(1, round(self._limits.timeout_s)),
                 self._limits.output_bytes,
-            )
+            ),
+            enc_hook=dict,
         )
         with self._lock:
             self._refuse_overdue(template)

@@ -2,7 +2,8 @@
 
 A port with TLS has two steps. The first frontend reads the name in the hello (SNI) and sends the connection through to
 servers, or over a socket to the second frontend, which ends TLS. There each listener has a bind of its own with its own
-certificates, so that none of them presents those of another.
+certificates, so that none of them presents those of another. Where one listener ends TLS of requests for any host, and
+there is no other one, no name has to be read: then the second frontend is the only one, and listens on the port.
 """
 
 import hashlib
@@ -104,7 +105,7 @@ class GatewayFrontend(msgspec.Struct, frozen=True, gc=False):
     ``backend`` is where all connections go where ``kind`` is TCP; "" closes them.
 
     The sections of a port with TLS are ``NAME`` (reads the hello), ``NAME:LISTENER`` (leads to the socket of a
-    listener), ``NAME.https`` and ``NAME.tls`` (end TLS).
+    listener), ``NAME.https`` and ``NAME.tls`` (end TLS); where :attr:`reads_hello` is false, ``NAME.https`` alone.
     """
 
     name: str
@@ -129,6 +130,17 @@ class GatewayFrontend(msgspec.Struct, frozen=True, gc=False):
     def ended(self) -> tuple[EndingListener, ...]:
         """The listeners that end TLS of connections that are no requests."""
         return tuple(each for each in self.listeners if not each.http)
+
+    @property
+    def reads_hello(self) -> bool:
+        """Whether the name in the hello decides where a connection goes; where it does not, TLS ends on the port."""
+        ends_any = any(self.names == (NameRoute("", listener=each.name),) for each in self.https)
+        return self.kind is FrontendKind.TLS and not ends_any
+
+    @property
+    def section(self) -> str:
+        """The section that listens on the port."""
+        return f"{self.name}.https" if self.https and not self.reads_hello else self.name
 
     def list_of(self, listener: str) -> str:
         """Return the name of the list with the certificates of a listener, short enough for a file."""

@@ -61,12 +61,10 @@ class GatewayCollections(PresetCollections):
         self._virtual_hosts = Published[str, VirtualHost](gateways.virtual_hosts, key=lambda at: virtual_host_id(*at))
         sections = Joined[Any, RuleBackend](gateways.profiles, gateways.backends, name="sections of Gateways")
         self._backends = Published[str, RuleBackend](sections, key=lambda at: at[1])
-        # What asks for something else than before has another owner, too: it may take a reload, or spares. Its name
-        # stays: a mapping with the same keys is copied in a tenth of the time.
+        # What asks for something else than before has another owner, too: it may take a reload, or spares.
         self._owners = Published[Name, Owner](
             Joined[Any, Any](gateways.sections, gateways.ports, gateways.forms, name="owners of sections"),
             key=_owned_name,
-            rank=None,
             value=_owner_of,
         )
         self._statuses = Published[ObjectKey, ObjectStatus](gateways.statuses, rank=None)
@@ -173,7 +171,7 @@ def claims(
     gateways: Mapping[ObjectKey, AskedGateway],
     routes: Mapping[ObjectKey, AskedRoute],
     owners: Owners,
-    frontends: Iterable[str],
+    frontends: Mapping[str, GatewayFrontend],
     backends: Mapping[str, RuleBackend],
 ) -> Iterator[Claim]:
     """Return a claim for each Gateway of this controller, and for each route that names one.
@@ -181,9 +179,9 @@ def claims(
     ``owners`` are those of frontends and of the sections of rules, by their names.
     """
     opened: defaultdict[Key, list[str]] = defaultdict(list)
-    for name in frontends:
+    for name, front in frontends.items():
         if owner := owners.get(Name(name, "")):
-            opened[Key(owner.namespace, owner.name)].append(name)
+            opened[Key(owner.namespace, owner.name)].append(front.section)
     sections: defaultdict[Owner, list[RuleBackend]] = defaultdict(list)
     for name, backend in backends.items():
         if owner := owners.get(Name(name, "")):

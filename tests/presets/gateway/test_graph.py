@@ -217,7 +217,7 @@ def _graph() -> PresetGraph:
     return PresetGraph("", [PRESETS["gateway"]])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(steps=st.lists(STEPS, min_size=4, max_size=10))
 def test_collections_are_those_of_a_new_graph_and_no_call_is_superfluous(
     pairs: dict[str, KeyPair], steps: list[Any]
