@@ -110,6 +110,7 @@ conformance: packages-conformance venv $(CONFORMANCE) ## the official Gateway AP
 	$(GO) -C tests/conformance test -c -o $(CURDIR)/$@ .
 
 .cache/conformance/gateway-api: tests/conformance/go.sum
+	$(GO) -C $(<D) mod download sigs.k8s.io/gateway-api
 	@ln -sfn $$($(GO) -C $(<D) list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api) $@
 
 reload-test: packages-demo venv ## a hundred reloads under load
