@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Collection
+from itertools import pairwise
 
 import pytest
 
@@ -46,6 +47,7 @@ class LiveBalancer(FakeBalancer):
     def __init__(self, clock: FakeClock, disk: FakeDisk | None) -> None:
         super().__init__(clock, disk)
         self.live: list[tuple[float, int]] = []
+        self.live_takes_s = 0.002
         self.over_share: frozenset[str] = frozenset()
         self.texts: list[str] = []
         """What it ran after each of them."""
@@ -116,7 +118,7 @@ class LiveBalancer(FakeBalancer):
         self.unwritten = True
         self.texts.append(rendering.text)
         self.progress()
-        self.clock.advance(0.002)
+        self.clock.advance(self.live_takes_s)
         self._last = Stored(Generation(last.generation.number + 1, "", now, curdate, (), totals), rendering)
         return Applied(self._last.generation, plan, verified=True)
 
@@ -280,6 +282,17 @@ def test_a_reload_waits_and_holds_nothing_back() -> None:
     assert len(balancer.reloads) == 3  # one for all of it
     assert balancer.reloads[-1] - second >= 5.0
     assert "bind :8001" not in balancer.text
+
+
+@pytest.mark.parametrize("takes_s", [0.002, 0.2])
+def test_runtime_updates_leave_a_third_of_the_time(takes_s: float) -> None:
+    bed, balancer = live_bed()
+    balancer.live_takes_s = takes_s
+    for last in range(2, 12):  # more often than it may change
+        bed.source.show(cluster("192.0.2.1", f"192.0.2.{last}"))
+        bed.run_for(takes_s / 4)
+    gaps = [later - sooner for (sooner, _), (later, _) in pairwise(balancer.live)]
+    assert gaps == pytest.approx([takes_s * 1.5] * len(gaps))
 
 
 @pytest.mark.parametrize(("takes_s", "reload_interval_s", "pause_s"), [(0.25, 0, 0.75), (2, 0, 6), (0.25, 5, 5)])
