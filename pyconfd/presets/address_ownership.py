@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
-from pyconfd.derived import Derived, Grouped, Joined, Read, Spread, Value
+from pyconfd.derived import Derived, Grouped, Joined, Read, SameParts, Spread, Value
 from pyconfd.model.context import PresetName
 from pyconfd.model.gateway_api import Gateway
 from pyconfd.model.object_status import ObjectKey
@@ -63,6 +63,7 @@ class AddressOwners:
         self._allocation = Derived(self._requests, self._allocate, "allocation of addresses")
         self._assigned = Spread(self._allocation, lambda _, found: found.assigned.items(), "addresses of objects")
         self._counted, self._waiting = _Before(), _Before()
+        self._recorded = SameParts[bool]()
 
     def see(self, options: PresetOptions, had: Owners) -> None:
         """Put what differs from the last time into the sources; ``had`` is what objects had before.
@@ -73,7 +74,9 @@ class AddressOwners:
         is_other = options.addresses != self._options.items.get(())
         self._options.set(options.addresses)
         self._waiting = _Before(had, options.reservations_of(RESERVED))
-        if is_other or not self._is_recorded(self._waiting):
+        allocation = self._allocation.items.get((), _NOTHING)
+        about = (*self._waiting, *self._counted, allocation)
+        if is_other or not self._recorded.made(about, lambda: self._is_recorded(self._waiting, allocation)):
             self._count()
 
     def catch_up(self) -> bool:
@@ -95,9 +98,9 @@ class AddressOwners:
         self._counted = self._waiting
         self._before.set(self._counted)
 
-    def _is_recorded(self, now: _Before) -> bool:
+    def _is_recorded(self, now: _Before, allocation: _Allocation) -> bool:
         """Return whether all would be assigned as before: what differs is recorded for who was given it or had it."""
-        allocation, counted = self._allocation.items.get((), _NOTHING), self._counted
+        counted = self._counted
         if not any(now.owners is known or now.owners == known for known in (allocation.owners, counted.owners)):
             return False
         told = False
