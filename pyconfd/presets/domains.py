@@ -422,9 +422,9 @@ class ServedDomains(PresetCollections):
     def _taken(self, read: Read, domain: str) -> str:
         """Return that an Ingress has all of a host: whose that is was decided with its paths; "" where none has."""
         path = read(self._paths, VirtualHostPath(domain, ALL_OF_HOST))
-        if path is None or not path.winners:
+        if path is None or not path.effective:
             return ""
-        owner = path.winners[0].owner
+        owner = path.effective[0].owner
         whose = f"{owner.kind} {owner.namespace}/{owner.name} of preset ingress"
         return f"{whose} has this name already (the older object keeps it)"
 

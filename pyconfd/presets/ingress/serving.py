@@ -344,7 +344,7 @@ class ServedIngresses:
     def _status(self, read: Read, key: Key, claim: IngressClaim) -> ObjectStatus:
         """Return the addresses, for an Ingress of which at least one path can answer."""
         paths = read(self._routes.won, key) or ()
-        won = [rule for _, path in paths for rule in path.winners if key_of(rule) == key]
+        won = [rule for _, path in paths for rule in path.effective if key_of(rule) == key]
         served = any(read(self._answering, rule.backend) is not None for rule in won)
         addresses = [{"ip": each} for each in read.value(self._objects.shared_addresses)] if served else []
         body = {"loadBalancer": {"ingress": addresses} if addresses else {}}
@@ -360,7 +360,7 @@ def owner_of(item: DecidedPath | Owner) -> Owner | None:
     """Return the owner: of a path it is another one, too, where that leads to another backend."""
     if isinstance(item, Owner):
         return item
-    return item.winners[0].owner.asking_for(item.winners[0].backend) if item.winners else None
+    return item.effective[0].owner.asking_for(item.effective[0].backend) if item.effective else None
 
 
 def _certificates_of(_: Key, claim: IngressClaim) -> Iterable[tuple[str, tuple[IngressClaim, str]]]:
@@ -395,8 +395,8 @@ class _Leading(NamedTuple):
 def _leading(_: Read, name: str, paths: Sequence[tuple[VirtualHostPath, DecidedPath]]) -> _Leading:
     of_virtual_host: dict[str, set[str]] = {}
     for path, decided in paths:
-        of_virtual_host.setdefault(path.virtual_host, set()).add(decided.winners[0].owner.name)
-    namespace = paths[0][1].winners[0].owner.namespace
+        of_virtual_host.setdefault(path.virtual_host, set()).add(decided.effective[0].owner.name)
+    namespace = paths[0][1].effective[0].owner.namespace
     # The log knows host and backend: where several Ingresses of a namespace lead one host there, it names these.
     deciders = (
         (f"{virtual_host}|{name}", _some_of(sorted(names))) for virtual_host, names in sorted(of_virtual_host.items())

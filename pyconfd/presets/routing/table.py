@@ -61,7 +61,7 @@ class ConflictedRule(NamedTuple):
 class DecidedPath(NamedTuple):
     """The rules of one path that got their match, in order of precedence, and those that did not."""
 
-    winners: tuple[RouteRule, ...]
+    effective: tuple[RouteRule, ...]
     lost: tuple[ConflictedRule, ...]
 
 
@@ -143,8 +143,8 @@ class RoutingTable:
                 lost.append(ConflictedRule(rule, None, why))
             else:
                 given[what] = rule
-        winners = tuple(sorted(given.values(), key=_precedence)) if len(given) > 1 else tuple(given.values())
-        return DecidedPath(winners, tuple(lost))
+        effective = tuple(sorted(given.values(), key=_precedence)) if len(given) > 1 else tuple(given.values())
+        return DecidedPath(effective, tuple(lost))
 
 
 class PlainRoutingTable(RoutingTable):
@@ -168,7 +168,7 @@ class PlainRoutingTable(RoutingTable):
 
     def _decide(self, read: Read, path: VirtualHostPath, asking: Sequence[tuple[object, RouteRule]]) -> DecidedPath:
         decided = super()._decide(read, path, asking)
-        taken = self._taken(read, path, decided.winners[0]) if decided.winners else ""
+        taken = self._taken(read, path, decided.effective[0]) if decided.effective else ""
         if not taken:
             return decided
         claimants = [rule for _, rule in asking]
@@ -182,7 +182,7 @@ def key_of(rule: RouteRule) -> Key:
 
 
 def _objects_that_won(_: VirtualHostPath, path: DecidedPath) -> Iterator[Key]:
-    return (key_of(rule) for rule in path.winners)
+    return (key_of(rule) for rule in path.effective)
 
 
 def _lost_by_object(_: VirtualHostPath, path: DecidedPath) -> Iterable[tuple[Key, tuple[ConflictedRule, ...]]]:
@@ -193,11 +193,11 @@ def _lost_by_object(_: VirtualHostPath, path: DecidedPath) -> Iterable[tuple[Key
 
 
 def _backends(_: VirtualHostPath, path: DecidedPath) -> Iterator[str]:
-    return (rule.backend for rule in path.winners)
+    return (rule.backend for rule in path.effective)
 
 
 def _served_virtual_hosts(at: VirtualHostPath, path: DecidedPath) -> Sequence[tuple[str, int]]:
-    return ((at.virtual_host, 1),) if path.winners else ()
+    return ((at.virtual_host, 1),) if path.effective else ()
 
 
 class ConditionalRoutingTable(RoutingTable):
@@ -229,7 +229,7 @@ class ConditionalRoutingTable(RoutingTable):
         )
 
     def _lead(self, read: Read, path: VirtualHostPath, decided: DecidedPath) -> Lead | None:
-        if not decided.winners:
+        if not decided.effective:
             return None
         tried = self._tried(read, path, decided)
         if tried[0].match.is_plain:
@@ -251,10 +251,10 @@ class ConditionalRoutingTable(RoutingTable):
         return rules
 
     def _in_order(self, read: Read, path: VirtualHostPath, decided: DecidedPath) -> Iterator[RouteRule]:
-        yield from decided.winners
+        yield from decided.effective
         for place in _less_specific(path.place):
             found = read(self.decided, VirtualHostPath(path.virtual_host, place))
-            yield from found.winners if found is not None else ()
+            yield from found.effective if found is not None else ()
 
 
 def _less_specific(place: Place) -> Iterator[Place]:

@@ -84,7 +84,7 @@ class Table:
         return [lost for path in self.table.decided.items.values() for lost in path.lost]
 
     def has_won(self, rule: RouteRule) -> bool:
-        return rule in self.table.decided.items[path_of(rule)].winners
+        return rule in self.table.decided.items[path_of(rule)].effective
 
 
 def table(*rules: RouteRule) -> Table:
