@@ -327,7 +327,7 @@ class Daemon(Loop):
         held = held or self._protected.hold is not None
         if self._queue.retry_while(held, Task.RELIST, now) and self._world.source.relisted():
             self._world.source.relist()
-        self._queue.retry_while(done.goes_without, Task.RETRY_PORTS, now)
+        self._queue.retry_while(done.port_conflict, Task.RETRY_PORTS, now)
         problems = done.template_problems
         self._report.rendering = done.pending
         self._report.problems("templates", problems)

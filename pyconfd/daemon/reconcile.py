@@ -156,7 +156,7 @@ class Inputs:
 class Reconciled:
     """What became of it; ``repeated`` where it is an earlier failure that still stands and nothing was tried.
 
-    ``rendering`` is the desired configuration, None where there was none; ``goes_without`` where an object did not get
+    ``rendering`` is the desired configuration, None where there was none; ``port_conflict`` where an object did not get
     what it asked for because another process of this host listens there. ``cluster_texts`` says of each template of the
     cluster what it came to, ``rejected_templates`` which of them HAProxy rejected. ``search`` says which objects had to
     be left out beside those of ``left_out``, where that was looked for.
@@ -166,7 +166,7 @@ class Reconciled:
     context: Context
     rendering: Rendering | None = None
     repeated: bool = False
-    goes_without: bool = False
+    port_conflict: bool = False
     cluster_texts: tuple[ClusterText, ...] = ()
     rejected_templates: RejectedTemplates = field(default_factory=dict)
     search: SearchResult | None = None
@@ -305,7 +305,7 @@ def _attempt(inputs: Inputs, balancer: BalancerPort) -> Reconciled:
         )
     context, rendered = found.context, found.rendered
     desired = rendered.rendering
-    done = _Done(rendered, context, found.goes_without, inputs)
+    done = _Done(rendered, context, found.port_conflict, inputs)
     is_new = last is None or not last.gives(desired)
     failed = inputs.failed
     if failed and failed.is_about(desired):
@@ -344,7 +344,7 @@ class _Done:
 
     rendered: Rendered
     context: Context
-    goes_without: bool
+    port_conflict: bool
     inputs: Inputs
 
     def repeated(self, failed: FailedAttempt) -> Reconciled:
@@ -365,7 +365,7 @@ class _Done:
             outcome,
             context,
             self.rendered.rendering,
-            goes_without=self.goes_without,
+            port_conflict=self.port_conflict,
             cluster_texts=texts,
             rejected_templates=self.inputs.rejected_templates,
             left_out=self.inputs.left_out,

@@ -38,11 +38,11 @@ class FormerNames:
 
 @dataclass(frozen=True, slots=True)
 class ConflictFree:
-    """A rendering that binds nothing that is taken; ``goes_without`` where an object lost a listener for that."""
+    """A rendering that binds nothing that is taken; ``port_conflict`` where an object lost a listener for that."""
 
     context: Context
     rendered: Rendered
-    goes_without: bool = False
+    port_conflict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

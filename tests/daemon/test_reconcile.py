@@ -184,7 +184,7 @@ def test_an_object_that_asks_for_a_port_of_another_program_stops_nobody_else() -
     balancer.taken = (Listener("127.0.0.1", 9100), Listener("0.0.0.0", 8000))
     first = run(balancer, renderer=renderer(PORTS), snapshot=_with_ports("192.0.2.10"))
     assert isinstance(first.outcome, Applied)
-    assert first.goes_without
+    assert first.port_conflict
     assert "bind :6379" in (balancer.disk.conf or "")
     assert "bind :9100" not in (balancer.disk.conf or "")
     (refusal,) = first.context.refused
@@ -196,7 +196,7 @@ def test_an_object_that_asks_for_a_port_of_another_program_stops_nobody_else() -
     balancer.taken = ()
     freed = run(balancer, renderer=renderer(PORTS), snapshot=_with_ports("192.0.2.11"))
     assert isinstance(freed.outcome, Applied)
-    assert not freed.goes_without
+    assert not freed.port_conflict
     assert "bind :9100" in (balancer.disk.conf or "")
 
 
@@ -231,7 +231,7 @@ def test_what_one_preset_loses_to_another_program_stops_the_next_one_neither() -
     done = reconcile(inputs, balancer)
 
     assert isinstance(done.outcome, Applied)
-    assert done.goes_without
+    assert done.port_conflict
     assert "bind 127.0.0.2:6379" in (balancer.disk.conf or "")
     assert "frontend cache" not in (balancer.disk.conf or "")
     assert {refusal.ref.name for refusal in done.context.refused} == {"cache", "everywhere"}
