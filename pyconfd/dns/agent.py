@@ -3,7 +3,7 @@
 ``now`` is monotonic: nothing waits longer, or less, because the clock was set. ``wall`` is in seconds since the epoch:
 the slots, which nodes agree on by their clocks, and what is reported.
 
-An account has 5 requests a second, and all nodes and all other programs share them. So time is parted into slots that
+An account has 5 requests a second, and all nodes and all other programs share them. So time is split into slots that
 the nodes take in turn. A slot has room for two requests, a read and the change that follows from it: two nodes seldom
 meet, and where their clocks differ the compare-and-swap sorts it out.
 

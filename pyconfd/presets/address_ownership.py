@@ -74,9 +74,7 @@ class AddressOwners:
         is_other = options.addresses != self._options.items.get(())
         self._options.set(options.addresses)
         self._waiting = _Before(had, options.reservations_of(RESERVED))
-        allocation = self._allocation.items.get((), _NOTHING)
-        about = (*self._waiting, *self._counted, allocation)
-        if is_other or not self._recorded.made(about, lambda: self._is_recorded(self._waiting, allocation)):
+        if is_other or not self._is_recorded(self._waiting):
             self._count()
 
     def catch_up(self) -> bool:
@@ -98,8 +96,13 @@ class AddressOwners:
         self._counted = self._waiting
         self._before.set(self._counted)
 
-    def _is_recorded(self, now: _Before, allocation: _Allocation) -> bool:
+    def _is_recorded(self, now: _Before) -> bool:
         """Return whether all would be assigned as before: what differs is recorded for who was given it or had it."""
+        allocation = self._allocation.items.get((), _NOTHING)
+        about = (*now, *self._counted, allocation)
+        return self._recorded.made(about, lambda: self._only_records(now, allocation))
+
+    def _only_records(self, now: _Before, allocation: _Allocation) -> bool:
         counted = self._counted
         if not any(now.owners is known or now.owners == known for known in (allocation.owners, counted.owners)):
             return False

@@ -118,7 +118,7 @@ def changed_section(old: Section, new: Section, base: Inherited, abilities: Abil
         return found
     if new.keyword in _OF_ALL:
         return SectionChanges(reload_causes=[ReloadCause(_OF_ALL[new.keyword], f"{new.title} changed")])
-    was, now = _parted(old), _parted(new)
+    was, now = _split(old), _split(new)
     if was.binds != now.binds and (summary := summarised("bind", was.binds, now.binds)):
         found.reload_causes.append(ReloadCause(ReloadReason.BINDS_CHANGED, f"{new.title}: {summary}"))
     if was.others != now.others or old.options != new.options:
@@ -299,7 +299,7 @@ def summarised(noun: str, old: dict[str, tuple[str, ...]], new: dict[str, tuple[
     return ", ".join(f"{count} {noun}{'s' if count > 1 else ''} {verb}" for verb, count in counts if count)
 
 
-class _Parted(NamedTuple):
+class _SplitSection(NamedTuple):
     """The words of a section's lines: of servers and binds by name, of all others in order."""
 
     servers: dict[str, tuple[str, ...]]
@@ -307,22 +307,22 @@ class _Parted(NamedTuple):
     others: list[tuple[str, ...]]
 
 
-def _parted(section: Section) -> _Parted:
-    parted = _Parted({}, {}, [])
+def _split(section: Section) -> _SplitSection:
+    split = _SplitSection({}, {}, [])
     for line in section.lines:
         words = line.words
         if words[0] == "server":
-            parted.servers[words[1] if len(words) > 1 else ""] = words
+            split.servers[words[1] if len(words) > 1 else ""] = words
         elif words[0] == "bind":
-            parted.binds[words[1] if len(words) > 1 else ""] = words
+            split.binds[words[1] if len(words) > 1 else ""] = words
         else:
-            parted.others.append(words)
-    return parted
+            split.others.append(words)
+    return split
 
 
 def _routing_advice(old: Section, new: Section) -> str:
     """Return what would avoid this change of other lines than servers and binds; "" where nothing would."""
-    differing = set(_parted(old).others) ^ set(_parted(new).others)
+    differing = set(_split(old).others) ^ set(_split(new).others)
     return ROUTING_ADVICE if differing and {words[0] for words in differing} <= _ROUTING else ""
 
 

@@ -157,7 +157,7 @@ class Comparison:
             is_next = bool(chosen) and len(servers) < len(turns[key])
             if not is_next:
                 room -= len(servers)
-                chosen[key], rest = rest.parted(frozenset(servers))
+                chosen[key], rest = rest.split(frozenset(servers))
             if rest.commands and rest.is_all:
                 self._rest = _Rest(key, self._index_of(applied).base(key), abilities, rest)
             if is_next or not room:

@@ -58,7 +58,7 @@ class ServerChanges:
         lines = self.lines or _Lines.of(self.texts)
         return lines.text(lines.wanted)
 
-    def parted(self, servers: Collection[str]) -> tuple["ServerChanges", "ServerChanges"]:
+    def split(self, servers: Collection[str]) -> tuple["ServerChanges", "ServerChanges"]:
         """Return the changes of these servers, and the rest; all of them and nothing where these are all."""
         rest = tuple(command for command in self.commands if command.server not in servers)
         if not rest:

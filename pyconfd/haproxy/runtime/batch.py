@@ -18,7 +18,7 @@ BATCH = 2_000
 """Commands sent before the progress is reported; HAProxy takes tens of thousands a second."""
 
 
-def parted(commands: Sequence[Command]) -> tuple[Sequence[Command], Sequence[Command]]:
+def split_at_publication(commands: Sequence[Command]) -> tuple[Sequence[Command], Sequence[Command]]:
     """Cut the commands behind the last that makes a new backend or a server: there new backends are published.
 
     What points to one comes after that.
@@ -125,7 +125,7 @@ def reason_text(reason: ReloadReason) -> str:
 
 def transcript(commands: Sequence[Command]) -> Iterator[str]:
     """Return the lines as they go over the socket; ``VERSION`` is the number that HAProxy will give to a map."""
-    made, others = parted(commands)
+    made, others = split_at_publication(commands)
     lines = [line for command in made for line in command.socket_lines()]
     lines += [command.published() for command in made if isinstance(command, AddBackend)]
     lines += [line for command in others for line in command.socket_lines()]

@@ -18,8 +18,8 @@ from pyconfd.haproxy.runtime.batch import (
     is_there,
     leftovers,
     others,
-    parted,
     refused_servers,
+    split_at_publication,
     unfulfilled,
 )
 from pyconfd.haproxy.runtime.servers_now import ServerNow, checks_now, servers_now, sessions_now, stat_questions
@@ -244,7 +244,7 @@ class Runtime:
                 self._replace_map(command)
         if any(isinstance(command, UpdateCertificate | AddCertificate) for command in commands):
             self._end_transactions()
-        made, after = parted(commands)
+        made, after = split_at_publication(commands)
         sent = [(command, line) for command in made for line in self._lines(command)]
         sent += [(command, command.published()) for command in made if isinstance(command, AddBackend)]
         sent += [(command, line) for command in after for line in self._lines(command)]

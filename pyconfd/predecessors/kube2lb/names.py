@@ -1,7 +1,7 @@
 r"""The server names of preset ``kube2lb``: external domains with regular expressions, name templates in Go's form.
 
-``kube2lb/external-domains`` is a list parted by commas. An entry that begins with ``~`` is a regular expression, and a
-comma inside its brackets, parentheses or braces belongs to it: ``~^a{1,2}\.example\.com$,b.example.com`` is two
+``kube2lb/external-domains`` is a list separated by commas. An entry that begins with ``~`` is a regular expression, and
+a comma inside its brackets, parentheses or braces belongs to it: ``~^a{1,2}\.example\.com$,b.example.com`` is two
 entries. Spaces and line breaks around entries do not count.
 """
 
