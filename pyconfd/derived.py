@@ -315,7 +315,7 @@ class Value(Source[tuple[()], V]):
             self.replace({(): value})
 
 
-class Lookup(Protocol[S_contra, V_co]):
+class Resolver(Protocol[S_contra, V_co]):
     """Where items are looked up by key: a mapping, or a collection as a function reads it."""
 
     def get(self, key: S_contra, /) -> V_co | None:

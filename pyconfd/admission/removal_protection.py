@@ -153,7 +153,7 @@ class RemovalProtection:
         for field in (each.field for each in ENDS_BY_DELETION):
             before, after = getattr(former, field), getattr(snapshot, field)
             gone = [key for key in differing(before, after) if key not in after]
-            deleted = [key for key in gone if any(before[key].metadata.uid in each for each in snapshot.departures)]
+            deleted = [key for key in gone if any(before[key].metadata.uid in each for each in snapshot.terminating)]
             if deleted:
                 parts[field] = versioned(before).with_changes({}, deleted)
         return replace(former, **parts) if parts else former
@@ -260,7 +260,7 @@ class RemovalProtection:
         lost = {address for each in changes for address in each.gone} - came
         total_loss = not counts.ready_total + sum(each.more for each in changes)
         if not total_loss:
-            lost = {one for one in lost if not any(one in each for each in self.snapshot.departures)}
+            lost = {one for one in lost if not any(one in each for each in self.snapshot.terminating)}
         for each in changes:
             counts.count(now, each, len(each.gone & lost), total_loss=total_loss)
         self._missing = (self._missing | lost) - came - self._released
@@ -273,7 +273,7 @@ class RemovalProtection:
             self._kept.merge_all_again()
         if self._counts.ready_total or not self._rules.total:
             released |= {
-                one for one in self._kept.addresses_to_merge() if any(one in each for each in self.snapshot.departures)
+                one for one in self._kept.addresses_to_merge() if any(one in each for each in self.snapshot.terminating)
             }
         self._released |= released
         self._missing -= released

@@ -149,7 +149,7 @@ def _vanished_at_once(before: Mapping[Key, Secret], snapshot: Snapshot, changed:
     gone = {key for key in changed if key not in now and key in before and before[key].type == TLS}
     if len(gone) == 1:
         uid = before[next(iter(gone))].metadata.uid
-        if not uid or any(uid in each for each in snapshot.departures):
+        if not uid or any(uid in each for each in snapshot.terminating):
             return set()
     known = [key for key, secret in before.items() if secret.type == TLS] if gone else ()
     return gone if _is_most(gone, known) else set()

@@ -213,7 +213,7 @@ RECORD_OF: Mapping[Resource, type[AnyObject]] = MappingProxyType(
 )
 
 
-class Departures:
+class Terminating:
     """The newest addresses that announced their end (a pod terminates, a node is cordoned), until they are ready again.
 
     Beside them the UIDs of objects that were deleted by name (:data:`DELETION_COUNTS`). All are noted by the cache: a
@@ -261,7 +261,7 @@ class Snapshot:
     """One consistent view of one cluster; mappings are never changed after they were put here.
 
     ``cluster`` is the name given in the settings ("" for the only one). The order of the mappings is an accident
-    of the API: their readers sort. ``host`` are the facts of this machine that presets judge by; ``departures``
+    of the API: their readers sort. ``host`` are the facts of this machine that presets judge by; ``terminating``
     go on while the Snapshot is looked at. Of what is ``denied`` nothing is known. ``former_secrets`` are earlier
     states of TLS Secrets that are denied, or that cannot be used as they are.
     """
@@ -289,7 +289,7 @@ class Snapshot:
     host: HostFacts = field(default_factory=HostFacts)
     denied: tuple[Named, ...] = ()
     former_secrets: Mapping[Key, Secret] = field(default_factory=_nothing)
-    departures: tuple[Departures, ...] = field(default=(), compare=False, repr=False)
+    terminating: tuple[Terminating, ...] = field(default=(), compare=False, repr=False)
 
     def denies_secrets_of(self, namespace: str) -> bool:
         """Return whether the Secrets of a namespace may not be listed."""

@@ -86,7 +86,7 @@ class Shown:
         return Snapshot(
             services=self.of_services.view(),  # type: ignore[arg-type]
             endpointslices=self.of_slices.view(),  # type: ignore[arg-type]
-            departures=(self.of_slices.departures, self.of_services.departures),
+            terminating=(self.of_slices.terminating, self.of_services.terminating),
         )
 
 

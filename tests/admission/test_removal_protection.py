@@ -13,7 +13,7 @@ from pyconfd.model.context import Claimed
 from pyconfd.model.hold import Hold, HoldKind, HoldStep
 from pyconfd.model.kubernetes import ServicePort
 from pyconfd.model.records import ObjectMeta
-from pyconfd.model.snapshot import RECORD_OF, ROUTING_RESOURCES, Departures, Key, Resource, Snapshot
+from pyconfd.model.snapshot import RECORD_OF, ROUTING_RESOURCES, Key, Resource, Snapshot, Terminating
 from pyconfd.presets import registry
 from pyconfd.presets.preset import PresetOptions
 from tests.admission.cluster import Cluster, Pod
@@ -360,13 +360,13 @@ def test_deletion_is_believed_while_the_class_is_there(
             field: {Key("", name): RECORD_OF[Resource(field)](ObjectMeta(name, uid=name)) for name in each}
             for field, each in names.items()
         }
-        return Snapshot(**made, departures=(departures,))
+        return Snapshot(**made, terminating=(terminating,))
 
-    departures, protection = Departures(), RemovalProtection(RemovalRules())
+    terminating, protection = Terminating(), RemovalProtection(RemovalRules())
     former = shown(gatewayclasses=("lb",), httproutes=("blog", "web"))
     protection.start(former, Cluster().translate(former))
     for uid in deleted:
-        departures.deleted(uid)
+        terminating.deleted(uid)
     newest = shown(**{"httproutes": ("blog",), **new})
     assert tuple(sorted(key.name for key in protection.without_deleted(newest).httproutes)) == left
 

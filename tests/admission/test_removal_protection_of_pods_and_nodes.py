@@ -57,7 +57,7 @@ def _after(way: tuple[str, PresetOptions], *snapshots: Snapshot) -> tuple[HoldKi
         for kind, cache in caches.items():
             cache.replace(getattr(listed, kind.field).values(), ())
         views = {kind.field: cache.view() for kind, cache in caches.items()}
-        snapshot = Snapshot(**views, departures=tuple(cache.departures for cache in caches.values()))  # type: ignore[arg-type]
+        snapshot = Snapshot(**views, terminating=tuple(cache.terminating for cache in caches.values()))  # type: ignore[arg-type]
         context = registry.translate(snapshot, [way[0]], way[1])
         moment = Moment(float(number), float(number))
         served = protection.admit(moment, snapshot, context, confirmed=False, allowed=())

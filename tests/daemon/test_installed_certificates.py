@@ -16,7 +16,7 @@ from pyconfd.model.hold import Hold, HoldKind
 from pyconfd.model.kubernetes import Secret
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
-from pyconfd.model.snapshot import Departures, HostFacts, Key, Named, Resource, Snapshot
+from pyconfd.model.snapshot import HostFacts, Key, Named, Resource, Snapshot, Terminating
 from pyconfd.presets.views import CertificateView, ClusterView
 from pyconfd.settings import KubernetesSettings, Settings
 from tests.presets import cluster
@@ -110,13 +110,13 @@ def test_secrets_that_vanish_together_keep_their_certificates() -> None:
 
 def test_the_only_secret_keeps_its_certificate_when_a_list_lacks_it() -> None:
     only = Secret(ObjectMeta("cert", "shop", uid="u1"), GOOD.type, GOOD.data)
-    departures = Departures()
+    terminating = Terminating()
     known = InstalledCertificates()
     known.restored(Snapshot(secrets={KEY: only}))
-    assert known.restored(Snapshot(departures=(departures,))).former_secrets == {KEY: only}
+    assert known.restored(Snapshot(terminating=(terminating,))).former_secrets == {KEY: only}
     known.restored(Snapshot(secrets={KEY: only}))
-    departures.deleted("u1")
-    assert known.restored(Snapshot(departures=(departures,))).former_secrets == {}, "somebody deleted it by name"
+    terminating.deleted("u1")
+    assert known.restored(Snapshot(terminating=(terminating,))).former_secrets == {}, "somebody deleted it by name"
 
 
 def test_a_restarted_daemon_finds_the_former_certificate_of_a_broken_secret(tmp_path: Path) -> None:

@@ -146,8 +146,8 @@ class Seen:
         if self._caches is None:
             return None
         views: dict[str, Any] = {kind_of.field: cache.view() for kind_of, cache in self._caches.items()}
-        departures = tuple(cache.departures for cache in self._caches.values())
-        return self._restored(Snapshot(**views, departures=departures))
+        terminating = tuple(cache.terminating for cache in self._caches.values())
+        return self._restored(Snapshot(**views, terminating=terminating))
 
     def refusals(self) -> tuple[Refusal, ...]:
         return tuple(each for cache in (self._caches or {}).values() for each in cache.refusals())

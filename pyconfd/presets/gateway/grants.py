@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pyconfd.derived import Lookup
+from pyconfd.derived import Resolver
 from pyconfd.model.gateway_api import GROUP, ReferenceGrant
 
 
@@ -27,7 +27,7 @@ class ReferenceTarget(NamedTuple):
 class Grants:
     """All ReferenceGrants by their namespace, which is that of what is referred to; each with its key."""
 
-    by_namespace: Lookup[str, tuple[tuple[object, ReferenceGrant], ...]] = field(default_factory=dict)
+    by_namespace: Resolver[str, tuple[tuple[object, ReferenceGrant], ...]] = field(default_factory=dict)
 
     def permits(self, referrer: Referrer, target: ReferenceTarget) -> bool:
         """Return whether a reference is allowed; within one namespace every one is."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pyconfd.derived import Lookup
+from pyconfd.derived import Resolver
 from pyconfd.model.gateway_api import BackendTLSPolicy
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key
@@ -68,7 +68,7 @@ class ValidatedPolicy(NamedTuple):
         return self.meta.creation_timestamp or ""
 
 
-def policy_of(targets: Lookup[PolicyPort, TargetPolicy], service: Key, port: str) -> TargetPolicy | None:
+def policy_of(targets: Resolver[PolicyPort, TargetPolicy], service: Key, port: str) -> TargetPolicy | None:
     """Return the policy for a port, that which names it before that for all ports of the Service."""
     return targets.get(PolicyPort(service, port)) or targets.get(PolicyPort(service, ""))
 
@@ -96,8 +96,8 @@ def _targets(key: Key, policy: BackendTLSPolicy) -> Iterator[PolicyTarget]:
 def decide_policy(
     key: Key,
     policy: ValidatedPolicy,
-    services: Lookup[Key, ReadService],
-    targets: Lookup[PolicyPort, TargetPolicy],
+    services: Resolver[Key, ReadService],
+    targets: Resolver[PolicyPort, TargetPolicy],
 ) -> PolicyDecision:
     """Return what becomes of a policy; ``targets`` has which policy has what."""
     conflicts = []

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pyconfd.derived import Lookup
+from pyconfd.derived import Resolver
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.gateway_api import BackendRef, GRPCRoute, HTTPRoute, ParentReference, TCPRoute
 from pyconfd.model.kubernetes import ObjectRef
@@ -78,8 +78,8 @@ _MOST_WEIGHT = 1_000_000
 class RouteInputs:
     """What the references of routes are resolved by."""
 
-    services: Lookup[Key, ReadService]
-    policies: Lookup[PolicyPort, TargetPolicy]
+    services: Resolver[Key, ReadService]
+    policies: Resolver[PolicyPort, TargetPolicy]
     grants: Grants
 
 

@@ -5,7 +5,7 @@ from typing import assert_never
 
 from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import AnyObject, EndpointSlice, Node, Pod
-from pyconfd.model.snapshot import DELETION_COUNTS, RECORD_OF, Departures, Key
+from pyconfd.model.snapshot import DELETION_COUNTS, RECORD_OF, Key, Terminating
 from pyconfd.model.versioned import VersionedDict
 from pyconfd.sources.kubernetes.decode import Bookmark, Deleted, Event, Unreadable, Upserted, key_of, same_content
 
@@ -21,7 +21,7 @@ class Cache:
 
     def __init__(self) -> None:
         self.version = 0
-        self.departures = Departures()
+        self.terminating = Terminating()
         self._records: dict[Key, AnyObject] = {}
         self._refusals: dict[Key | None, Refusal] = {}
         self._view: VersionedDict[Key, AnyObject] = VersionedDict({})
@@ -44,7 +44,7 @@ class Cache:
             else:
                 records[key] = item
                 changed = True
-                self._note_departures(item)
+                self._note_terminating(item)
         refused = {_key_of_refusal(refusal): refusal for refusal in refusals}
         changed = changed or len(records) != len(self._records) or refused != self._refusals
         self._records, self._changed = records, None
@@ -61,7 +61,7 @@ class Cache:
             case Deleted(key, _):
                 former = self._records.get(key)
                 if isinstance(former, _DELETION_COUNTS):
-                    self.departures.deleted(former.metadata.uid)
+                    self.terminating.deleted(former.metadata.uid)
                 dropped = self._drop(key)
                 changed = self._refusals.pop(key, None) is not None or dropped
             case Unreadable(refusal, key, _):
@@ -90,7 +90,7 @@ class Cache:
         return tuple(sorted(self._refusals.values()))
 
     def _upsert(self, record: AnyObject) -> bool:
-        self._note_departures(record)
+        self._note_terminating(record)
         key = key_of(record)
         healed = self._refusals.pop(key, None) is not None
         former = self._records.get(key)
@@ -100,20 +100,20 @@ class Cache:
         self._note(key, record)
         return True
 
-    def _note_departures(self, record: AnyObject) -> None:
+    def _note_terminating(self, record: AnyObject) -> None:
         if isinstance(record, Pod):
             address = record.status.pod_ip or ""
-            (self.departures.leaves if record.metadata.deletion_timestamp else self.departures.returned)(address)
+            (self.terminating.leaves if record.metadata.deletion_timestamp else self.terminating.returned)(address)
         elif isinstance(record, EndpointSlice):
             for endpoint in record.endpoints or ():
                 if endpoint.conditions is not None and endpoint.conditions.terminating and endpoint.addresses:
-                    self.departures.leaves(endpoint.addresses[0])
-                elif self.departures and endpoint.addresses:
-                    self.departures.returned(endpoint.addresses[0])
+                    self.terminating.leaves(endpoint.addresses[0])
+                elif self.terminating and endpoint.addresses:
+                    self.terminating.returned(endpoint.addresses[0])
         elif isinstance(record, Node):
             leaves = record.spec.unschedulable or record.metadata.deletion_timestamp
             for item in record.status.addresses or ():
-                (self.departures.leaves if leaves else self.departures.returned)(item.address)
+                (self.terminating.leaves if leaves else self.terminating.returned)(item.address)
 
     def _drop(self, key: Key) -> bool:
         self._note(key, None)

@@ -19,7 +19,7 @@ import structlog
 from pyconfd.errors import first_line
 from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import AnyObject
-from pyconfd.model.snapshot import Departures, Key, Resource
+from pyconfd.model.snapshot import Key, Resource, Terminating
 from pyconfd.model.status import ResourceState
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.cache import Cache
@@ -256,9 +256,9 @@ class Reflector:
         return self._problem.kind if self._problem is not None else None
 
     @property
-    def departures(self) -> Departures:
+    def terminating(self) -> Terminating:
         """The addresses that are about to leave, or left, on purpose."""
-        return self._cache.departures
+        return self._cache.terminating
 
     @property
     def relisted(self) -> bool:

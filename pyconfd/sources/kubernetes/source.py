@@ -204,7 +204,7 @@ class KubernetesSource:
             parts[name] = {**parts[name], **view} if name in parts else view
         departing = [r for r in self._reflectors if r.read.scope.resource in _DEPARTING]
         return Snapshot(
-            self._settings.cluster, **parts, denied=denied, departures=tuple(r.departures for r in departing)
+            self._settings.cluster, **parts, denied=denied, terminating=tuple(r.terminating for r in departing)
         )
 
     def _resource_states(self) -> tuple[ResourceState, ...]:

@@ -4,7 +4,7 @@ import pytest
 
 from pyconfd.model.kubernetes import AnyObject
 from pyconfd.model.records import ObjectMeta
-from pyconfd.model.snapshot import DELETION_COUNTS, RECORD_OF, Departures, Resource
+from pyconfd.model.snapshot import DELETION_COUNTS, RECORD_OF, Resource, Terminating
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import Deleted, Upserted, key_of
 from tests.presets import objects, pods
@@ -31,12 +31,12 @@ def test_address_departs_until_it_is_ready_again(leaving: AnyObject, ready: AnyO
     else:
         cache.apply(Upserted(leaving))
     cache.apply(Deleted(key_of(leaving), "9"))
-    assert ADDRESS in cache.departures
+    assert ADDRESS in cache.terminating
     if listed:
         cache.replace([ready], ())
     else:
         cache.apply(Upserted(ready))
-    assert ADDRESS not in cache.departures
+    assert ADDRESS not in cache.terminating
 
 
 @pytest.mark.parametrize(
@@ -47,16 +47,16 @@ def test_object_that_was_deleted_by_name_is_known_by_its_uid(resource: Resource,
     cache = Cache()
     cache.replace([record], ())
     cache.replace([], ())
-    assert "1" not in cache.departures, "a list that lacks it says nothing"
+    assert "1" not in cache.terminating, "a list that lacks it says nothing"
     cache.apply(Upserted(record))
     cache.apply(Deleted(key_of(record), "9"))
-    assert ("1" in cache.departures) is is_noted
+    assert ("1" in cache.terminating) is is_noted
 
 
 def test_only_the_newest_are_remembered() -> None:
-    departures = Departures()
-    for number in range(Departures.MOST + 1):
-        departures.leaves(str(number))
-    assert "0" not in departures
-    assert "1" in departures
-    assert str(Departures.MOST) in departures
+    terminating = Terminating()
+    for number in range(Terminating.MOST + 1):
+        terminating.leaves(str(number))
+    assert "0" not in terminating
+    assert "1" in terminating
+    assert str(Terminating.MOST) in terminating
