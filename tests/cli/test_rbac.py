@@ -65,6 +65,7 @@ NEEDED: dict[str, Rules] = {
 
 @pytest.mark.parametrize("preset", [str(each.value) for each in PresetName])
 def test_each_preset_asks_for_what_it_reads(preset: str) -> None:
+    assert preset in NEEDED, f"add to NEEDED what {preset} may read and write"
     assert rules("--preset", preset) == NEEDED[preset] | OWNERS | EVENTS
     assert rules("--preset", preset, "--events-enabled=false") == NEEDED[preset] | OWNERS
     without = rules("--preset", preset, "--cluster-status-enabled=false", "--events-enabled=false")

@@ -16,22 +16,26 @@ PRESETS = pytest.mark.parametrize("preset", [each.value for each in PresetName])
 @PRESETS
 def test_hostile_values_of_each_preset_are_tried(preset: str) -> None:
     own = [*(ROOT / "tests" / "presets" / preset).glob("test_hostile_*.py")]
-    assert own or preset in {scene.preset for scene in smuggling.SCENES.values()}
+    scenes_of = {scene.preset for scene in smuggling.SCENES.values()}
+    assert own or preset in scenes_of, f"add a scene of {preset} to SCENES of tests/presets/smuggling.py"
 
 
 @PRESETS
 def test_each_preset_is_fuzzed(preset: str) -> None:
-    assert preset in {name.removesuffix("-tcp") for name in scenes.SCENES} | {*pods.PRESETS, *ownership.PRESETS}
+    known = {name.removesuffix("-tcp") for name in scenes.SCENES} | {*pods.PRESETS, *ownership.PRESETS}
+    assert preset in known, f"add a scene of {preset} to SCENES of tests/fuzz/scenes.py"
 
 
 @PRESETS
 def test_fragments_of_each_preset_have_tests(preset: str) -> None:
     """They are run by tests/cli/test_test.py."""
     own = set(fragments.of_presets([preset])) - set(fragments.SHARED)
-    assert not own or any(name.endswith(".test.toml") for name in fragments.tests_of([preset]))
+    tested = any(name.endswith(".test.toml") for name in fragments.tests_of([preset]))
+    assert not own or tested, f"add tests/{preset}.test.toml beside the fragments of {preset}"
 
 
 @PRESETS
 def test_each_preset_is_on_a_page(preset: str) -> None:
-    pages = "".join(page.read_text() for page in (ROOT / "docs").rglob("*.md") if page.name != "settings.md")
-    assert re.search(rf"`{preset}`|preset {preset}\b", pages)
+    pages = (page.read_text() for page in (ROOT / "docs").rglob("*.md") if page.name != "settings.md")
+    named = any(re.search(rf"`{preset}`|preset {preset}\b", page) for page in pages)
+    assert named, f"no page in docs names the preset `{preset}`"

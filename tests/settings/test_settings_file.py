@@ -6,6 +6,7 @@ import pytest
 
 from pyconfd import __version__
 from pyconfd.errors import ConfigurationError, Problem
+from pyconfd.model.context import AUTO, PresetName
 from pyconfd.settings import ReloadMethod, Settings, SettingSource, resolve, resolve_again
 from pyconfd.settings.resolve import is_newer
 from pyconfd.settings.show import as_toml
@@ -127,9 +128,7 @@ def test_every_problem_within_lists_and_tables() -> None:
         "n\\no" = 1
     """
     expected = f"{PATH}: targets, table"
-    presets = (
-        "expected one of auto, domains, kubefigurator, kube2lb, configmap, hosts, ingress, gateway, loadbalancer, got"
-    )
+    presets = f"expected one of {', '.join([AUTO, *PresetName])}, got"
     names = "expected NAME=VALUE, the name of letters, digits and _, got"
     keys = "its keys are name, template, output, notify, check, timeout_s"
     assert [(each.place, each.message, each.remedy) for each in problems_of(text)] == [
