@@ -88,13 +88,13 @@ variable "credentials" {
 }
 
 variable "presets" {
-  description = "Readings of the cluster, the first one first."
+  description = "Readings of the cluster, the first one first; auto is domains, Ingresses, the Gateway API and LoadBalancer Services."
   type        = list(string)
-  default     = ["domains"]
+  default     = ["auto"]
 
   validation {
-    condition     = length(var.presets) > 0 && length(setsubtract(var.presets, ["domains", "kube2lb", "kubefigurator", "configmap", "hosts"])) == 0
-    error_message = "presets are domains, kube2lb, kubefigurator, configmap and hosts."
+    condition     = length(var.presets) > 0 && length(setsubtract(var.presets, ["auto", "domains", "ingress", "gateway", "loadbalancer", "kube2lb", "kubefigurator", "configmap", "hosts"])) == 0
+    error_message = "presets are auto, domains, ingress, gateway, loadbalancer, kube2lb, kubefigurator, configmap and hosts."
   }
 }
 

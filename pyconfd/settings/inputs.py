@@ -14,6 +14,7 @@ from pyconfd.settings.resolve import overlaid
 from pyconfd.settings.sections import Settings
 from pyconfd.settings.table import settings_in, value_of
 
+# Not those that say who may have what ([claims], [addresses], [ingress]): a right that an operator took stays taken.
 _SECTIONS = ("presets", "kubefigurator", "kube2lb", "configmap", "hosts")
 _TEMPLATES = ("undefined", "trim_blocks", "vars")
 

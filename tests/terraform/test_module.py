@@ -1,6 +1,7 @@
 """The Terraform module, without a network: its own tests, and what pyconfd and cloud-init make of its output."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pyconfd.model.context import AUTO, AUTOMATIC_PRESETS, PresetName
 from pyconfd.settings import resolve
 from pyconfd.settings.table import TABLE
 from tests.docs.examples import ROOT, blocks_of
@@ -104,11 +106,17 @@ def test_pyconfd_takes_the_settings_and_cloud_init_the_user_data(
             assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_every_preset_can_be_named() -> None:
+    declared = re.search(r"setsubtract\(var\.presets, (\[.*?\])\)", (MODULE / "variables.tf").read_text())
+    assert declared is not None
+    assert set(json.loads(declared[1])) == {AUTO, *PresetName}, "list it in variables.tf: condition and error_message"
+
+
 def taken(settings: Any, name: str, variables: dict[str, Any]) -> None:
     assert settings.kubernetes.api_servers == tuple(variables["kubernetes"]["api_servers"])
     assert settings.kubernetes.ssl_ca == "/etc/pyconfd/ca.pem"
     assert settings.kubernetes.cluster == variables["kubernetes"].get("cluster", "")
-    assert settings.presets.names == tuple(variables.get("presets", ["domains"]))
+    assert settings.presets.names == tuple(variables.get("presets", AUTOMATIC_PRESETS))
     assert settings.templates.dir == ("/etc/pyconfd/fragments" if "fragments" in variables else "/etc/pyconfd")
     nodes = {node["name"]: node for node in variables["nodes"]}
     if "vip" in variables:

@@ -238,7 +238,7 @@ run "a_preset_that_is_none" {
   expect_failures = [var.presets]
 
   variables {
-    presets = ["ingress"]
+    presets = ["nginx"]
   }
 }
 
