@@ -195,6 +195,9 @@ def _parse(ref: ObjectRef, asking: Asking, rules: ClaimOptions) -> ParsedObject 
         refused.append(Refusal(ref, "metadata.annotations", "", RefusalReason.IGNORED_ANNOTATION, note))
     annotations = annotations_of(record.metadata, ref.kind)
     if not (annotations["domain"] or annotations["proto"]):
+        if annotations.get(_ACCESS_LOG):
+            field, reason = f"annotation {_ACCESS_LOG}", RefusalReason.IGNORED_ANNOTATION
+            refused.append(refusal(ref, field, annotations[_ACCESS_LOG], reason, _NO_REQUESTS))
         return ParsedObject(refused=tuple(refused)) if refused else None
     owner = Owner(ref.kind, ref.namespace, ref.name, record.metadata.creation_timestamp or NEVER)
     host, claim = _host_claim(ref, annotations, owner, rules, refused), None
@@ -521,6 +524,7 @@ class ServedDomains(PresetCollections):
         )
 
 
+_NO_REQUESTS = "without effect, since the Service has no domain: annotate the Ingress or the route that leads to it"
 _NO_NODE_PORT = "traffic goes to node ports (presets.backend_target) but this port has none: use type NodePort"
 _CHOOSE = "choose another with pyconfd.io/listen-port"
 

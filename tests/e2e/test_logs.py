@@ -111,9 +111,11 @@ def test_who_follows_sees_each_request_once_over_a_reload(appliance: Appliance) 
         appliance.until(lambda: appliance.haproxy.worker() != worker, "the reload is there")
         for number in range(3, 6):
             ask_for(f"/{number}")
-        while "/5" not in seen:
+        wanted = [f"/{number}" for number in range(6)]
+        while not set(wanted) <= set(seen):
             seen.append(json.loads(output.readline())["path"])
-    assert [path for path in seen if path != "/begin"] == [f"/{number}" for number in range(6)]
+    # In any order: another thread of HAProxy may write the line of a later request first.
+    assert sorted(path for path in seen if path != "/begin") == wanted
 
 
 def test_who_follows_is_told_when_haproxy_is_away_and_goes_on_after_its_start(appliance: Appliance) -> None:
@@ -176,7 +178,7 @@ class Client:
         return where, ask(self._appliance.http, host, path=where)
 
     def is_logged(self, name: str) -> bool:
-        """Return whether a request for ``name`` has a line: it would be before that of a later one."""
+        """Return whether a request for ``name`` has a line: nearly always it would be before that of a later one."""
         (where, _), (last, _) = self.ask(name), self.ask("loud")
         self._appliance.until(lambda: last in self._paths(), "what was asked later is logged")
         return where in self._paths()
@@ -227,10 +229,13 @@ def test_what_an_object_leaves_out_is_its_own_and_no_failure(appliance: Applianc
     for name, (resource, of) in QUIET.items():
         appliance.cluster.annotate(resource, NAMESPACE, of, {"pyconfd.io/access-log": "off"})
         client.until_quiet(name)
-    for code, logged in (("404 Not Found", False), ("500 Internal Server Error", True)):
-        for pod in ("shop-1", "web-1"):
-            appliance.pods.pods[pod].code = code
-        assert {name: client.is_logged(name) for name in QUIET} == dict.fromkeys(QUIET, logged)
+    answering = [appliance.pods.pods[each] for each in ("shop-1", "web-1")]
+    for pod in answering:
+        pod.code = "404 Not Found"
+    assert {name: client.is_logged(name) for name in QUIET} == dict.fromkeys(QUIET, False)
+    for pod in answering:
+        pod.code = "500 Internal Server Error"
+    client.until_logged(*QUIET)
     for service in ("shop", "web"):
         appliance.remove(service, f"{service}-1")
     client.until_logged(*QUIET)  # HAProxy's own 503

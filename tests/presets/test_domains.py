@@ -301,6 +301,12 @@ def test_requests_are_left_out_of_the_log_where_the_service_says_so(
     assert entry["unlogged"] is unlogged
 
 
+def test_a_service_without_a_domain_is_told_who_has_requests() -> None:
+    (found,) = refused(service("a", {"pyconfd.io/access-log": "off"}))
+    assert (found.field, found.reason.is_note) == ("annotation access-log", True)
+    assert "annotate the Ingress or the route" in found.detail
+
+
 @pytest.mark.parametrize(("name", "port"), [("web", 8080), ("admin", 8081), (None, 8081), ("other", 8081)])
 def test_the_port_is_that_of_the_first_subset_with_this_name(name: str | None, port: int) -> None:
     objects = (
