@@ -30,8 +30,8 @@ from pyconfd.model.status import Phase, Status
 from pyconfd.presets import registry
 from pyconfd.printable import short_duration
 from pyconfd.settings import Settings
-from pyconfd.status.document import STALE_AFTER_S, get, sync_age_s
-from pyconfd.status.listen import parse_listen
+from pyconfd.status.client import get
+from pyconfd.status.document import STALE_AFTER_S, sync_age_s
 from pyconfd.status.redaction import redacted
 from pyconfd.wiring import base_options
 
@@ -102,14 +102,14 @@ def ask_daemon(settings: Settings, query: str) -> Explanation | TransientError:
         return TransientError(Problem("status.listen", "the status page is switched off, so no daemon can be asked"))
     parameters = urlencode({"q": query} if query else {"refused": "yes"})
     try:
-        body = get(parse_listen(settings.status.listen), f"/explain?{parameters}", ANSWER_TIMEOUT_S)
+        body = get(settings.status, f"/explain?{parameters}", ANSWER_TIMEOUT_S)
         return msgspec.json.decode(body, type=Explanation)
     except TransientError as error:
         return error
     except RejectedInput as error:
         message = "what answers there explains nothing: pyconfd consume or try, or an older pyconfd"
         remedy = "ask where pyconfd publish runs, restart an older one, or name the file with --snapshot"
-        raise RejectedInput(Problem(f"http://{settings.status.listen}", message, remedy)) from error
+        raise RejectedInput(Problem(error.problems[0].place, message, remedy)) from error
     except msgspec.MsgspecError as error:
         raise RejectedInput(Problem("explain", f"the daemon is of another version: {error}", "restart it")) from error
 

@@ -80,7 +80,7 @@ ports: [{{name: web, port: 8080, protocol: TCP}}]
 endpoints: [{{addresses: ["10.0.1.{n}"], targetRef: {{kind: Pod, name: domain-{n}-pod}}}}]
 ---
 kind: Ingress
-metadata: {{name: i{n}}}
+metadata: {{name: i{n}, annotations: {{pyconfd.io/access-log: "off"}}}}
 spec:
   ingressClassName: pyconfd
   tls: [{{hosts: [i{n}.example.com], secretName: tls-{n}}}]
@@ -94,7 +94,7 @@ spec:
     http: {{paths: [{{path: /a, pathType: Prefix, backend: {{service: {{name: app-{n}, port: {{number: 80}}}}}}}}]}}
 ---
 kind: HTTPRoute
-metadata: {{name: h{n}}}
+metadata: {{name: h{n}, annotations: {{pyconfd.io/access-log: "off"}}}}
 spec:
   parentRefs: [{{name: web}}]
   hostnames: [h{n}.example.com, "*.h{n}.example.com"]
