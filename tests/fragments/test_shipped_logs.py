@@ -35,7 +35,7 @@ def rendered(folder: Path, **variables: Any) -> Rendering:
         (
             {},
             ['"path":%{+Q}[var(txn.path),', '"object":"Service/demo/shop"'],
-            ["logged_path", SAMPLED, "option httplog", "quiet"],
+            ["logged_path", SAMPLED, "option httplog", "access-log-off.map"],
         ),
         ({"log_format": "json"}, ['"path":%{+Q}[var(txn.path),'], ["option httplog", "option tcplog"]),
         ({"log_format": "text"}, ["    option httplog\n", "    option tcplog\n"], ["log-format", "backend-objects"]),
@@ -46,8 +46,6 @@ def rendered(folder: Path, **variables: Any) -> Rendering:
         ({"log_percent": 0}, [f"{SAMPLED}0 }}\n"], []),
         ({"log_percent": 100}, [], [SAMPLED]),
         ({"log_percent": "most"}, [], [SAMPLED]),
-        ({"log_format": "text"}, [LEFT_OUT], []),
-        ({"log_percent": 5}, [LEFT_OUT], []),
     ],
 )
 def test_what_is_logged(tmp_path: Path, variables: dict[str, Any], there: Sequence[str], absent: Sequence[str]) -> None:
@@ -63,13 +61,17 @@ def test_what_is_logged(tmp_path: Path, variables: dict[str, Any], there: Sequen
     ("domain", "key"),
     [("shop.example.com", "shop.example.com|be-shop"), ("*.shop.example.com", ".shop.example.com|be-shop")],
 )
-def test_who_leaves_requests_out_is_an_entry_of_a_map_and_no_line(tmp_path: Path, domain: str, key: str) -> None:
-    variables = {"runtime_socket": "/run/s"}
+def test_who_leaves_requests_out_has_a_line_in_its_own_backend(tmp_path: Path, domain: str, key: str) -> None:
+    others = {f"{name}.example.org": {**ITEMS, "key": name, "name": name} for name in ("before", "later")}
     was, now = (
-        render_shipped({domain: {**ITEMS, "unlogged": unlogged}}, variables, str(tmp_path))
+        render_shipped({**others, domain: {**ITEMS, "unlogged": unlogged}}, {"runtime_socket": "/run/s"}, str(tmp_path))
         for unlogged in (False, True)
     )
-    assert was.text == now.text
+    line = f"    {LEFT_OUT}{tmp_path}/maps/access-log-off.map) -m found }}\n"
+    assert now.text == was.text.replace(
+        "\nbackend be-shop from http-service\n    mode http\n",
+        f"\nbackend be-shop from http-service\n    mode http\n{line}",
+    )
     (file,) = (each for each in now.files if each not in was.files)
     assert (Path(file.path).name, file.content) == ("access-log-off.map", f"{key} 1\n")
 

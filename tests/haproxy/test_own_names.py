@@ -34,6 +34,14 @@ NEVER_FILLED = frozenset(
 )
 """Of domains with other values, whose keys are domains too; of the process; of virtual hosts, whose ids are there."""
 SHARED = """
+kind: Ingress
+metadata: {name: quiet, annotations: {pyconfd.io/access-log: "off"}}
+spec:
+  ingressClassName: pyconfd
+  rules:
+  - host: quiet.example.com
+    http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: balanced-1, port: {number: 901}}}}]}
+---
 kind: IngressClass
 metadata: {name: pyconfd}
 spec: {controller: pyconfd.io/ingress}
@@ -80,7 +88,7 @@ ports: [{{name: web, port: 8080, protocol: TCP}}]
 endpoints: [{{addresses: ["10.0.1.{n}"], targetRef: {{kind: Pod, name: domain-{n}-pod}}}}]
 ---
 kind: Ingress
-metadata: {{name: i{n}, annotations: {{pyconfd.io/access-log: "off"}}}}
+metadata: {{name: i{n}}}
 spec:
   ingressClassName: pyconfd
   tls: [{{hosts: [i{n}.example.com], secretName: tls-{n}}}]
@@ -94,7 +102,7 @@ spec:
     http: {{paths: [{{path: /a, pathType: Prefix, backend: {{service: {{name: app-{n}, port: {{number: 80}}}}}}}}]}}
 ---
 kind: HTTPRoute
-metadata: {{name: h{n}, annotations: {{pyconfd.io/access-log: "off"}}}}
+metadata: {{name: h{n}}}
 spec:
   parentRefs: [{{name: web}}]
   hostnames: [h{n}.example.com, "*.h{n}.example.com"]
