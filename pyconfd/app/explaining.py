@@ -1,7 +1,7 @@
 """Explanations: those of the daemon, and how a command gets one from it or without it."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from ipaddress import ip_address
@@ -18,6 +18,9 @@ from pyconfd.daemon.memory import Seen
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.explain.conditions import Evidence
 from pyconfd.explain.queries import explain
+from pyconfd.explain.request import Request, request_of
+from pyconfd.explain.requests import explain_request
+from pyconfd.fragments import directory
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
@@ -30,6 +33,7 @@ from pyconfd.model.status import Phase, Status
 from pyconfd.presets import registry
 from pyconfd.printable import short_duration
 from pyconfd.settings import Settings
+from pyconfd.sources.fragments import read_fragments
 from pyconfd.status.document import STALE_AFTER_S, get, sync_age_s
 from pyconfd.status.listen import parse_listen
 from pyconfd.status.redaction import redacted
@@ -92,8 +96,12 @@ class ShownServers:
             self._runtime.close()
 
 
-def ask_daemon(settings: Settings, query: str) -> Explanation | TransientError:
-    """Ask the daemon; "" is everything that is refused. Return why it does not answer where it does not.
+Query = str | Request
+"""A name, "" for everything that is refused; or a request."""
+
+
+def ask_daemon(settings: Settings, query: Query) -> Explanation | TransientError:
+    """Ask the daemon. Return why it does not answer where it does not.
 
     Raises:
         RejectedInput: what answers is no daemon that could explain.
@@ -101,9 +109,11 @@ def ask_daemon(settings: Settings, query: str) -> Explanation | TransientError:
     if not settings.status.listen:
         return TransientError(Problem("status.listen", "the status page is switched off, so no daemon can be asked"))
     parameters = urlencode({"q": query} if query else {"refused": "yes"})
+    if isinstance(query, Request):
+        parameters = query.encoded
     try:
         body = get(parse_listen(settings.status.listen), f"/explain?{parameters}", ANSWER_TIMEOUT_S)
-        return msgspec.json.decode(body, type=Explanation)
+        found = msgspec.json.decode(body, type=Explanation)
     except TransientError as error:
         return error
     except RejectedInput as error:
@@ -112,18 +122,28 @@ def ask_daemon(settings: Settings, query: str) -> Explanation | TransientError:
         raise RejectedInput(Problem(f"http://{settings.status.listen}", message, remedy)) from error
     except msgspec.MsgspecError as error:
         raise RejectedInput(Problem("explain", f"the daemon is of another version: {error}", "restart it")) from error
+    if isinstance(query, Request) and found.request is None and not found.candidates:
+        raise RejectedInput(
+            Problem("explain", "the daemon is of an older version, which explains names only", "restart it")
+        )
+    return found
 
 
 def explainer(settings: Settings, daemon: Daemon) -> Callable[[str], bytes]:
     """Return what answers the queries of ``/explain`` for a daemon, in a thread of its own."""
 
     def explained(query: str) -> bytes:
-        name = parse_qs(query).get("q", [""])[0]
+        given = parse_qs(query)
+        try:
+            name: Query = request_of(given) if "url" in given else given.get("q", [""])[0]
+        except RejectedInput as error:
+            return msgspec.json.encode(Explanation("", time.time(), InstanceState(), looked_in=(str(error),)))
         status, seen = daemon.status(), daemon.memory.seen
         instance = _instance(status, daemon.memory.outcome_since)
         if seen is None:
             looked_in = ("nothing: the daemon has not read the cluster and its fragments yet",)
-            return msgspec.json.encode(Explanation(name, status.now, instance, looked_in=looked_in))
+            shown = name if isinstance(name, str) else name.url
+            return msgspec.json.encode(Explanation(shown, status.now, instance, looked_in=looked_in))
         newest = daemon.newest()
         if status.live.paused and status.hold is None and newest is not None and newest is not seen.snapshot:
             seen = _translated(seen, newest, settings)
@@ -166,7 +186,7 @@ def _instance(status: Status, since: float) -> InstanceState:
 
 
 def explain_without_daemon(
-    settings: Settings, query: str, snapshot_files: tuple[str, ...], why: TransientError | None
+    settings: Settings, query: Query, snapshot_files: tuple[str, ...], why: TransientError | None
 ) -> Explanation:
     """Read, render and compare with what is installed, as the daemon would begin to.
 
@@ -201,7 +221,7 @@ def explain_without_daemon(
 
 def _explained(
     settings: Settings,
-    query: str,
+    query: Query,
     seen: Seen,
     instance: InstanceState,
     now: float,
@@ -229,9 +249,11 @@ def _explained(
         haproxy=wiring.serves_haproxy(settings),
         kept=kept,
         secret_namespaces=settings.kubernetes.secret_namespaces,
+        variables=wiring.variables(settings) if isinstance(query, Request) else {},
+        own_fragments=tuple(_own_fragments(settings)) if isinstance(query, Request) else (),
     )
     with closing(shown):
-        found = explain(query, evidence)
+        found = explain_request(query, evidence) if isinstance(query, Request) else explain(query, evidence)
     if not shown.why:
         return found
     notes = (*instance.notes, f"HAProxy could not be asked: {shown.why}")
@@ -259,3 +281,18 @@ def _fragments(settings: Settings, context: Context) -> Mapping[str, str]:
     with suppress(PyconfdError):  # without them all but the line of the template can be explained
         texts |= {fragment.name: fragment.text for fragment in wiring.fragments(settings).fragments}
     return texts
+
+
+_ROUTING = ("02-http", "03-https", "04-tcp", "07-ingress", "08-gateway", "09-loadbalancer")
+_INCLUDED = ("http-routing.j2", "client.j2", "pool.j2", "tls.j2")
+
+
+def _own_fragments(settings: Settings) -> Iterator[str]:
+    """Return which of the shipped fragments that route requests the operator changed or left out."""
+    with suppress(PyconfdError):
+        used, shipped = wiring.fragments(settings), read_fragments(directory())
+        own = {each.name: each.text for each in (*used.fragments, *used.includable)}
+        for each in (*shipped.fragments, *shipped.includable):
+            if each.name in _INCLUDED or each.name.removesuffix(".tmpl") in _ROUTING:
+                if own.get(each.name) != each.text:
+                    yield each.name

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import MappingProxyType
+from typing import Any
 
 from pyconfd.explain.configuration import RenderedConfig, ServerLine, host_and_port
 from pyconfd.haproxy.runtime.servers_now import ServerNow, condition_of
@@ -74,7 +75,8 @@ class Evidence:
     of one, ``route`` why this machine may not reach an address, "" for nothing. ``haproxy`` is False where only other
     load balancers are served, whose configurations cannot be read here. ``kept`` are addresses that are served only
     because their removal is held, by preset and key. ``fragments`` are texts by name, ``secret_namespaces`` those whose
-    TLS Secrets are read.
+    TLS Secrets are read. ``variables`` are those of the fragments (``vars``); ``own_fragments`` are those of the shipped
+    ones that the operator changed or left out.
     """
 
     now: float
@@ -94,6 +96,8 @@ class Evidence:
     haproxy: bool = True
     kept: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     secret_namespaces: Sequence[str] = ()
+    variables: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    own_fragments: Sequence[str] = ()
 
     @cached_property
     def claims(self) -> tuple[Claim, ...]:

@@ -1,0 +1,257 @@
+"""What becomes of a request, as an explanation: the way to its backend, then filters, servers, timeouts, answer. Pure."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from pyconfd.explain.conditions import Evidence, server_report
+from pyconfd.explain.configuration import ServerLine, host_and_port
+from pyconfd.explain.request import Request
+from pyconfd.explain.routing import Decision, Entrance, Trace, Way, field_of_rule, opened, reached
+from pyconfd.haproxy.config.text import sections_of, words
+from pyconfd.model.explanation import Explanation, RequestAnswer, ServerReport
+from pyconfd.model.listener import ANY
+from pyconfd.presets.gateway.filters import PathEdit, Redirect
+from pyconfd.presets.gateway.http_rules import SPLIT, RuleBackend
+
+_TIMEOUTS = ("http-request", "client", "queue", "connect", "server", "tunnel")
+_RAND = re.compile(r"\{ rand\(([0-9]+)\) lt ([0-9]+) \}.*")
+_ORIGIN = re.compile(r"\{ req\.hdr\(origin\) -m (found|str|reg)(?: -i)?(?: --)?(?: '?(.*?)'?)? \}")
+_LOOPBACK = "127.0.0.1"
+
+
+def explain_request(request: Request, evidence: Evidence) -> Explanation:
+    """Answer what becomes of a request; where several listeners know its host, which ones these are."""
+    rendering = evidence.desired or evidence.running
+    trace = Trace()
+    for name in evidence.own_fragments:
+        trace.does_not_cover(f"fragment {name}, which is not the shipped one")
+    if rendering is None:
+        trace.does_not_cover("where HAProxy listens: nothing was rendered")
+        return _explanation(request, evidence, trace, Decision())
+    places = opened(rendering.text)
+    sections = {each.name for each in sections_of(rendering.text, "frontend")}
+    found = reached(places, request)
+    if not found:
+        trace.ends(f"the connection is refused: nothing listens on port {request.port}", Decision())
+        return _explanation(request, evidence, trace, Decision(closed=True))
+    known = [each for each in found if Way(request, evidence, sections, Trace()).knows(each)] or found
+    by_section = {each.section: each for each in reversed(known)}
+    if len(by_section) > 1:
+        candidates = (f"{shlex.quote(request.url)} --to {_address(each, evidence)}" for each in by_section.values())
+        notes = ("the address that clients connect to decides: several listeners know this host",)
+        return Explanation(
+            request.url, evidence.now, evidence.instance, candidates=tuple(sorted(candidates)), notes=notes
+        )
+    (entrance,) = by_section.values()
+    decision = Way(request, evidence, sections, trace).from_(entrance)
+    return _explanation(request, evidence, trace, decision)
+
+
+def _address(entrance: Entrance, evidence: Evidence) -> str:
+    """Return an address at which connections come to a listener."""
+    address, shared = entrance.listener.address, evidence.options.addresses.shared
+    return address if address and address not in ANY else next(iter(shared), _LOOPBACK)
+
+
+def _explanation(request: Request, evidence: Evidence, trace: Trace, decision: Decision) -> Explanation:
+    servers: tuple[ServerReport, ...] = ()
+    backends: tuple[tuple[str, float], ...] = ()
+    if decision.route and not (backends := _shares(decision.route, evidence)):
+        decision = trace.ends("404: no reference of this rule has a weight", Decision(status=404))
+    elif decision.route:
+        found = [_Backend(name, evidence) for name, _ in backends]
+        decision = _applied(request, found, backends, decision, trace)
+        servers = tuple(each for backend in found for each in backend.servers)
+    answer = RequestAnswer(
+        tuple(trace.steps), backends, decision.status, decision.location, decision.closed, tuple(trace.uncovered)
+    )
+    return Explanation(
+        request.url, evidence.now, evidence.instance, f"{request.method} {request.url}", servers=servers, request=answer
+    )
+
+
+def _shares(route: str, evidence: Evidence) -> tuple[tuple[str, float], ...]:
+    """Return the backends that requests of a route are divided among, each with its share in percent."""
+    gateway = evidence.context.names.get("gateway") or {}
+    choices = [
+        choice
+        for front in (gateway.get("frontends") or {}).values()
+        for step in front.look_ups
+        for choice in step.choices
+        if choice.route == route
+    ]
+    if not choices:
+        return () if route.startswith(SPLIT) else ((route, 100.0),)
+    left, shares = 1.0, dict.fromkeys((each.to for each in choices), 0.0)
+    for each in choices:
+        if found := _RAND.fullmatch(each.condition):
+            shares[each.to] += left * int(found[2]) / int(found[1])
+            left -= left * int(found[2]) / int(found[1])
+        elif each.condition:  # the first of those without chance is that which the rest goes to
+            shares[each.to] += left
+            left = 0.0
+    return tuple((name, round(100 * share, 2)) for name, share in shares.items())
+
+
+class _Backend:
+    """One section that requests come to: what the presets made of it, and its lines in the configuration."""
+
+    def __init__(self, name: str, evidence: Evidence) -> None:
+        names = evidence.context.names
+        self.name, self._evidence = name, evidence
+        self.rule: RuleBackend | None = ((names.get("gateway") or {}).get("backends") or {}).get(name)
+        rendering = evidence.running or evidence.desired
+        text = rendering.text if rendering is not None else ""
+        found = re.search(rf"(?m)^backend[ \t]+{re.escape(name)}(?:[ \t].*)?\n((?:(?:[ \t#].*)?\n)*)", text)
+        self.lines = found[0].splitlines() if found is not None else []
+        self._first_line = text.count("\n", 0, found.start()) + 1 if found is not None else 0
+        self._defaults = {each.name: each for each in sections_of(text, "defaults")} if found is not None else {}
+
+    @property
+    def owner(self) -> str:
+        """The object and the rule that it is made of, "" where the steps before named it."""
+        return self.rule.owner if self.rule is not None else ""
+
+    @property
+    def servers(self) -> list[ServerReport]:
+        """Its servers as they are in the configuration."""
+        found = ((number, words(line)) for number, line in enumerate(self.lines, start=self._first_line))
+        lines = [
+            ServerLine(self.name, each[1], *host_and_port(each[2]), number)
+            for number, each in found
+            if each[:1] == ("server",) and len(each) > 2
+        ]
+        return [server_report(each, self._evidence) for each in lines]
+
+    def settings(self) -> Iterator[tuple[str, str, str]]:
+        """Return name, value and section of what its lines, and the defaults sections that it is from, say."""
+        title, lines = f"backend {self.name}", [words(each) for each in self.lines[1:]]
+        header: Sequence[str] = words(self.lines[0])[2:] if self.lines else ()
+        seen: set[str] = set()
+        while True:
+            for line in lines:
+                key = " ".join(line[: 2 if line[:1] == ("timeout",) else 1])
+                if key and key not in seen and key.startswith(("timeout ", "retries", "balance", "retry-on")):
+                    seen.add(key)
+                    yield key, " ".join(line[len(key.split()) :]), title
+            parent = header[1] if len(header) > 1 and header[0] == "from" else ""
+            if not self.lines or (not parent and title.startswith("defaults")):
+                return
+            # What says no `from` inherits from the last of these sections.
+            section = self._defaults.get(parent) if parent else next(reversed(self._defaults.values()), None)
+            if section is None:
+                return
+            title, lines, header = f"defaults {section.name}", [each.words for each in section.lines], section.options
+
+
+def _applied(
+    request: Request, found: Sequence[_Backend], shares: Sequence[tuple[str, float]], decision: Decision, trace: Trace
+) -> Decision:
+    """Add what happens in the backend; return the end, which is an answer of HAProxy where it gives one."""
+    rule = next((each.rule for each in found if each.rule is not None), None)
+    if rule is not None and rule.mode == "http":
+        answered = _filtered(request, rule, decision, trace)
+        if answered is not None:
+            return answered
+    for backend, (name, share) in zip(found, shares, strict=True):
+        at, weights = backend.owner, ""
+        if backend.rule is not None and len(backend.rule.ports) > 1:
+            parts = ", ".join(
+                f"{port.service.namespace}/{port.service.name} {weight}" for weight, port in backend.rule.ports
+            )
+            weights = f", weights of its references: {parts}"
+        where = f"{field_of_rule(at)}.backendRefs" if field_of_rule(at) else ""
+        trace.chosen("backend", f"{name}: {share:g} % of such requests{weights}", at=at, where=where)
+    for key, value, title in found[0].settings():
+        handled = rule is not None and key == "timeout server" and rule.handling.timeout_ms is not None
+        own = bool(rule is not None and (handled or (key.startswith("retr") and rule.handling.retry is not None)))
+        at = rule.owner if own and rule is not None else ""
+        where = f"{field_of_rule(at)}.{'timeouts' if handled else 'retry'}" if own else ""
+        if key.removeprefix("timeout ") in _TIMEOUTS or key in {"retries", "retry-on", "balance"}:
+            trace.add(
+                "timeout" if key.startswith("timeout") else "backend", f"{key} {value} ({title})", at=at, where=where
+            )
+    if rule is not None and rule.handling.deadline_ms is not None:
+        where = f"{field_of_rule(rule.owner)}.timeouts.request"
+        trace.add(
+            "timeout", f"all attempts together: {rule.handling.deadline_ms} ms, else 504", at=rule.owner, where=where
+        )
+    if not any(backend.servers for backend in found):
+        return trace.ends("503, or a closed connection: no server is in this backend", decision)
+    return trace.ends("that of a server below", decision)
+
+
+def _filtered(request: Request, rule: RuleBackend, decision: Decision, trace: Trace) -> Decision | None:
+    """Add the filters of a rule in the order of their lines; return an answer that HAProxy gives itself."""
+    filters, at = rule.filters, rule.owner
+    where = f"{field_of_rule(at)}.filters"
+    if filters.cors is not None:
+        allowed = any(_has_origin(each, request) for each in filters.cors.conditions)
+        trace.add("filter", f"CORS: the origin is {'' if allowed else 'not '}an allowed one", at=at, where=where)
+        asks = request.method == "OPTIONS" and request.values_of("access-control-request-method")
+        if asks and request.values_of("origin"):
+            return trace.ends(
+                "204: what browsers ask before a request", decision._replace(status=204), at=at, where=where
+            )
+    if rule.failing and rule.failing == rule.of:
+        text = "500: no reference of this rule leads to a Service"
+        return trace.ends(text, decision._replace(status=500), at=at, where=f"{field_of_rule(at)}.backendRefs")
+    if rule.failing:
+        text = f"{rule.failing} of {rule.of} requests get 500: their reference leads nowhere"
+        trace.add("filter", text, at=at, where=f"{field_of_rule(at)}.backendRefs")
+    for some, edits in (("request", filters.request), ("response", filters.response)):
+        for edit in edits:
+            verb = {"set": "is set", "add": "is added", "del": "is removed"}[edit.action]
+            trace.add("filter", f"{some} header {edit.name} {verb}", at=at, where=where)
+    if filters.host:
+        trace.add("filter", f"the server gets the host {filters.host}", at=at, where=where)
+    path = _edited(request.path, filters.path) if filters.path is not None else request.path
+    if filters.path is not None and filters.redirect is None:
+        trace.add("filter", f"the server gets the path {path}", at=at, where=where)
+    for mirror in rule.mirrors:
+        trace.add("filter", f"{mirror.share} of {mirror.of} requests are copied to {mirror.name}", at=at, where=where)
+    if filters.redirect is not None:
+        query = f"?{request.query}" if request.query else ""
+        location = _location(filters.redirect, request) + path + query
+        text = f"{filters.redirect.code}: a redirect to {location}"
+        ended = decision._replace(status=filters.redirect.code, location=location)
+        return trace.ends(text, ended, at=at, where=where)
+    return None
+
+
+def _edited(path: str, edit: PathEdit) -> str:
+    by = edit.format
+    if by.startswith("%[str("):
+        by = by[len("%[str(") : -len(")]")]
+    by = by.replace("%%", "%")
+    if not edit.pattern:
+        return by
+    found = re.search(edit.pattern, path)
+    if found is None:
+        return path
+    return path[: found.start()] + by.replace("\\1", found[1] or "") + path[found.end() :]
+
+
+def _location(redirect: Redirect, request: Request) -> str:
+    scheme = redirect.scheme or ("https" if request.is_tls else "http")
+    port = ""
+    if redirect.port is None:
+        port = "" if request.port == (443 if request.is_tls else 80) else f":{request.port}"
+    elif redirect.port and (redirect.scheme or redirect.port != ("443" if request.is_tls else "80")):
+        port = f":{redirect.port}"
+    return f"{scheme}://{redirect.host or request.name}{port}"
+
+
+def _has_origin(condition: str, request: Request) -> bool:
+    """Return whether a condition on the origin holds (pyconfd/presets/gateway/filters.py)."""
+    found = _ORIGIN.fullmatch(condition)
+    sent = [each.strip() for value in request.values_of("origin") for each in value.split(",")]
+    if found is None:
+        return False
+    if found[1] == "found":
+        return bool(sent)
+    if found[1] == "str":
+        fold = str.lower if " -i " in condition else str
+        return any(fold(each) == found[2] for each in sent)
+    return any(re.search(found[2], each, re.IGNORECASE) for each in sent)
