@@ -283,8 +283,12 @@ def _fragments(settings: Settings, context: Context) -> Mapping[str, str]:
     return texts
 
 
-_ROUTING = ("02-http", "03-https", "04-tcp", "07-ingress", "08-gateway", "09-loadbalancer")
-_INCLUDED = ("http-routing.j2", "client.j2", "pool.j2", "tls.j2")
+_ROUTING = frozenset(
+    [
+        *("02-http.tmpl", "03-https.tmpl", "04-tcp.tmpl", "07-ingress.tmpl", "08-gateway.tmpl", "09-loadbalancer.tmpl"),
+        *("http-routing.j2", "client.j2", "pool.j2", "tls.j2"),
+    ]
+)
 
 
 def _own_fragments(settings: Settings) -> Iterator[str]:
@@ -293,6 +297,5 @@ def _own_fragments(settings: Settings) -> Iterator[str]:
         used, shipped = wiring.fragments(settings), read_fragments(directory())
         own = {each.name: each.text for each in (*used.fragments, *used.includable)}
         for each in (*shipped.fragments, *shipped.includable):
-            if each.name in _INCLUDED or each.name.removesuffix(".tmpl") in _ROUTING:
-                if own.get(each.name) != each.text:
-                    yield each.name
+            if each.name in _ROUTING and own.get(each.name) != each.text:
+                yield each.name

@@ -75,7 +75,7 @@ class Evidence:
     of one, ``route`` why this machine may not reach an address, "" for nothing. ``haproxy`` is False where only other
     load balancers are served, whose configurations cannot be read here. ``kept`` are addresses that are served only
     because their removal is held, by preset and key. ``fragments`` are texts by name, ``secret_namespaces`` those whose
-    TLS Secrets are read. ``variables`` are those of the fragments (``vars``); ``own_fragments`` are those of the shipped
+    TLS Secrets are read. ``variables`` are what fragments read as ``vars``; ``own_fragments`` are those of the shipped
     ones that the operator changed or left out.
     """
 

@@ -1,6 +1,4 @@
-"""The request that ``pyconfd explain URL`` is about: parsed from a command line or a query, bounded, and as HAProxy
-reads it. Pure.
-"""
+"""The request of ``pyconfd explain URL``: parsed, bounded, and as HAProxy reads it. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

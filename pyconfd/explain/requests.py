@@ -1,20 +1,26 @@
-"""What becomes of a request, as an explanation: the way to its backend, then filters, servers, timeouts, answer. Pure."""
+"""What becomes of a request: its way to a backend, then filters, servers, timeouts and the answer. Pure."""
 
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from pyconfd.explain.conditions import Evidence, server_report
 from pyconfd.explain.configuration import ServerLine, host_and_port
 from pyconfd.explain.request import Request
-from pyconfd.explain.routing import Decision, Entrance, Trace, Way, field_of_rule, opened, reached
+from pyconfd.explain.routing import CLOSED, Decision, Entrance, Trace, Way, field_of_rule, opened, reached
 from pyconfd.haproxy.config.text import sections_of, words
 from pyconfd.model.explanation import Explanation, RequestAnswer, ServerReport
 from pyconfd.model.listener import ANY
 from pyconfd.presets.gateway.filters import PathEdit, Redirect
 from pyconfd.presets.gateway.http_rules import SPLIT, RuleBackend
 
-_TIMEOUTS = ("http-request", "client", "queue", "connect", "server", "tunnel")
+_SETTINGS = frozenset(
+    [
+        *(f"timeout {each}" for each in ("http-request", "client", "queue", "connect", "server", "tunnel")),
+        *("balance", "retries", "retry-on"),
+    ]
+)
 _RAND = re.compile(r"\{ rand\(([0-9]+)\) lt ([0-9]+) \}.*")
 _ORIGIN = re.compile(r"\{ req\.hdr\(origin\) -m (found|str|reg)(?: -i)?(?: --)?(?: '?(.*?)'?)? \}")
 _LOOPBACK = "127.0.0.1"
@@ -108,10 +114,20 @@ class _Backend:
         self._first_line = text.count("\n", 0, found.start()) + 1 if found is not None else 0
         self._defaults = {each.name: each for each in sections_of(text, "defaults")} if found is not None else {}
 
-    @property
-    def owner(self) -> str:
-        """The object and the rule that it is made of, "" where the steps before named it."""
-        return self.rule.owner if self.rule is not None else ""
+        own = [words(line) for line in self.lines]
+        self.takes_traffic = any(each[:1] == ("server",) and ("weight", "0") not in pairwise(each) for each in own)
+        self.is_tcp = ("mode", "tcp") in own
+
+    def origin_of(self, key: str) -> dict[str, str]:
+        """Return the object and the field that say a setting, "" where the operator's fragments do."""
+        if self.rule is None:
+            return {}
+        handling, at = self.rule.handling, self.rule.owner
+        if key == "timeout server" and handling.timeout_ms is not None:
+            return {"at": at, "where": f"{field_of_rule(at)}.timeouts"}
+        if key in {"retries", "retry-on"} and handling.retry is not None:
+            return {"at": at, "where": f"{field_of_rule(at)}.retry"}
+        return {}
 
     @property
     def servers(self) -> list[ServerReport]:
@@ -132,7 +148,7 @@ class _Backend:
         while True:
             for line in lines:
                 key = " ".join(line[: 2 if line[:1] == ("timeout",) else 1])
-                if key and key not in seen and key.startswith(("timeout ", "retries", "balance", "retry-on")):
+                if key in _SETTINGS and key not in seen:
                     seen.add(key)
                     yield key, " ".join(line[len(key.split()) :]), title
             parent = header[1] if len(header) > 1 and header[0] == "from" else ""
@@ -148,41 +164,49 @@ class _Backend:
 def _applied(
     request: Request, found: Sequence[_Backend], shares: Sequence[tuple[str, float]], decision: Decision, trace: Trace
 ) -> Decision:
-    """Add what happens in the backend; return the end, which is an answer of HAProxy where it gives one."""
-    rule = next((each.rule for each in found if each.rule is not None), None)
-    if rule is not None and rule.mode == "http":
-        answered = _filtered(request, rule, decision, trace)
-        if answered is not None:
-            return answered
+    """Add what happens in the backends; return the end, which is an answer of HAProxy where it gives one to all."""
+    ends: list[Decision | None] = []
     for backend, (name, share) in zip(found, shares, strict=True):
-        at, weights = backend.owner, ""
-        if backend.rule is not None and len(backend.rule.ports) > 1:
-            parts = ", ".join(
-                f"{port.service.namespace}/{port.service.name} {weight}" for weight, port in backend.rule.ports
-            )
-            weights = f", weights of its references: {parts}"
-        where = f"{field_of_rule(at)}.backendRefs" if field_of_rule(at) else ""
+        rule, at, where, weights = backend.rule, "", "", ""
+        if rule is not None:
+            at, where = rule.owner, f"{field_of_rule(rule.owner)}.backendRefs"
+            if len(rule.ports) > 1:
+                parts = (f"{port.service.namespace}/{port.service.name} {weight}" for weight, port in rule.ports)
+                weights = f", weights of its references: {', '.join(parts)}"
         trace.chosen("backend", f"{name}: {share:g} % of such requests{weights}", at=at, where=where)
+        ended = None
+        if rule is not None:
+            ended = _filtered(request, rule, trace) if rule.mode == "http" else _failing(rule, trace)
+        if ended is None and not backend.takes_traffic:
+            unserved = CLOSED if backend.is_tcp else Decision(status=503)
+            what = "a closed connection" if backend.is_tcp else "503"
+            ended = trace.ends(f"{what}: the backend has no server that takes traffic", unserved)
+        ends += [ended] if share else []
+    if all(ends) and len(set(ends)) == 1 and ends[0] is not None:
+        return ends[0]
     for key, value, title in found[0].settings():
-        handled = rule is not None and key == "timeout server" and rule.handling.timeout_ms is not None
-        own = bool(rule is not None and (handled or (key.startswith("retr") and rule.handling.retry is not None)))
-        at = rule.owner if own and rule is not None else ""
-        where = f"{field_of_rule(at)}.{'timeouts' if handled else 'retry'}" if own else ""
-        if key.removeprefix("timeout ") in _TIMEOUTS or key in {"retries", "retry-on", "balance"}:
-            trace.add(
-                "timeout" if key.startswith("timeout") else "backend", f"{key} {value} ({title})", at=at, where=where
-            )
-    if rule is not None and rule.handling.deadline_ms is not None:
+        part = "timeout" if key.startswith("timeout") else "backend"
+        trace.add(part, f"{key} {value} ({title})", **found[0].origin_of(key))
+    if (rule := found[0].rule) is not None and rule.handling.deadline_ms is not None:
         where = f"{field_of_rule(rule.owner)}.timeouts.request"
-        trace.add(
-            "timeout", f"all attempts together: {rule.handling.deadline_ms} ms, else 504", at=rule.owner, where=where
-        )
-    if not any(backend.servers for backend in found):
-        return trace.ends("503, or a closed connection: no server is in this backend", decision)
+        text = f"all attempts together: {rule.handling.deadline_ms} ms, else 504"
+        trace.add("timeout", text, at=rule.owner, where=where)
     return trace.ends("that of a server below", decision)
 
 
-def _filtered(request: Request, rule: RuleBackend, decision: Decision, trace: Trace) -> Decision | None:
+def _failing(rule: RuleBackend, trace: Trace) -> Decision | None:
+    """Return the end of requests that belong to references without a Service, where all of the backend do."""
+    what, ended = ("500", Decision(status=500)) if rule.mode == "http" else ("a closed connection", CLOSED)
+    at, where = rule.owner, f"{field_of_rule(rule.owner)}.backendRefs"
+    if rule.failing and rule.failing == rule.of:
+        return trace.ends(f"{what}: their reference leads to no Service", ended, at=at, where=where)
+    if rule.failing:
+        text = f"{rule.failing} of {rule.of} get {what}: their reference leads to no Service"
+        trace.add("backend", text, at=at, where=where)
+    return None
+
+
+def _filtered(request: Request, rule: RuleBackend, trace: Trace) -> Decision | None:
     """Add the filters of a rule in the order of their lines; return an answer that HAProxy gives itself."""
     filters, at = rule.filters, rule.owner
     where = f"{field_of_rule(at)}.filters"
@@ -191,15 +215,9 @@ def _filtered(request: Request, rule: RuleBackend, decision: Decision, trace: Tr
         trace.add("filter", f"CORS: the origin is {'' if allowed else 'not '}an allowed one", at=at, where=where)
         asks = request.method == "OPTIONS" and request.values_of("access-control-request-method")
         if asks and request.values_of("origin"):
-            return trace.ends(
-                "204: what browsers ask before a request", decision._replace(status=204), at=at, where=where
-            )
-    if rule.failing and rule.failing == rule.of:
-        text = "500: no reference of this rule leads to a Service"
-        return trace.ends(text, decision._replace(status=500), at=at, where=f"{field_of_rule(at)}.backendRefs")
-    if rule.failing:
-        text = f"{rule.failing} of {rule.of} requests get 500: their reference leads nowhere"
-        trace.add("filter", text, at=at, where=f"{field_of_rule(at)}.backendRefs")
+            return trace.ends("204: what browsers ask before a request", Decision(status=204), at=at, where=where)
+    if (failed := _failing(rule, trace)) is not None:
+        return failed
     for some, edits in (("request", filters.request), ("response", filters.response)):
         for edit in edits:
             verb = {"set": "is set", "add": "is added", "del": "is removed"}[edit.action]
@@ -215,7 +233,7 @@ def _filtered(request: Request, rule: RuleBackend, decision: Decision, trace: Tr
         query = f"?{request.query}" if request.query else ""
         location = _location(filters.redirect, request) + path + query
         text = f"{filters.redirect.code}: a redirect to {location}"
-        ended = decision._replace(status=filters.redirect.code, location=location)
+        ended = Decision(status=filters.redirect.code, location=location)
         return trace.ends(text, ended, at=at, where=where)
     return None
 

@@ -1,8 +1,8 @@
 """Where a request goes: from the listener to a backend or an answer, step by step, with what decides each. Pure.
 
-It walks what the presets made and the templates are given, in the order in which the shipped fragments have HAProxy look
-it up (``02-http.tmpl``, ``03-https.tmpl``, ``04-tcp.tmpl``, ``08-gateway.tmpl``, ``09-loadbalancer.tmpl``); which rule
-comes first is in these collections already. Where HAProxy listens is read from the rendered text.
+It walks what the presets made and the templates are given, in the order in which the shipped fragments have HAProxy
+look it up (``02-http.tmpl``, ``03-https.tmpl``, ``04-tcp.tmpl``, ``08-gateway.tmpl``, ``09-loadbalancer.tmpl``); which
+rule comes first is in these collections already. Where HAProxy listens is read from the rendered text.
 """
 
 import re
@@ -511,21 +511,27 @@ class Way:
             trace.add("host", f"{name or '(none)'} is no virtual host")
             return trace.ends("404: no object has this host", Decision(status=404))
         trace.chosen("host", f"{found.host}: {_WORDS_OF_KIND[found.kind]}")
-        if not tls and found.id in shared.redirects and not request.path.startswith(_ACME):
-            if not (self.is_trusted and "https" in request.values_of("x-forwarded-proto")):
-                port = str(self.evidence.variables.get("https_port", 443))
-                location = f"https://{name}{'' if port == '443' else f':{port}'}{request.pathq}"
-                text = "308: a host with a certificate is served over HTTPS"
-                where = "annotation pyconfd.io/ssl-redirect"
-                return trace.ends(f"{text}, at {location}", Decision(status=308, location=location), where=where)
-        if tls and (seconds := shared.hsts.get(found.id, self.evidence.variables.get("hsts"))) is not None:
-            trace.add(
-                "filter", f"Strict-Transport-Security max-age={seconds} is added", where="annotation pyconfd.io/hsts"
+        if not tls and found.id in shared.redirects and not self._needs_no_tls():
+            port = str(self.evidence.variables.get("https_port", 443))
+            location = f"https://{name}{'' if port == '443' else f':{port}'}{request.pathq}"
+            text, ended = (
+                f"308: to {location}, since the host has a certificate",
+                Decision(status=308, location=location),
             )
+            return trace.ends(text, ended, where="annotation pyconfd.io/ssl-redirect")
+        if tls and (seconds := shared.hsts.get(found.id, self.evidence.variables.get("hsts"))) is not None:
+            text = f"Strict-Transport-Security max-age={seconds} is added to the answer"
+            trace.add("filter", text, where="annotation pyconfd.io/hsts")
         route = self.rules.find(found.id, self._shared_paths(shared, found.id), {})
         if not route:
             return trace.ends("404: the host has no such path", Decision(status=404))
         return Decision(route)
+
+    def _needs_no_tls(self) -> bool:
+        """Return whether it is the question of an issuer, or a proxy in front says that TLS ended there."""
+        request = self.request
+        is_ended = self.is_trusted and "https" in request.values_of("x-forwarded-proto")
+        return is_ended or request.path.startswith(_ACME)
 
     def _shared_paths(self, shared: SharedHosts, id_: str) -> Iterator[PathCandidate]:
         owners = self.evidence.context.owners.get(PresetName.INGRESS, {})
@@ -545,34 +551,38 @@ class Way:
     # Gateways
 
     def _at_gateway(self, front: GatewayFrontend) -> Decision:
-        request, trace = self.request, self.trace
         if front.kind is FrontendKind.TCP:
             return self._connection(front.backend, front.owner)
         if (ended := self._speaks(tls=front.kind is FrontendKind.TLS)) is not None:
             return ended
-        if front.kind is FrontendKind.HTTP:
-            return self._gateway_request(front, "")
-        listener = front.https[0].name if not front.reads_hello else ""
-        if not listener:
-            named = _named(front.names, request.tls_name)
-            if named is None or not (named.listener or named.backend):
-                text = "no listener has this name" if named is None else "its listener has nothing for this name"
-                return trace.ends(f"the connection is closed: {text}", CLOSED, at=front.owner, where="spec.listeners")
-            if named.backend:
-                trace.chosen("host", f"{named.host or 'any name'}: TLS goes through, by the name {request.tls_name}")
-                return self._connection(named.backend, front.owner)
-            listener = named.listener
+        return self._gateway_request(front, "") if front.kind is FrontendKind.HTTP else self._gateway_tls(front)
+
+    def _gateway_tls(self, front: GatewayFrontend) -> Decision:
+        request, trace = self.request, self.trace
+        if not front.reads_hello:
+            return self._ended(front, front.https[0].name)
+        named = _named(front.names, request.tls_name)
+        if named is None or not (named.listener or named.backend):
+            text = "no listener has this name" if named is None else "its listener has nothing for this name"
+            return trace.ends(f"the connection is closed: {text}", CLOSED, at=front.owner, where="spec.listeners")
+        if named.backend:
+            trace.chosen("host", f"{named.host or 'any name'}: TLS goes through, by the name {request.tls_name}")
+            return self._connection(named.backend, front.owner)
+        return self._ended(front, named.listener)
+
+    def _ended(self, front: GatewayFrontend, listener: str) -> Decision:
+        """Return where what is in the TLS goes that a listener ends."""
+        trace, ending = self.trace, next(each for each in front.listeners if each.name == listener)
         trace.chosen("listener", f"listener {listener} ends TLS", at=front.owner, where=f"spec.listeners[{listener}]")
-        ending = next(each for each in front.listeners if each.name == listener)
         if len(ending.certificates) > 1:
             trace.does_not_cover("which of a listener's several certificates has the name: the first is shown")
         self._present(ending.certificates[0])
-        if ending.http and front.verification is not None:
-            trace.does_not_cover("the client's certificate, which the Gateway asks for: taken as a valid one")
         if not ending.http:
-            found = _named(front.ended_names, request.tls_name)
+            found = _named(front.ended_names, self.request.tls_name)
             return self._connection(found.backend if found is not None else "", front.owner)
-        if not request.is_http:
+        if front.verification is not None:
+            trace.does_not_cover("the client's certificate, which the Gateway asks for: taken as a valid one")
+        if not self.request.is_http:
             trace.does_not_cover("connections that hold no request, at a listener for HTTPS")
             return NOT_KNOWN
         return self._gateway_request(front, listener)

@@ -21,7 +21,7 @@ from pyconfd.model.explanation import Explanation
         "pyconfd explain pod web-6d5f-x2k": "only a pod of this name",
         "pyconfd explain haproxy.cfg:123": "fragment, template line and object behind a line",
         "pyconfd explain https://shop.example.com/cart?x=1 -X POST -H 'X-Canary: always'": "where this request goes",
-        "pyconfd explain http://shop.example.com/ --to 192.0.2.21 --from 198.51.100.7": "the same, between two addresses",
+        "pyconfd explain http://shop.example.com/ --to 192.0.2.21": "the same at one of several addresses",
         "pyconfd explain --all-refused": "everything that is refused, and since when",
     },
     exits={
