@@ -2,16 +2,20 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
-from pyconfd.explain.conditions import Evidence, server_report
-from pyconfd.explain.configuration import ServerLine, host_and_port
+import msgspec
+
+from pyconfd.explain.conditions import Evidence, server_state
+from pyconfd.explain.configuration import ServerLine, host_and_port, place_of
 from pyconfd.explain.request import Request
 from pyconfd.explain.routing import CLOSED, Decision, Entrance, Trace, Way, field_of_rule, opened, reached
-from pyconfd.haproxy.config.text import sections_of, words
+from pyconfd.haproxy.config.text import parse, words
 from pyconfd.model.explanation import Explanation, RequestAnswer, ServerReport
 from pyconfd.model.listener import ANY
+from pyconfd.model.rendering import Rendering
 from pyconfd.presets.gateway.filters import PathEdit, Redirect
 from pyconfd.presets.gateway.http_rules import SPLIT, RuleBackend
 
@@ -21,6 +25,7 @@ _SETTINGS = frozenset(
         *("balance", "retries", "retry-on"),
     ]
 )
+_DEFAULTS = re.compile(r"^defaults\b.*\n(?:(?:[ \t#].*)?\n)*", re.MULTILINE)
 _RAND = re.compile(r"\{ rand\(([0-9]+)\) lt ([0-9]+) \}.*")
 _ORIGIN = re.compile(r"\{ req\.hdr\(origin\) -m (found|str|reg)(?: -i)?(?: --)?(?: '?(.*?)'?)? \}")
 _LOOPBACK = "127.0.0.1"
@@ -35,13 +40,12 @@ def explain_request(request: Request, evidence: Evidence) -> Explanation:
     if rendering is None:
         trace.does_not_cover("where HAProxy listens: nothing was rendered")
         return _explanation(request, evidence, trace, Decision())
-    places = opened(rendering.text)
-    sections = {each.name for each in sections_of(rendering.text, "frontend")}
-    found = reached(places, request)
+    places, sections = opened(rendering.text)
+    found, way = reached(places, request), Way(request, evidence, sections, trace)
     if not found:
         trace.ends(f"the connection is refused: nothing listens on port {request.port}", Decision())
         return _explanation(request, evidence, trace, Decision(closed=True))
-    known = [each for each in found if Way(request, evidence, sections, Trace()).knows(each)] or found
+    known = list(filter(way.knows, found)) or found
     by_section = {each.section: each for each in reversed(known)}
     if len(by_section) > 1:
         candidates = (f"{shlex.quote(request.url)} --to {_address(each, evidence)}" for each in by_section.values())
@@ -50,8 +54,7 @@ def explain_request(request: Request, evidence: Evidence) -> Explanation:
             request.url, evidence.now, evidence.instance, candidates=tuple(sorted(candidates)), notes=notes
         )
     (entrance,) = by_section.values()
-    decision = Way(request, evidence, sections, trace).from_(entrance)
-    return _explanation(request, evidence, trace, decision)
+    return _explanation(request, evidence, trace, way.from_(entrance))
 
 
 def _address(entrance: Entrance, evidence: Evidence) -> str:
@@ -107,13 +110,11 @@ class _Backend:
         names = evidence.context.names
         self.name, self._evidence = name, evidence
         self.rule: RuleBackend | None = ((names.get("gateway") or {}).get("backends") or {}).get(name)
-        rendering = evidence.running or evidence.desired
-        text = rendering.text if rendering is not None else ""
-        found = re.search(rf"(?m)^backend[ \t]+{re.escape(name)}(?:[ \t].*)?\n((?:(?:[ \t#].*)?\n)*)", text)
+        self._rendering = evidence.running or evidence.desired or Rendering(())
+        text = self._rendering.text
+        found = re.search(rf"^backend {re.escape(name)}(?: .*)?\n(?:(?:[ \t#].*)?\n)*", text, re.MULTILINE)
         self.lines = found[0].splitlines() if found is not None else []
         self._first_line = text.count("\n", 0, found.start()) + 1 if found is not None else 0
-        self._defaults = {each.name: each for each in sections_of(text, "defaults")} if found is not None else {}
-
         own = [words(line) for line in self.lines]
         self.takes_traffic = any(each[:1] == ("server",) and ("weight", "0") not in pairwise(each) for each in own)
         self.is_tcp = ("mode", "tcp") in own
@@ -138,10 +139,25 @@ class _Backend:
             for number, each in found
             if each[:1] == ("server",) and len(each) > 2
         ]
-        return [server_report(each, self._evidence) for each in lines]
+        pods = {each.address: each for each in self._endpoints()}
+        states = (server_state(each, self._evidence, pods.get(each.address)) for each in lines)
+        return [msgspec.structs.replace(each, place=place_of(self._rendering, each.line)) for each in states]
+
+    def _endpoints(self) -> Iterable[Any]:
+        """Return what the presets sent requests of this backend to."""
+        names, key = self._evidence.context.names, self.name.partition("-")[2]
+        if self.rule is not None:
+            return self.rule.servers
+        if (of_ingress := ((names.get("ingress") or {}).get("backends") or {}).get(self.name)) is not None:
+            return of_ingress.servers
+        if self.name.startswith("lb-") and (port := (names.get("loadbalancer") or {}).get(key)) is not None:
+            return port.endpoints
+        entries = (names.get("domains") or {}).values()
+        return next((each["endpoints"] for each in entries if each["key"] == key), ())
 
     def settings(self) -> Iterator[tuple[str, str, str]]:
         """Return name, value and section of what its lines, and the defaults sections that it is from, say."""
+        defaults = {each.name: each for each in parse("".join(_DEFAULTS.findall(self._rendering.text)))}
         title, lines = f"backend {self.name}", [words(each) for each in self.lines[1:]]
         header: Sequence[str] = words(self.lines[0])[2:] if self.lines else ()
         seen: set[str] = set()
@@ -155,7 +171,7 @@ class _Backend:
             if not self.lines or (not parent and title.startswith("defaults")):
                 return
             # What says no `from` inherits from the last of these sections.
-            section = self._defaults.get(parent) if parent else next(reversed(self._defaults.values()), None)
+            section = defaults.get(parent) if parent else next(reversed(defaults.values()), None)
             if section is None:
                 return
             title, lines, header = f"defaults {section.name}", [each.words for each in section.lines], section.options

@@ -8,14 +8,14 @@ rule comes first is in these collections already. Where HAProxy listens is read 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property
 from ipaddress import ip_network
 from typing import Any, NamedTuple
 
 from pyconfd.explain.conditions import Evidence
 from pyconfd.explain.request import UNKNOWN, Request
 from pyconfd.haproxy.config.text import binds
-from pyconfd.model.context import PresetName
+from pyconfd.model.context import PresetName, RefusalReason
 from pyconfd.model.explanation import RequestStep
 from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
 from pyconfd.model.reservation import Name
@@ -34,6 +34,7 @@ from pyconfd.presets.routing.types import (
     ValueCondition,
     VirtualHost,
 )
+from pyconfd.status.redaction import public_refusal
 
 SHARED_HTTP, SHARED_TLS, ENDED_TLS = "http-in", "https-in", "https-terminate"
 _MOST_RULES = 200
@@ -99,9 +100,16 @@ class Entrance(NamedTuple):
 # Listeners
 
 
-def opened(text: str) -> list[Entrance]:
-    """Return all places where the sections of a configuration listen for clients."""
-    return [Entrance(bind.proxy.partition(" ")[2], each) for bind in binds(text) for each in bind.listeners()]
+_LISTENING = re.compile(r"^(?:frontend|listen)[ \t].*|^[ \t]+bind[ \t].*", re.MULTILINE)
+
+
+def opened(text: str) -> tuple[list[Entrance], set[str]]:
+    """Return all places where a configuration listens for clients, and the names of all sections with binds."""
+    # A frontend may have tens of thousands of other lines, which nobody needs parsed.
+    found = binds("\n".join(_LISTENING.findall(text)))
+    sections = [bind.proxy.partition(" ")[2] for bind in found]
+    places = [Entrance(name, each) for name, bind in zip(sections, found, strict=True) for each in bind.listeners()]
+    return places, set(sections)
 
 
 def reached(entrances: Iterable[Entrance], request: Request) -> list[Entrance]:
@@ -346,10 +354,7 @@ class Way:
     """The way of one request; ``sections`` are those that listen, or end TLS behind one that does."""
 
     def __init__(self, request: Request, evidence: Evidence, sections: Collection[str], trace: Trace) -> None:
-        self.request, self.evidence, self.trace = request, evidence, trace
-        self.shared = partial(
-            SharedHosts, evidence.context.names, http=SHARED_HTTP in sections, https=ENDED_TLS in sections
-        )
+        self.request, self.evidence, self.trace, self._sections = request, evidence, trace, sections
         self.names = evidence.context.names
         gateway = self.names.get("gateway") or {}
         self.frontends: Mapping[str, GatewayFrontend] = gateway.get("frontends") or {}
@@ -359,6 +364,16 @@ class Way:
         self.is_trusted = request.is_from(trusted)
         self.headers = request.seen_headers(trusted=self.is_trusted)
         self.rules = Rules(request, self.headers, trace)
+
+    @cached_property
+    def shared(self) -> SharedHosts:
+        """The hosts of the shared frontends."""
+        http, https = SHARED_HTTP in self._sections, ENDED_TLS in self._sections
+        return SharedHosts(self.names, http=http, https=https)
+
+    @cached_property
+    def _owners_of_routes(self) -> Mapping[str, str]:
+        return {each.route: each.owner for each in self.rules_backends.values() if not each.is_profile}
 
     def _front(self, entrance: Entrance) -> GatewayFrontend | None:
         return self.frontends.get(entrance.section.removesuffix(".https"))
@@ -372,7 +387,7 @@ class Way:
             return not front.reads_hello or _named(front.names, request.tls_name) is not None
         if entrance.section not in {SHARED_HTTP, SHARED_TLS, ENDED_TLS}:
             return False
-        shared, name = self.shared(), request.name
+        shared, name = self.shared, request.name
         through = name in shared.through or longest_end(shared.through_wildcards, name) is not None
         return through or shared.find(name) is not None or shared.any is not None
 
@@ -440,7 +455,7 @@ class Way:
     # The shared frontends
 
     def _at_shared(self, section: str) -> Decision:
-        request, shared = self.request, self.shared()
+        request, shared = self.request, self.shared
         if (ended := self._speaks(tls=section != SHARED_HTTP)) is not None:
             return ended
         if section == SHARED_HTTP:
@@ -522,10 +537,18 @@ class Way:
         if tls and (seconds := shared.hsts.get(found.id, self.evidence.variables.get("hsts"))) is not None:
             text = f"Strict-Transport-Security max-age={seconds} is added to the answer"
             trace.add("filter", text, where="annotation pyconfd.io/hsts")
+        self._add_refused(found)
         route = self.rules.find(found.id, self._shared_paths(shared, found.id), {})
         if not route:
             return trace.ends("404: the host has no such path", Decision(status=404))
         return Decision(route)
+
+    def _add_refused(self, host: VirtualHost) -> None:
+        """Add what asked for the host, or a path of it, and lost that to another object."""
+        for each in map(public_refusal, self.evidence.refused):
+            is_path = each.value == host.host or each.value.startswith(f"{host.host}/")
+            if is_path and each.reason in {RefusalReason.NAME_TAKEN, RefusalReason.NAME_RESERVED}:
+                self.trace.lost("rule", f"{each.value}: {each.detail}", at=str(each.ref), where=each.field)
 
     def _needs_no_tls(self) -> bool:
         """Return whether it is the question of an issuer, or a proxy in front says that TLS ended there."""
@@ -621,13 +644,10 @@ class Way:
         chain += [self.gateway_hosts[each] for each in chain[-1].above if each in self.gateway_hosts]
         for each in chain:
             trace.chosen("host", f"{each.host or '*'}: {_WORDS_OF_KIND[each.kind]}")
-            route = self.rules.find(each.id, self._gateway_paths(each), self._owners_of_routes())
+            route = self.rules.find(each.id, self._gateway_paths(each), self._owners_of_routes)
             if route:
                 return Decision(route)
         return trace.ends("404: no rule of a route is for this request", Decision(status=404), at=front.owner)
-
-    def _owners_of_routes(self) -> Mapping[str, str]:
-        return {each.route: each.owner for each in self.rules_backends.values() if not each.is_profile}
 
     def _gateway_paths(self, host: VirtualHost) -> Iterator[PathCandidate]:
         start = f"{host.id}/"

@@ -78,7 +78,7 @@ class NamedBackends:
                 elif line.strip().startswith("tcp-request connection reject"):
                     # The addresses are known only behind the header of the PROXY protocol.
                     yield line.replace("connection", "session", 1)
-                elif keyword != "backend" or line.split()[:1] not in (["tcp-check"], ["stick"]):
+                elif keyword != "backend" or line.split()[:1] not in (["tcp-check"], ["stick"], ["tcp-response"]):
                     yield line
             if keyword == "backend" and not inner and has_servers:
                 if not is_tcp:
