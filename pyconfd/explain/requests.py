@@ -189,10 +189,10 @@ def _applied(
             if len(rule.ports) > 1:
                 parts = (f"{port.service.namespace}/{port.service.name} {weight}" for weight, port in rule.ports)
                 weights = f", weights of its references: {', '.join(parts)}"
-        trace.chosen("backend", f"{name}: {share:g} % of such requests{weights}", at=at, where=where)
         ended = None
         if rule is not None:
             ended = _filtered(request, rule, trace) if rule.mode == "http" else _failing(rule, trace)
+        trace.chosen("backend", f"{name}: {share:g} % of such requests{weights}", at=at, where=where)
         if ended is None and not backend.takes_traffic:
             unserved = CLOSED if backend.is_tcp else Decision(status=503)
             what = "a closed connection" if backend.is_tcp else "503"
@@ -200,14 +200,14 @@ def _applied(
         ends += [ended] if share else []
     if all(ends) and len(set(ends)) == 1 and ends[0] is not None:
         return ends[0]
-    for key, value, title in found[0].settings():
+    for key, value, title in sorted(found[0].settings()):
         part = "timeout" if key.startswith("timeout") else "backend"
         trace.add(part, f"{key} {value} ({title})", **found[0].origin_of(key))
     if (rule := found[0].rule) is not None and rule.handling.deadline_ms is not None:
         where = f"{field_of_rule(rule.owner)}.timeouts.request"
         text = f"all attempts together: {rule.handling.deadline_ms} ms, else 504"
         trace.add("timeout", text, at=rule.owner, where=where)
-    return trace.ends("that of a server below", decision)
+    return trace.ends("that of one of these servers", decision)
 
 
 def _failing(rule: RuleBackend, trace: Trace) -> Decision | None:

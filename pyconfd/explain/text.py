@@ -114,7 +114,10 @@ def _request(answer: RequestAnswer, servers: Sequence[ServerReport], pen: Pen) -
     steps = list(answer.steps)
     lost = [each for each in steps if each.result == "lost"]
     hidden = {id(each) for each in lost[_SHOWN:]}
-    for step in steps:
+    last = next((number for number, each in enumerate(steps) if each.part in {"timeout", "answer"}), len(steps))
+    for number, step in enumerate(steps):
+        if number == last:
+            yield from _servers(servers, pen)
         if id(step) in hidden:
             continue
         where = clean(", ".join(filter(None, (step.object, step.field))))
@@ -122,7 +125,6 @@ def _request(answer: RequestAnswer, servers: Sequence[ServerReport], pen: Pen) -
         yield _row(step.part, f"{result}{clean(step.text)}{f'  ({where})' if where else ''}")
     if hidden:
         yield _row("rule", f"{len(hidden):,} more rules lost; --json has all")
-    yield from _servers(servers, pen)
     yield from (_row("not covered", pen(_WARNING, clean(each))) for each in answer.uncovered)
 
 
