@@ -126,10 +126,13 @@ class Request:
         return [each for each in kept if each[0] not in {*made, "connection"}] + list(made.items())
 
     def parameters(self, name: str) -> Iterator[bytes]:
-        """Return what ``url_param(NAME),url_dec(1)`` gives, of each such parameter that can be decoded."""
+        """Return what ``url_param(NAME),url_dec(1)`` gives: each value up to the first that cannot be decoded."""
         for each in re.split("[&;?]", self.query):
             found, equals, value = each.partition("=")
-            if found == name and equals and value and (text := _decoded(value)) is not None:
+            if found == name and equals:
+                text = _decoded(value)
+                if text is None:
+                    return
                 yield text
 
 

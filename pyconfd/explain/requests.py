@@ -4,7 +4,6 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 
@@ -18,6 +17,8 @@ from pyconfd.model.listener import ANY
 from pyconfd.model.rendering import Rendering
 from pyconfd.presets.gateway.filters import PathEdit, Redirect
 from pyconfd.presets.gateway.http_rules import SPLIT, RuleBackend
+from pyconfd.presets.routing.types import RouteServer
+from pyconfd.presets.views import EndpointView
 
 _SETTINGS = frozenset(
     [
@@ -73,7 +74,13 @@ def _explanation(request: Request, evidence: Evidence, trace: Trace, decision: D
         decision = _applied(request, found, backends, decision, trace)
         servers = tuple(each for backend in found for each in backend.servers)
     answer = RequestAnswer(
-        tuple(trace.steps), backends, decision.status, decision.location, decision.closed, tuple(trace.uncovered)
+        tuple(trace.steps),
+        backends,
+        decision.status,
+        decision.location,
+        decision.closed,
+        tuple((status, round(share, 2)) for status, share in sorted(trace.sometimes.items())),
+        tuple(trace.uncovered),
     )
     return Explanation(
         request.url, evidence.now, evidence.instance, f"{request.method} {request.url}", servers=servers, request=answer
@@ -143,17 +150,22 @@ class _Backend:
         states = (server_state(each, self._evidence, pods.get(each.address)) for each in lines)
         return [msgspec.structs.replace(each, place=place_of(self._rendering, each.line)) for each in states]
 
-    def _endpoints(self) -> Iterable[Any]:
+    def _endpoints(self) -> Iterable[EndpointView | RouteServer]:
         """Return what the presets sent requests of this backend to."""
         names, key = self._evidence.context.names, self.name.partition("-")[2]
+        of_ingress = ((names.get("ingress") or {}).get("backends") or {}).get(self.name)
+        balanced = (names.get("loadbalancer") or {}).get(key) if self.name.startswith("lb-") else None
+        found: Iterable[EndpointView | RouteServer]
         if self.rule is not None:
-            return self.rule.servers
-        if (of_ingress := ((names.get("ingress") or {}).get("backends") or {}).get(self.name)) is not None:
-            return of_ingress.servers
-        if self.name.startswith("lb-") and (port := (names.get("loadbalancer") or {}).get(key)) is not None:
-            return port.endpoints
-        entries = (names.get("domains") or {}).values()
-        return next((each["endpoints"] for each in entries if each["key"] == key), ())
+            found = self.rule.servers
+        elif of_ingress is not None:
+            found = of_ingress.servers
+        elif balanced is not None:
+            found = balanced.endpoints
+        else:
+            entries = (names.get("domains") or {}).values()
+            found = next((each["endpoints"] for each in entries if each["key"] == key), ())
+        return found
 
     def settings(self) -> Iterator[tuple[str, str, str]]:
         """Return name, value and section of what its lines, and the defaults sections that it is from, say."""
@@ -181,25 +193,14 @@ def _applied(
     request: Request, found: Sequence[_Backend], shares: Sequence[tuple[str, float]], decision: Decision, trace: Trace
 ) -> Decision:
     """Add what happens in the backends; return the end, which is an answer of HAProxy where it gives one to all."""
-    ends: list[Decision | None] = []
-    for backend, (name, share) in zip(found, shares, strict=True):
-        rule, at, where, weights = backend.rule, "", "", ""
-        if rule is not None:
-            at, where = rule.owner, f"{field_of_rule(rule.owner)}.backendRefs"
-            if len(rule.ports) > 1:
-                parts = (f"{port.service.namespace}/{port.service.name} {weight}" for weight, port in rule.ports)
-                weights = f", weights of its references: {', '.join(parts)}"
-        ended = None
-        if rule is not None:
-            ended = _filtered(request, rule, trace) if rule.mode == "http" else _failing(rule, trace)
-        trace.chosen("backend", f"{name}: {share:g} % of such requests{weights}", at=at, where=where)
-        if ended is None and not backend.takes_traffic:
-            unserved = CLOSED if backend.is_tcp else Decision(status=503)
-            what = "a closed connection" if backend.is_tcp else "503"
-            ended = trace.ends(f"{what}: the backend has no server that takes traffic", unserved)
-        ends += [ended] if share else []
-    if all(ends) and len(set(ends)) == 1 and ends[0] is not None:
-        return ends[0]
+    each_with_share = zip(found, (share for _, share in shares), strict=True)
+    ends = [(_in_backend(request, backend, share, trace), share) for backend, share in each_with_share]
+    ends = [each for each in ends if each[1]]
+    if len({ended for ended, _ in ends}) == 1 and ends[0][0] is not None:
+        return ends[0][0]
+    for ended, share in ends:
+        if ended is not None:
+            trace.sometimes[ended.status] += share
     for key, value, title in sorted(found[0].settings()):
         part = "timeout" if key.startswith("timeout") else "backend"
         trace.add(part, f"{key} {value} ({title})", **found[0].origin_of(key))
@@ -208,6 +209,25 @@ def _applied(
         text = f"all attempts together: {rule.handling.deadline_ms} ms, else 504"
         trace.add("timeout", text, at=rule.owner, where=where)
     return trace.ends("that of one of these servers", decision)
+
+
+def _in_backend(request: Request, backend: _Backend, share: float, trace: Trace) -> Decision | None:
+    """Add what happens in one backend, which so many percent of the requests come to; return an answer of HAProxy."""
+    rule, at, where, weights, ended = backend.rule, "", "", "", None
+    if rule is not None:
+        at, where = rule.owner, f"{field_of_rule(rule.owner)}.backendRefs"
+        if len(rule.ports) > 1:
+            parts = (f"{port.service.namespace}/{port.service.name} {weight}" for weight, port in rule.ports)
+            weights = f", weights of its references: {', '.join(parts)}"
+        ended = _failing(rule, trace) if backend.is_tcp else _filtered(request, rule, trace)
+        if ended is None and rule.failing:
+            trace.sometimes[0 if backend.is_tcp else 500] += share * rule.failing / rule.of
+    trace.chosen("backend", f"{backend.name}: {share:g} % of such requests{weights}", at=at, where=where)
+    if ended is not None or backend.takes_traffic:
+        return ended
+    unserved = CLOSED if backend.is_tcp else Decision(status=503)
+    what = "a closed connection" if backend.is_tcp else "503"
+    return trace.ends(f"{what}: the backend has no server that takes traffic", unserved)
 
 
 def _failing(rule: RuleBackend, trace: Trace) -> Decision | None:

@@ -6,6 +6,7 @@ rule comes first is in these collections already. Where HAProxy listens is read 
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -63,9 +64,10 @@ NOT_KNOWN = Decision()
 
 @dataclass
 class Trace:
-    """What was looked at, and what cannot be answered."""
+    """What was looked at, how a part of the requests ends otherwise (in percent), and what cannot be answered."""
 
     steps: list[RequestStep] = field(default_factory=list)
+    sometimes: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     uncovered: dict[str, None] = field(default_factory=dict)
 
     def add(self, part: str, text: str, result: str = "", *, at: str = "", where: str = "") -> None:
@@ -324,7 +326,8 @@ class Rules:
 def _matches(wanted: ValueCondition, found: Sequence[bytes]) -> bool:
     """Return whether one of the values is as HAProxy compares it (pyconfd/presets/gateway/conditions.py)."""
     if not wanted.regex:
-        return wanted.value.encode() in found
+        # Texts are compared up to a character 0, which a parameter may have.
+        return wanted.value.encode() in [each.partition(b"\0")[0] for each in found]
     pattern = wanted.value.removeprefix(patterns.ANY_CASE).encode()
     flags = re.IGNORECASE if wanted.value.startswith(patterns.ANY_CASE) else re.NOFLAG
     compiled = re.compile(b"^(" + pattern + b")$", flags)

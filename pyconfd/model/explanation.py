@@ -101,6 +101,7 @@ class RequestAnswer(msgspec.Struct, frozen=True, gc=False):
 
     ``backends`` are the sections that one of serves it, each with its share in percent. ``status`` is what HAProxy
     itself answers, 0 where a server does; ``location`` is where a redirect leads. ``closed``: there is no answer.
+    ``sometimes`` are statuses that a part of such requests get instead, in percent; 0 is a closed connection.
     ``uncovered`` says what is not known of it: then the end may be another one.
     """
 
@@ -109,6 +110,7 @@ class RequestAnswer(msgspec.Struct, frozen=True, gc=False):
     status: int = 0
     location: str = ""
     closed: bool = False
+    sometimes: tuple[tuple[int, float], ...] = ()
     uncovered: tuple[str, ...] = ()
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from pyconfd.explain.conditions import Evidence
 from pyconfd.explain.request import Request, request_of
@@ -17,13 +16,11 @@ _VALUES = ("always", "it's", "a b", "On", "https", "v1", "or", "")
 _EXPRESSIONS = ("al.*", "(?i)ON", "v[0-9]", "[a-z]{1,9}", "(a|b)+", ".*")
 _PARAMETERS = ("v", "q", "a.b")
 _RULE_PATHS = (*PATHS, "/app/v1", "/a%20b", "/login/")
+_OTHER_PATHS = ("", "//app", "/app/x", "/appx", "/LOGIN", "/a/b/x", "/shop.Cart/Get")
+_ENCODED = ("always", "a+b", "a%20b", "v1", "", "%zz", "it%27s", "On", "a%0A", "v1%00", "always%0A")
 _ADDRESSES = (SHARED_ADDRESS, SHARED_ADDRESS, *POOL, "192.0.2.99")
 _PORTS = {80: "http", 443: "https", 5432: "http", 6379: "http", 8443: "https"}
 _SOURCES = ("", "198.51.100.1", "198.51.100.200", "10.0.0.9")
-
-
-def _maybe(rng: Random, chance: float, made: Any) -> list[Any]:
-    return [made()] if rng.random() < chance else []
 
 
 def _condition(rng: Random, names: tuple[str, ...]) -> Document:
@@ -49,12 +46,10 @@ def _path_edit(rng: Random) -> Document:
 
 
 def _filters(rng: Random) -> list[Document]:
-    found = _maybe(
-        rng, 0.2, lambda: {
-            "type": "RequestHeaderModifier",
-            "requestHeaderModifier": {"set": [{"name": "authorization", "value": SECRET}], "remove": ["cookie"]},
-        },
-    )  # fmt: skip
+    edits = {"set": [{"name": "authorization", "value": SECRET}], "remove": ["cookie"]}
+    found: list[Document] = []
+    if rng.random() < 0.2:
+        found.append({"type": "RequestHeaderModifier", "requestHeaderModifier": edits})
     if rng.random() < 0.25:
         redirect: Document = {"statusCode": rng.choice((301, 302, 307, 308))}
         redirect |= {"scheme": rng.choice(("http", "https"))} if rng.random() < 0.5 else {}
@@ -68,6 +63,13 @@ def _filters(rng: Random) -> list[Document]:
         origins = rng.choice((["*"], ["https://a.test"], ["https://*.a.test", "null"]))
         found.append({"type": "CORS", "cors": {"allowOrigins": origins, "allowMethods": ["*"]}})
     return found
+
+
+def _meeting(rng: Random, wanted: Document, between: str) -> str:
+    """Return a header or parameter that meets a condition, mostly."""
+    values = {"al.*": "always", "(?i)ON": "oN", "v[0-9]": "v1", "[a-z]{1,9}": "abc", "(a|b)+": "abba", ".*": "x"}
+    value = values[wanted["value"]] if wanted["type"] == "RegularExpression" else wanted["value"]
+    return f"{wanted['name']}{between}{value if rng.random() < 0.9 else 'other'}"
 
 
 def rich_route(rng: Random, namespace: str, name: str) -> Document:
@@ -107,7 +109,7 @@ def rich_gateway(rng: Random, namespace: str, name: str) -> Document:
             "protocol": protocol,
             "allowedRoutes": {"namespaces": {"from": "All"}},
         }
-        if rng.random() < 0.6:
+        if rng.random() < 0.5:
             listener["hostname"] = rng.choice(HOSTS)
         if protocol != "HTTP":
             mode = "Passthrough" if protocol == "TLS" else "Terminate"
@@ -124,6 +126,10 @@ class Served:
     seen: Seen
     evidence: Evidence
     name: str
+    matches: tuple[Document, ...]
+    """Those of its HTTPRoutes."""
+    virtual_hosts: tuple[str, ...]
+    """Those of its Gateways."""
 
 
 def cluster(seed: int, number: int, folder: str) -> Served:
@@ -151,38 +157,50 @@ def cluster(seed: int, number: int, folder: str) -> Served:
         refused=seen.context.refused,
         variables=variables,
     )
-    return Served(seen, evidence, story.name)
+    specs = [each["spec"] for (kind, _, _), each in story.cluster.objects.items() if kind == "HTTPRoute"]
+    matches = [match for spec in specs for rule in spec["rules"] for match in rule.get("matches", ())]
+    return Served(seen, evidence, story.name, tuple(matches), tuple(seen.context.names["gateway"]["virtual_hosts"]))
 
 
 def request(rng: Random, served: Served, to: str = "") -> Request:
     """Return a random request for what such a cluster may have, to the shared frontends at an address ``to``."""
-    binds = [bind for _, binds in served.seen.config.frontends for bind in binds if bind.port in _PORTS]
-    bind = rng.choice(binds)
+    opened = [(front.name, bind) for front, binds in served.seen.config.frontends for bind in binds]
+    frontend, bind = rng.choice([each for each in opened if each[1].port in _PORTS])
     port, address = bind.port, bind.address.strip("[]")
     if address in {"*", "::"} or rng.random() < 0.1:
         address = rng.choice(_ADDRESSES)
     if to:
         port, address = rng.choice((80, 443)), to
     scheme = _PORTS[port] if rng.random() < 0.95 else rng.choice(("http", "https"))
-    host = rng.choice((*ASKED_HOSTS, *ASKED_HOSTS, "new.test"))
-    path = rng.choice(
-        (*_RULE_PATHS, *_RULE_PATHS, "", "//app", "/app/x", "/appx", "/LOGIN", "/a/b/x", "/shop.Cart/Get")
+    host, path = (
+        rng.choice((*ASKED_HOSTS, *ASKED_HOSTS, "new.test")),
+        rng.choice((*_RULE_PATHS, *_RULE_PATHS, *_OTHER_PATHS)),
     )
-    path += rng.choice(("", "", "", "/", "/x", "/.well-known", "%2F", ";a=b"))
-    if path and not path.startswith("/"):
-        path = f"/{path}"
-    names = [rng.choice((*_PARAMETERS, "V")) for _ in range(rng.choice((0, 0, 1, 1, 2)))]
-    values = ("always", "a+b", "a%20b", "v1", "", "%zz", "it%27s", "On", "a%0A")
-    query = rng.choice("&;").join(f"{name}{rng.choice(('=', '=', '=', ''))}{rng.choice(values)}" for name in names)
-    headers = [f"{rng.choice(_HEADERS)}: {rng.choice(_VALUES)}" for _ in range(rng.choice((0, 0, 1, 2, 3)))]
-    headers += _maybe(rng, 0.15, lambda: f"Origin: {rng.choice(('https://a.test', 'https://b.a.test', 'null'))}")
-    headers += _maybe(rng, 0.1, lambda: "Access-Control-Request-Method: GET")
-    headers += _maybe(
-        rng, 0.25, lambda: f"Host: {rng.choice((host.upper(), f'{host}.', f'{host}:{port}', *ASKED_HOSTS))}"
-    )
+    method, headers, query = rng.choice(_METHODS), list[str](), list[str]()
+    hosts = [each for each in served.virtual_hosts if each.partition("|")[0] == frontend.removesuffix(".https")]
+    if not to and hosts and rng.random() < 0.9:
+        host, match = rng.choice(hosts).partition("|")[2].replace("*", "z"), rng.choice(served.matches)
+        path, method = match.get("path", {}).get("value", "/"), match.get("method", method)
+        path = path if not any(each in path for each in "(.") else rng.choice(("/app/x", "/login", "/abc/x"))
+        headers += [_meeting(rng, each, ": ") for each in match.get("headers", ())]
+        query += [_meeting(rng, each, "=").replace(" ", "+") for each in match.get("queryParams", ())]
+    path += rng.choice(("", "", "", "", "/", "/x", "/.well-known", "%2F", ";a=b"))
+    path = path if path.startswith("/") or not path else f"/{path}"
+    for _ in range(rng.choice((0, 0, 1, 1, 2))):
+        query.append(f"{rng.choice((*_PARAMETERS, 'V'))}{rng.choice(('=', '=', '=', ''))}{rng.choice(_ENCODED)}")
+    rng.shuffle(query)
+    headers += [f"{rng.choice(_HEADERS)}: {rng.choice(_VALUES)}" for _ in range(rng.choice((0, 0, 1, 2)))]
+    is_asking = method == "OPTIONS" and rng.random() < 0.5
+    if is_asking or rng.random() < 0.1:
+        headers.append(f"Origin: {rng.choice(('https://a.test', 'https://b.a.test', 'null'))}")
+    if is_asking or rng.random() < 0.1:
+        headers.append("Access-Control-Request-Method: GET")
+    if rng.random() < 0.25:
+        headers.append(f"Host: {rng.choice((host.upper(), f'{host}.', f'{host}:{port}', *ASKED_HOSTS))}")
+    written = rng.choice("&&;").join(query)
     asked = {
-        "url": [f"{scheme}://{host}:{port}{path}{'?' + query if query else ''}"],
-        "method": [rng.choice(_METHODS)],
+        "url": [f"{scheme}://{host}:{port}{path}{'?' + written if written else ''}"],
+        "method": [method],
         "header": headers,
         "to": [address],
         "from": [rng.choice(_SOURCES) if ":" not in address else ""],

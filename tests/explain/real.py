@@ -22,6 +22,8 @@ from tests.world.pki import CertificateAuthority
 BACKEND = "x-backend"
 SERVED = 299
 _PATIENCE_S = 10.0
+_ABOUT_SERVERS = (["tcp-check"], ["stick"], ["tcp-response"], ["default-server"])
+"""Lines of backends that the stand-ins of their servers cannot have."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class NamedBackends:
                 elif line.strip().startswith("tcp-request connection reject"):
                     # The addresses are known only behind the header of the PROXY protocol.
                     yield line.replace("connection", "session", 1)
-                elif keyword != "backend" or line.split()[:1] not in (["tcp-check"], ["stick"], ["tcp-response"]):
+                elif keyword != "backend" or line.split(" ")[4:5] not in _ABOUT_SERVERS:
                     yield line
             if keyword == "backend" and not inner and has_servers:
                 if not is_tcp:

@@ -242,6 +242,20 @@ def test_what_is_no_request_is_rejected(given: dict[str, list[str]], words: str)
         request_of(given)
 
 
+@pytest.mark.parametrize(
+    ("query", "values"),
+    [
+        ("v=a+b;v=%62&V=c&w=d", [b"a b", b"b"]),
+        ("v=&v", [b""]),
+        ("v=a&v=%zz&v=b", [b"a"]),
+        ("x?v=a%0A", [b"a\n"]),
+    ],
+)
+def test_query_parameters_are_those_that_haproxy_compares(query: str, values: list[bytes]) -> None:
+    """Each row was seen at HAProxy 2.6."""
+    assert list(asked(f"http://shop.example.com/?{query}").parameters("v")) == values
+
+
 def test_a_request_goes_through_a_query_unchanged() -> None:
     made = asked(
         "https://user:password@Shop.example.com:8443/a?b=c&d#e", "X: y", "x: z", method="PUT", to="[2001:db8::1]"

@@ -62,13 +62,14 @@ def explain(
     it did not get and why, and which field of which object says so. What the answer does not cover it says.
     The daemon is asked; where none answers, the cluster is read again.
     """
-    query: Query = " ".join(name).strip()
-    if bool(query) == all_refused:
+    words = " ".join(name).strip()
+    query: Query = words
+    if bool(words) == all_refused:
         raise click.UsageError("give either a NAME or --all-refused")
     given = {"header": header, **{key.replace("_", "-"): (value,) for key, value in of_request.items() if value}}
     given["from"] = given.pop("source", ())
-    if is_url(query):
-        query = request_of({"url": (query,), **given})
+    if is_url(words):
+        query = request_of({"url": (words,), **given})
     elif any(given.values()):
         raise click.UsageError("-X, -H, --from, --to and --tls-name are for a URL")
     settings = context.settings()
