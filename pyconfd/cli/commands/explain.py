@@ -49,7 +49,10 @@ def explain(
     *,
     as_json: bool,
     all_refused: bool,
-    **of_request: str | None,
+    method: str | None,
+    source: str | None,
+    to: str | None,
+    tls_name: str | None,
 ) -> int:
     """Show whether a service is served, and why not.
 
@@ -66,8 +69,8 @@ def explain(
     query: Query = words
     if bool(words) == all_refused:
         raise click.UsageError("give either a NAME or --all-refused")
-    given = {"header": header, **{key.replace("_", "-"): (value,) for key, value in of_request.items() if value}}
-    given["from"] = given.pop("source", ())
+    options = {"method": method, "from": source, "to": to, "tls-name": tls_name}
+    given = {"header": header, **{name: (value,) for name, value in options.items() if value}}
     if is_url(words):
         query = request_of({"url": (words,), **given})
     elif any(given.values()):
