@@ -20,20 +20,19 @@ from pyconfd.explain.conditions import Evidence
 from pyconfd.explain.queries import explain
 from pyconfd.explain.request import Request, request_of
 from pyconfd.explain.requests import explain_request
-from pyconfd.fragments import directory
+from pyconfd.fragments import of_presets
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.servers_now import ServerNow, servers_now
 from pyconfd.model.condition import Age
-from pyconfd.model.context import Context, Refusal, RefusalReason, in_order
+from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason, in_order
 from pyconfd.model.explanation import Explanation, InstanceState
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from pyconfd.presets import registry
 from pyconfd.printable import short_duration
 from pyconfd.settings import Settings
-from pyconfd.sources.fragments import read_fragments
 from pyconfd.status.document import STALE_AFTER_S, get, sync_age_s
 from pyconfd.status.listen import parse_listen
 from pyconfd.status.redaction import redacted
@@ -292,10 +291,15 @@ _ROUTING = frozenset(
 
 
 def _own_fragments(settings: Settings) -> Iterator[str]:
-    """Return which of the shipped fragments that route requests the operator changed or left out."""
+    """Return which of the shipped fragments that route requests the operator changed, or misses for a preset in use.
+
+    Where one is left out that listens, nothing listens there.
+    """
+    needed = {"07-ingress.tmpl"} if PresetName.INGRESS in settings.presets.names else set()
     with suppress(PyconfdError):
-        used, shipped = wiring.fragments(settings), read_fragments(directory())
+        used = wiring.fragments(settings)
         own = {each.name: each.text for each in (*used.fragments, *used.includable)}
-        for each in (*shipped.fragments, *shipped.includable):
-            if each.name in _ROUTING and own.get(each.name) != each.text:
-                yield each.name
+        for name, path in of_presets(settings.presets.names).items():
+            is_used = name in _ROUTING and (name in own or name in needed)
+            if is_used and own.get(name) != path.read_text(encoding="utf-8"):
+                yield name

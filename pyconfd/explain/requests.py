@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,6 +39,11 @@ def explain_request(request: Request, evidence: Evidence) -> Explanation:
     trace = Trace()
     for name in evidence.own_fragments:
         trace.does_not_cover(f"fragment {name}, which is not the shipped one")
+    if not evidence.haproxy:
+        trace.does_not_cover("the other load balancers that are served here: it is what HAProxy would do")
+    running = evidence.running
+    if rendering is not None and running is not None and not rendering.same_as(running):
+        trace.does_not_cover("what HAProxy runs now: the newest configuration, which this is about, is not applied yet")
     if rendering is None:
         trace.does_not_cover("where HAProxy listens: nothing was rendered")
         return _explanation(request, evidence, trace, Decision())
@@ -147,8 +153,16 @@ class _Backend:
             if each[:1] == ("server",) and len(each) > 2
         ]
         pods = {each.address: each for each in self._endpoints()}
-        states = (server_state(each, self._evidence, pods.get(each.address)) for each in lines)
-        return [msgspec.structs.replace(each, place=place_of(self._rendering, each.line)) for each in states]
+        kept = (found for (_, key), found in self._evidence.kept.items() if key in self.name)
+        held = frozenset[str]().union(*kept)
+        return [
+            msgspec.structs.replace(
+                server_state(each, self._evidence, pods.get(each.address)),
+                place=place_of(self._rendering, each.line),
+                held=each.address in held,
+            )
+            for each in lines
+        ]
 
     def _endpoints(self) -> Iterable[EndpointView | RouteServer]:
         """Return what the presets sent requests of this backend to."""
@@ -211,6 +225,15 @@ def _applied(
     return trace.ends("that of one of these servers", decision)
 
 
+class _Ended(NamedTuple):
+    """An answer of HAProxy itself, and what says so."""
+
+    text: str
+    decision: Decision
+    at: str
+    where: str
+
+
 def _in_backend(request: Request, backend: _Backend, share: float, trace: Trace) -> Decision | None:
     """Add what happens in one backend, which so many percent of the requests come to; return an answer of HAProxy."""
     rule, at, where, weights, ended = backend.rule, "", "", "", None
@@ -223,26 +246,28 @@ def _in_backend(request: Request, backend: _Backend, share: float, trace: Trace)
         if ended is None and rule.failing:
             trace.sometimes[0 if backend.is_tcp else 500] += share * rule.failing / rule.of
     trace.chosen("backend", f"{backend.name}: {share:g} % of such requests{weights}", at=at, where=where)
-    if ended is not None or backend.takes_traffic:
-        return ended
+    if ended is not None:
+        return trace.ends(ended.text, ended.decision, at=ended.at, where=ended.where)
+    if backend.takes_traffic:
+        return None
     unserved = CLOSED if backend.is_tcp else Decision(status=503)
     what = "a closed connection" if backend.is_tcp else "503"
     return trace.ends(f"{what}: the backend has no server that takes traffic", unserved)
 
 
-def _failing(rule: RuleBackend, trace: Trace) -> Decision | None:
+def _failing(rule: RuleBackend, trace: Trace) -> _Ended | None:
     """Return the end of requests that belong to references without a Service, where all of the backend do."""
     what, ended = ("500", Decision(status=500)) if rule.mode == "http" else ("a closed connection", CLOSED)
     at, where = rule.owner, f"{field_of_rule(rule.owner)}.backendRefs"
     if rule.failing and rule.failing == rule.of:
-        return trace.ends(f"{what}: their reference leads to no Service", ended, at=at, where=where)
+        return _Ended(f"{what}: their reference leads to no Service", ended, at, where)
     if rule.failing:
         text = f"{rule.failing} of {rule.of} get {what}: their reference leads to no Service"
         trace.add("backend", text, at=at, where=where)
     return None
 
 
-def _filtered(request: Request, rule: RuleBackend, trace: Trace) -> Decision | None:
+def _filtered(request: Request, rule: RuleBackend, trace: Trace) -> _Ended | None:
     """Add the filters of a rule in the order of their lines; return an answer that HAProxy gives itself."""
     filters, at = rule.filters, rule.owner
     where = f"{field_of_rule(at)}.filters"
@@ -251,7 +276,7 @@ def _filtered(request: Request, rule: RuleBackend, trace: Trace) -> Decision | N
         trace.add("filter", f"CORS: the origin is {'' if allowed else 'not '}an allowed one", at=at, where=where)
         asks = request.method == "OPTIONS" and request.values_of("access-control-request-method")
         if asks and request.values_of("origin"):
-            return trace.ends("204: what browsers ask before a request", Decision(status=204), at=at, where=where)
+            return _Ended("204: what browsers ask before a request", Decision(status=204), at, where)
     if (failed := _failing(rule, trace)) is not None:
         return failed
     for some, edits in (("request", filters.request), ("response", filters.response)):
@@ -268,9 +293,8 @@ def _filtered(request: Request, rule: RuleBackend, trace: Trace) -> Decision | N
     if filters.redirect is not None:
         query = f"?{request.query}" if request.query else ""
         location = _location(filters.redirect, request) + path + query
-        text = f"{filters.redirect.code}: a redirect to {location}"
         ended = Decision(status=filters.redirect.code, location=location)
-        return trace.ends(text, ended, at=at, where=where)
+        return _Ended(f"{filters.redirect.code}: a redirect to {location}", ended, at, where)
     return None
 
 

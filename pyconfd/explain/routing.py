@@ -548,10 +548,11 @@ class Way:
 
     def _add_refused(self, host: VirtualHost) -> None:
         """Add what asked for the host, or a path of it, and lost that to another object."""
-        for each in map(public_refusal, self.evidence.refused):
-            is_path = each.value == host.host or each.value.startswith(f"{host.host}/")
-            if is_path and each.reason in {RefusalReason.NAME_TAKEN, RefusalReason.NAME_RESERVED}:
-                self.trace.lost("rule", f"{each.value}: {each.detail}", at=str(each.ref), where=each.field)
+        for each in self.evidence.refused:
+            is_mine = each.value == host.host or each.value.startswith(f"{host.host}/")
+            if is_mine and each.reason in {RefusalReason.NAME_TAKEN, RefusalReason.NAME_RESERVED}:
+                shown = public_refusal(each)
+                self.trace.lost("rule", f"{shown.value}: {shown.detail}", at=str(each.ref), where=each.field)
 
     def _needs_no_tls(self) -> bool:
         """Return whether it is the question of an issuer, or a proxy in front says that TLS ended there."""

@@ -127,6 +127,7 @@ def test_a_request_is_explained_by_the_daemon_as_it_is_answered(world: Appliance
     url = f"http://shop.example.com:{world.http}/cart?x=1"
     found = answer(world, url)
     assert found["request"]["backends"] == [["be-shop.example.com", 100.0]]
+    assert found["request"]["uncovered"] == []
     assert {each["state"] for each in found["servers"]} == {"up"}
     assert world.ask("shop").rpartition("/")[2].split()[0] in {each["pod"] for each in found["servers"]}
     assert "chosen: path prefix /" in explained(world, url, "-X", "POST", "-H", "Cookie: secret-of-client")

@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyconfd.explain.request import Request
@@ -28,11 +28,15 @@ _ABOUT_SERVERS = (["tcp-check"], ["stick"], ["tcp-response"], ["default-server"]
 
 @dataclass(frozen=True)
 class Answered:
-    """What a client got: a status, the backend that gave it and a location; status 0 where the connection ended."""
+    """What a client got: a status, the backend that gave it and a location; status 0 where the connection ended.
+
+    ``certificate`` is the one that it was presented, in DER.
+    """
 
     status: int = 0
     backend: str = ""
     location: str = ""
+    certificate: bytes = field(default=b"", compare=False)
 
 
 @dataclass
@@ -136,8 +140,10 @@ frontend answer-{number}-http
                 plain.settimeout(_PATIENCE_S)
                 plain.connect(best[1])
                 plain.sendall(f"PROXY {family} {source} {request.to} 40000 {request.port}\r\n".encode())
-                with closing(_over_tls(plain, request.tls_name) if request.is_tls else plain) as connection:
-                    return _answer(connection, request)
+                if not request.is_tls:
+                    return _answer(plain, request)
+                with closing(_over_tls(plain, request.tls_name)) as tls:
+                    return replace(_answer(tls, request), certificate=tls.getpeercert(binary_form=True) or b"")
         except (ConnectionError, ssl.SSLError):
             return Answered()
 

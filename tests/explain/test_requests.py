@@ -1,5 +1,6 @@
 """What is said of one request: the object and the field of each step, and what the answer does not cover."""
 
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -175,6 +176,8 @@ def test_conditions_that_do_not_hold_are_named_without_their_values() -> None:
     found = evidence(GATEWAY)
     made = answer(found, "http://api.example.com/v2", "X-Canary: other", method="POST")
     assert (made.status, made.location) == (307, "http://new.example.com/v2")
+    assert made.steps[-1].text == "307: a redirect to http://new.example.com/v2"
+    assert (made.steps[-1].object, made.steps[-1].field) == ("HTTPRoute shop/api rule 1", "spec.rules[1].filters")
     assert "token-of-canary" not in str(made)
     made = answer(found, "http://api.example.com/v2", "X-Canary: other")
     assert made.backends == (("gw_http_shop_api_2", 100.0),)
@@ -210,6 +213,13 @@ def test_what_it_does_not_cover_is_said() -> None:
     assert (stats.backends, stats.status, stats.closed) == ((), 0, False)
     found = evidence(GATEWAY.replace("X-Canary", "X-Request-Id"))
     assert "x-request-id" in answer(found, "http://api.example.com/v2").uncovered[0]
+
+
+def test_a_configuration_that_is_not_applied_is_said() -> None:
+    found = evidence(INGRESS)
+    former = replace(found, running=evidence().running)
+    assert "not applied yet" in answer(former, "http://shop.example.com/").uncovered[0]
+    assert not answer(found, "http://shop.example.com/").uncovered
 
 
 def test_the_text_shows_each_step_and_no_control_character() -> None:

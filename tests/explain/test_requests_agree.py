@@ -1,6 +1,7 @@
 """Where ``pyconfd explain URL`` says that requests go, against where HAProxy leads them."""
 
 import os
+import ssl
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +88,11 @@ def test_no_answer_has_the_value_of_a_header() -> None:
             assert SECRET not in str(explain_request(request(rng, made), made.evidence))
 
 
+def _first(pem: str) -> str:
+    end = "-----END CERTIFICATE-----"
+    return pem[pem.index("-----BEGIN CERTIFICATE-----") : pem.index(end) + len(end)]
+
+
 @pytest.mark.haproxy
 @pytest.mark.timeout(3600)
 def test_requests_go_where_it_says(haproxy: NamedBackends) -> None:
@@ -94,6 +100,8 @@ def test_requests_go_where_it_says(haproxy: NamedBackends) -> None:
     for number in range(-(-CASES // _OF_EACH_CLUSTER)):
         served = cluster(SEED, number, str(haproxy.folder))
         haproxy.serve(served.seen.rendering, served.seen.context)
+        files = [each for each in served.seen.context.files if each.path.endswith(".pem")]
+        certificates = {Path(each.path).name: ssl.PEM_cert_to_DER_cert(_first(each.content)) for each in files}
         rng = Random(f"asked/{SEED}/{number}")
         for _ in range(min(_OF_EACH_CLUSTER, CASES - number * _OF_EACH_CLUSTER)):
             asked = request(rng, served)
@@ -101,7 +109,10 @@ def test_requests_go_where_it_says(haproxy: NamedBackends) -> None:
             kinds["closed" if answer.closed else str(answer.status or "served")] += 1
             kinds["of several backends"] += len(answer.backends) > 1
             kinds["not covered"] += bool(answer.uncovered)
-            if not agrees(answer, got) and not answer.uncovered:
+            presented = [each.text.partition(" ")[0] for each in answer.steps if each.part == "certificate"]
+            kinds["certificates"] += bool(presented and got.certificate)
+            is_other = presented and got.certificate and got.certificate != certificates[presented[0]]
+            if (is_other or not agrees(answer, got)) and not answer.uncovered:
                 steps = "\n    ".join(f"{each.part} {each.result} {each.text}" for each in answer.steps)
                 differing.append(f"{served.name}: {dict(asked.asked)} {asked.headers}\n  got {got}\n    {steps}")
     print(f"{CASES:,} requests, {len(differing)} differ: {dict(kinds)}")
