@@ -81,7 +81,10 @@ class Request:
     @property
     def name(self) -> str:
         """What ``req.hdr(host),host_only,rtrim(.),lower`` gives."""
-        return re.sub(r":[0-9]*$", "", self.headers[0][1]).rstrip(".").lower()
+        host = self.headers[0][1]
+        # Whatever is behind the last colon is taken for a port.
+        end = host.rfind(":", host.rfind("]") + 1)
+        return host[: end if end >= 0 else None].rstrip(".").lower()
 
     @property
     def encoded(self) -> str:

@@ -195,8 +195,9 @@ def request(rng: Random, served: Served, to: str = "") -> Request:
         headers.append(f"Origin: {rng.choice(('https://a.test', 'https://b.a.test', 'null'))}")
     if is_asking or rng.random() < 0.1:
         headers.append("Access-Control-Request-Method: GET")
+    odd = () if to else (f"{host}:x",)  # the model knows ports of digits only
     if rng.random() < 0.25:
-        headers.append(f"Host: {rng.choice((host.upper(), f'{host}.', f'{host}:{port}', *ASKED_HOSTS))}")
+        headers.append(f"Host: {rng.choice((host.upper(), f'{host}.', f'{host}:{port}', *odd, *ASKED_HOSTS))}")
     written = rng.choice("&&;").join(query)
     asked = {
         "url": [f"{scheme}://{host}:{port}{path}{'?' + written if written else ''}"],

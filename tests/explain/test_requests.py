@@ -266,6 +266,23 @@ def test_query_parameters_are_those_that_haproxy_compares(query: str, values: li
     assert list(asked(f"http://shop.example.com/?{query}").parameters("v")) == values
 
 
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ("Y.test..:80", "y.test"),
+        ("y.test:", "y.test"),
+        ("y.test:80x", "y.test"),
+        ("a:80:90", "a:80"),
+        ("[2001:DB8::1]:80", "[2001:db8::1]"),
+        ("[::1]", "[::1]"),
+        (":80", ""),
+    ],
+)
+def test_hosts_are_those_that_haproxy_looks_up(header: str, name: str) -> None:
+    """Each row was seen at HAProxy 2.6."""
+    assert asked("http://shop.example.com/", f"Host: {header}").name == name
+
+
 def test_a_request_goes_through_a_query_unchanged() -> None:
     made = asked(
         "https://user:password@Shop.example.com:8443/a?b=c&d#e", "X: y", "x: z", method="PUT", to="[2001:db8::1]"
