@@ -107,7 +107,7 @@ def _credentials(settings: Settings, read: ReadText) -> Iterator[Contradiction]:
 
 
 def _status_page(settings: Settings) -> Iterator[Contradiction]:
-    """Keep the page from others than this machine where nothing says who may read it."""
+    """Refuse a page for other machines that has neither a token nor TLS; with TLS alone everybody may read it."""
     status = settings.status
     host = status.listen.rpartition(":")[0]
     if not host or is_loopback(host) or status.token_file or status.tls_certificate:

@@ -181,13 +181,13 @@ class _PageServer(ThreadingMixIn, TCPServer):
             super().finish_request(request, client_address)
             return
         request.settimeout(_PageHandler.timeout)
-        secured = context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+        with self._lock:
+            # This takes the socket out of the request: until it is known by its new object nobody may cut it.
+            secured = context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+            if request in self._open:  # else it was cut, and its handshake fails
+                del self._open[request]
+                self._open[secured] = None
         try:
-            with self._lock:
-                # The former has no socket any more; one that was cut meanwhile fails in its handshake.
-                if request in self._open:
-                    del self._open[request]
-                    self._open[secured] = None
             secured.do_handshake()
             super().finish_request(secured, client_address)
         finally:
