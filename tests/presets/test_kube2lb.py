@@ -156,9 +156,7 @@ class TestAnnotations:
         (found,) = context.names["services"]
         assert found.timeout == (timeout if is_one else 0)
         assert [(r.field, r.value, r.reason) for r in context.refused] == (
-            []
-            if is_one
-            else [("annotation kube2lb/backend-timeout", f"http: {timeout}", RefusalReason.INVALID_VALUE)]
+            [] if is_one else [("annotation kube2lb/backend-timeout", f"http: {timeout}", RefusalReason.INVALID_VALUE)]
         )
 
     def test_a_mode_counts_in_any_case_and_each_port_has_its_own(self) -> None:
