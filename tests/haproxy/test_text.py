@@ -286,6 +286,35 @@ def test_the_text_stands_unchanged_before_the_marker() -> None:
     assert mark("listen x", DIGEST).startswith("listen x\n")
 
 
+HEAD = "\n# Added by pyconfd: `show info` of a worker that runs this text names it.\nglobal\n    description "
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("", ""),
+        ("global\n    description\n", ""),
+        ("global\n    description lb one\n", "lb one "),
+        ("global\n    description lb\nglobal\n    description two\n", "two "),
+        ("frontend f\n    description lb\n", ""),
+        ('global\n    description "" a\n', '"" a '),
+        ("global\n    description a\\ b\n", '"a b" '),
+        ("global\n    description a\\#b\n", '"a#b" '),
+        ('global\n    description "a\\"b\\\\c"\n', '"a\\"b\\\\c" '),
+        ("global\n    description it\\'s\n", '"it\'s" '),
+        ('global\n    description "a\\tb\\nc\\rd"\n', '"a\\tb\\nc\\rd" '),
+        ("global\n    description $HOST\n", "$HOST "),
+    ],
+)
+def test_the_operators_own_description_stands_before_the_marker(text: str, own: str) -> None:
+    assert mark(text, DIGEST) == f"{text}{HEAD}{own}pyconfd:{DIGEST}\n"
+    assert digest_in(mark(text, DIGEST)) == DIGEST
+
+
+def test_a_text_without_a_line_break_at_its_end_gets_one_before_the_marker() -> None:
+    assert mark("listen x", DIGEST) == f"listen x\n{HEAD}pyconfd:{DIGEST}\n"
+
+
 def test_the_digest_is_found_again_in_the_text_and_in_the_field() -> None:
     assert digest_in(mark("", DIGEST)) == DIGEST
     assert digest_of(f"pyconfd:{DIGEST}") == DIGEST

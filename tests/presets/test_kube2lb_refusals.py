@@ -26,7 +26,7 @@ RULES = PresetOptions(
 )
 
 
-def ports(*numbers: int, protocol: str = "TCP", node_port: int | None = 30080) -> tuple[ServicePort, ...]:
+def ports(*numbers: int, protocol: str = "TCP", node_port: int = 30080) -> tuple[ServicePort, ...]:
     return tuple(ServicePort(f"p{place}", each, "web", node_port, protocol) for place, each in enumerate(numbers))
 
 
