@@ -193,6 +193,12 @@ class TestNodes:
         assert nodes == ["good.example"]
         assert (nodes[0].name, nodes[0].address) == ("good.example", "192.0.2.1")
 
+    @pytest.mark.parametrize(("types", "address"), [(("InternalIP",), "192.0.2.1"), (("ExternalIP",), ""), ((), "")])
+    def test_a_node_has_its_first_address_of_the_types_that_count(self, types: tuple[str, ...], address: str) -> None:
+        (found,) = read(node("n1", "192.0.2.1"), options=PresetOptions(node_address_types=types)).names["nodes"]
+
+        assert (found, found.name, found.address) == ("n1", "n1", address)
+
     def test_node_in_a_template_is_traced_to_its_object(self) -> None:
         seen = snapshot(node("good.example", "192.0.2.1"))
         (found,) = registry.translate(seen, ("kube2lb",), PresetOptions()).names["nodes"]

@@ -22,7 +22,7 @@ from pyconfd.model.kubernetes import (
 from pyconfd.model.listener import Listener, Listeners
 from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.records import ObjectMeta
-from pyconfd.model.reservation import NameRegister
+from pyconfd.model.reservation import Name, NameRegister, namespaces_of_changes
 from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import ADDRESSES_ANNOTATION, LOAD_BALANCER_CLASS, AddressOptions
@@ -283,6 +283,43 @@ def test_the_whole_status_of_a_service() -> None:
             }
         ],
     }
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_same"),
+    [
+        (balanced(), True),
+        (balanced(annotations={"a": "b"}), True),
+        # Neither the name nor the target of a port is in a line of the frontend.
+        (balanced(ports=(ServicePort("other", 80, "web"),)), True),
+        (balanced(ports=(ServicePort("web", 81, "web"),)), False),
+        (balanced(ports=(WEB, _ADMIN)), False),
+        (balanced(load_balancer_ip="192.0.2.2"), False),
+        (balanced(load_balancer_source_ranges=("10.0.0.0/8",)), False),
+        (balanced(session_affinity="ClientIP"), False),
+        (balanced(annotations={PROXY_PROTOCOL: "v2"}), False),
+    ],
+)
+def test_what_a_service_asks_for_otherwise_is_put_down_to_it(changed: Service, is_same: bool) -> None:
+    before, after = read(balanced(), behind()).owners, read(changed, behind()).owners
+    name = Name("services shop/web", "")
+    owner = before["loadbalancer"][name]
+    assert before["loadbalancer"] == {name: owner}
+    assert owner[:3] == ("Service", "shop", "web")
+    assert (after["loadbalancer"] == {name: owner}) is is_same
+    assert namespaces_of_changes(before, after) == (frozenset() if is_same else {"shop"})
+
+
+def test_a_service_without_a_port_or_an_address_takes_no_reload() -> None:
+    for context in (read(balanced(ports=()), behind()), read(balanced(), behind(), options=PresetOptions())):
+        assert "loadbalancer" not in context.owners
+
+
+def test_of_a_default_class_a_service_says_that_it_names_none() -> None:
+    options = replace(OPTIONS, addresses=replace(POOL, default_class=True))
+    for class_, said in ((None, "(none)"), (LOAD_BALANCER_CLASS, LOAD_BALANCER_CLASS)):
+        (claim,) = registry.claims_of(read(balanced(class_=class_), behind(), options=options))
+        assert claim.because == f"type LoadBalancer and loadBalancerClass {said}"
 
 
 def test_foreign_services_are_never_touched() -> None:
