@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.dns.planner import DnsNode, NamePlan, Wish, adopt, doubt, drop, forget, plan, policy_of
-from pyconfd.dns.records import Policy, RecordSet, RefusedBatchError, marker_name, markers_of, owners_of, record_set
+from pyconfd.dns.records import (
+    NameOwner,
+    Policy,
+    RecordSet,
+    RefusedBatchError,
+    marker_name,
+    markers_of,
+    owners_of,
+    record_set,
+)
 from pyconfd.errors import Problem
 from pyconfd.settings import Mode, NameSettings
 from tests.dns.stage import NAME, SPEC, ZONE, beside, carry_out, foreign, node, turn, zone_with
@@ -235,6 +244,32 @@ def test_adoption_changes_the_mode_of_a_name_and_its_answer_stays(spec: NameSett
     carry_out(provider, adopt(SPEC, read(provider)))
     assert [turn(provider, SPEC, node(number, v6=True), PUBLISH) for number in range(3)] == [NamePlan()] * 3
     assert (provider.answer(NAME, "A"), provider.answer(NAME, "AAAA")) == before
+
+
+def test_what_is_in_the_way_is_found_behind_what_is_not() -> None:
+    there = record_set(NAME, "A", 60, ["198.51.100.1"], Policy.OTHER, "eu")
+    (problem,) = {plan(SPEC, node(0), PUBLISH, each).problem for each in ((beside(), there), (there, beside()))}
+    message = "A records are there with routing policy other (eu), not multivalue"
+    assert problem == Problem(NAME, message, BY_HAND)
+
+
+@pytest.mark.parametrize("spec", [SPEC, WEIGHTED, SHARED, VIP])
+def test_each_batch_that_takes_something_out_counts_once(spec: NameSettings) -> None:
+    provider, counted = zone_with(record_set(NAME, "A", 300, ["198.51.100.7"])), []
+    carry_out(provider, adopt(spec, read(provider)))
+    counted.append(owners_of(read(provider))["prod"][0])
+    other = replace(SPEC, mode=Mode.SHARED) if spec.mode is Mode.MULTIVALUE else SPEC
+    carry_out(provider, adopt(other, read(provider)))
+    counted.append(owners_of(read(provider))["prod"][0])
+    assert counted == [NameOwner("prod", spec.mode, 1), NameOwner("prod", other.mode, 2)]
+
+
+def test_a_node_that_joins_counts_once_and_one_that_leaves_once_more() -> None:
+    provider, generations = zone_with(), []
+    for number, wish in ((0, PUBLISH), (1, PUBLISH), (0, WITHDRAW), (0, WITHDRAW), (0, PUBLISH)):
+        turn(provider, SPEC, node(number), wish)
+        generations.append(owners_of(read(provider))["prod"][0].generation)
+    assert generations == [1, 1, 2, 2, 2]
 
 
 def test_adoption_takes_a_shared_record_from_another_owner() -> None:

@@ -345,6 +345,29 @@ tls: {{frontend: {{default: {{validation: {{mode: AllowInsecureFallback, caCerti
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("listeners", "detail"),
+    [
+        (
+            "[{name: a, port: 80, protocol: TCP}, {name: b, port: 80, protocol: HTTP}]",
+            "several listeners have port 80 with HTTP and TCP: give each a port of its own",
+        ),
+        (
+            "[{name: a, port: 80, protocol: TCP}, {name: b, port: 80, protocol: TCP}]",
+            "several listeners have port 80 with TCP: give each a port of its own",
+        ),
+        (
+            "[{name: a, port: 80, protocol: HTTP, hostname: a.c}, {name: b, port: 80, protocol: HTTP, hostname: a.c}]",
+            "several listeners of port 80 have this hostname: give each another one",
+        ),
+    ],
+)
+def test_both_listeners_are_told_of_their_conflict(listeners: str, detail: str) -> None:
+    found = decide(f"listeners: {listeners}")
+
+    assert [[fault.detail for fault in each.faults] for each in found.values()] == [[detail], [detail]]
+
+
 @pytest.mark.parametrize(("port", "is_one"), [(0, False), (1, True), (65535, True), (65536, False)])
 def test_ports_end_at_65535(port: int, is_one: bool) -> None:
     assert decide(f"listeners: [{{name: a, port: {port}, protocol: TCP}}]")["a"].is_accepted is is_one
