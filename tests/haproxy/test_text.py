@@ -1,18 +1,24 @@
 import subprocess
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyconfd.haproxy.config.text import (
+    Bind,
     Word,
     binds,
+    certificate_lists,
     digest_in,
     digest_of,
+    edit_lines,
+    emptied,
     endpoint_totals,
     mark,
     parse,
     passwords_in,
+    scan,
     split_words,
     stats_sockets,
     structure_of,
@@ -21,6 +27,7 @@ from pyconfd.haproxy.config.text import (
 )
 from pyconfd.haproxy.process.check import explain_check_output
 from pyconfd.model.context import EndpointTotals
+from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.system.secrecy import HIDDEN
 from tests.haproxy.bench import Bench
@@ -46,6 +53,132 @@ from tests.world.haproxy import BINARY, configuration
 )
 def test_words_as_haproxy_reads_them(line: str, values: list[str]) -> None:
     assert [word.value for word in split_words(line)] == values
+
+
+OPEN, BYTE = "a quote that is not closed", "an escaped byte (\\x)"
+VARIABLE = "an environment variable (a $ in double quotes)"
+
+
+@pytest.mark.parametrize(
+    ("line", "doubt"),
+    [
+        ("a b", ""),
+        ('a "b', OPEN),
+        ("a 'b", OPEN),
+        ('"a\\"', OPEN),
+        ('a "$X"', VARIABLE),
+        ('x"a${A}"', VARIABLE),
+        ("a $X", ""),
+        ("'$X'", ""),
+        ('"\\$X"', ""),
+        ("a \\x41", BYTE),
+        ('a "\\x41"', BYTE),
+        ("a \\x", "a \\x"),
+        ("a \\xg", "a \\x"),
+        ("a\\", "a backslash at the end of the line"),
+        ("a\\ b\\z", ""),
+        ('a # "', ""),
+        # The first one is told.
+        ('"$X" \\x41', VARIABLE),
+        ('\\x41 "$X"', BYTE),
+        ("\\x41 'b", BYTE),
+        ('"$X" "b"', VARIABLE),
+    ],
+)
+def test_what_a_line_depends_on_beside_itself(line: str, doubt: str) -> None:
+    assert scan(line) == (split_words(line), doubt)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("*:80", {"address": "0.0.0.0", "first_port": 80, "last_port": 80}),
+        (":80", {"address": "0.0.0.0", "first_port": 80, "last_port": 80}),
+        ("10.0.0.1:80-82", {"address": "10.0.0.1", "first_port": 80, "last_port": 82}),
+        ("10.0.0.1:82-80", None),
+        ("10.0.0.1:0", None),
+        ("10.0.0.1:1", {"address": "10.0.0.1", "first_port": 1, "last_port": 1}),
+        ("10.0.0.1:65535", {"address": "10.0.0.1", "first_port": 65535, "last_port": 65535}),
+        ("10.0.0.1:65535-65536", None),
+        ("[::]:80", {"address": "::", "first_port": 80, "last_port": 80, "dual_stack": True}),
+        ("[::]:80 v6only", {"address": "::", "first_port": 80, "last_port": 80}),
+        ("[2001:DB8::1]:80", {"address": "2001:db8::1", "first_port": 80, "last_port": 80}),
+        ("::1:80", {"address": "::1", "first_port": 80, "last_port": 80}),
+        ("ipv6@:80", {"address": "::", "first_port": 80, "last_port": 80, "dual_stack": True}),
+        ("ipv4@:80", {"address": "0.0.0.0", "first_port": 80, "last_port": 80}),
+        ("tcp4@*:80", {"address": "0.0.0.0", "first_port": 80, "last_port": 80}),
+        ("some.host:80", {"address": "some.host", "first_port": 80, "last_port": 80}),
+        ("fe80::1%eth0:80", {"address": "fe80::1", "first_port": 80, "last_port": 80}),
+        (
+            "10.0.0.1:80 interface eth0 transparent",
+            {"address": "10.0.0.1", "first_port": 80, "last_port": 80, "interface": "eth0", "transparent": True},
+        ),
+        ("10.0.0.1:80 interface", {"address": "10.0.0.1", "first_port": 80, "last_port": 80}),
+        *((each, None) for each in ("/run/x", "unix@/x", "abns@x", "fd@3", "quic4@:443", "udp@:53", "other@:80")),
+        *((each, None) for each in ("$X:80", "*:80 namespace n", "*", "80", "*:+1", "*:80-")),
+    ],
+)
+def test_what_a_bind_asks_for(written: str, expected: dict[str, Any] | None) -> None:
+    address = written.partition(" ")[0]
+    (found,) = binds(f"# one\nfrontend f\n    bind {written}\n")
+    values = {"address": address, "judged": False} if expected is None else expected
+    assert found == Bind("frontend f", 3, f"bind {address}", **values)
+    ports = range(found.first_port, found.last_port + 1) if expected is not None else ()
+    v6only = found.address == "::" and not found.dual_stack
+    assert list(found.listeners()) == [Listener.at(found.address, port, v6only=v6only) for port in ports]
+    assert found.identity == (found.address, found.first_port, found.last_port, found.interface)
+
+
+def test_a_bind_of_several_addresses_is_one_for_each() -> None:
+    text = (
+        "frontend f\n    bind *:80,,[::]:443 v6only\nlisten l\n.if 1\n    bind *:81\n.endif\nbackend b\n    bind *:82\n"
+    )
+    assert binds(text) == (
+        Bind("frontend f", 2, "bind *:80", "0.0.0.0", 80, 80),
+        Bind("frontend f", 2, "bind [::]:443", "::", 443, 443),
+        Bind("listen l", 5, "bind *:81", "*:81", judged=False),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "edited"),
+    [
+        ("", ""),
+        ("a\nb\n", "a\nb\n"),
+        ("x1", "<x1>"),
+        ("x1\n", "<x1>\n"),
+        ("\nx1\n\n", "\n<x1>\n\n"),
+        ("a\nx1 x2\nb\nx3\nx4", "a\n<x1 x2>\nb\n<x3>\n<x4>"),
+    ],
+)
+def test_lines_with_a_word_are_edited(text: str, edited: str) -> None:
+    assert edit_lines(text, "x", lambda line: f"<{line}>") == edited
+
+
+def test_lists_of_certificates_are_those_of_binds() -> None:
+    bind = "    bind :1 ssl crt-list /a crt-list '/b c'\n    bind :2 crt-list\n"
+    text = f"frontend f\n{bind}    # crt-list /d\n    acl crt-list /e"
+    assert certificate_lists(text) == {"/a", "/b c"}
+    assert certificate_lists("bind :1 crt-list /a") == {"/a"}
+    assert certificate_lists("") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("backend a\n    server s 192.0.2.1:80\n", []),
+        ("backend a\n    balance first\n    server s 192.0.2.1:80\n", []),
+        ("backend a\n    # none\n\n\tbalance first\n", ["a"]),
+        ("listen a from b\n    bind :80\nbackend b\n    server-template s 3 a.b:80\n", ["a"]),
+        ("backend ab\n", []),
+        ("frontend a\n", []),
+        ("backend a", []),
+        ("backend a\nbackend b\n    server s 192.0.2.1:80\n", ["a"]),
+        ("backend b\nbackend a\n", ["a", "b"]),
+    ],
+)
+def test_backends_without_a_server(text: str, found: list[str]) -> None:
+    assert list(emptied(text, ("a", "b"))) == found
 
 
 def test_words_keep_how_they_were_written() -> None:
