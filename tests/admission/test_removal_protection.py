@@ -7,11 +7,12 @@ import msgspec
 import pytest
 
 from pyconfd.admission.endpoint_counts import EndpointCounts
-from pyconfd.admission.kept_objects import KeptObjects
+from pyconfd.admission.kept_objects import KeptObjects, addresses_of, with_missing
 from pyconfd.admission.removal_protection import Moment, RemovalProtection, RemovalRules, SavedHold
 from pyconfd.model.context import Claimed
 from pyconfd.model.hold import Hold, HoldKind, HoldStep
-from pyconfd.model.kubernetes import ServicePort
+from pyconfd.model.kubernetes import EndpointPort, PodStatus, ServicePort
+from pyconfd.model.kubernetes import Pod as KubernetesPod
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import RECORD_OF, ROUTING_RESOURCES, Key, Resource, Snapshot, Terminating
 from pyconfd.presets import registry
@@ -510,6 +511,115 @@ def test_kept_endpoints_are_served_beside_those_that_are_shown(shown: tuple[Any,
     kept.merge_all_again()
     again = kept.merged(now, ()).endpointslices.get(SLICE)
     assert (addresses(again) if again is not None else []) == [each.addresses[0] for each in shown]
+
+
+def pod_with(name: str, address: str | None) -> KubernetesPod:
+    return KubernetesPod(ObjectMeta(name, "demo"), status=PodStatus("Running", address))
+
+
+@pytest.mark.parametrize(
+    ("kept", "present", "missing", "expected"),
+    [
+        (pod_with("a", "10.0.0.1"), None, {"10.0.0.1"}, pod_with("a", "10.0.0.1")),
+        (pod_with("a", "10.0.0.1"), None, {"10.0.0.2"}, None),
+        (
+            pod_with("a", "10.0.0.1"),
+            pod_with("a", None),
+            {"10.0.0.1"},
+            pod_with("a", None),  # a pod of the same name, and another one
+        ),
+        (objects.node("n", "192.0.2.1"), None, {"192.0.2.1"}, objects.node("n", "192.0.2.1")),
+        (
+            objects.node("n", "192.0.2.1"),
+            objects.node("n", "192.0.2.1", ready=False),
+            {"192.0.2.1"},
+            objects.node("n", "192.0.2.1"),
+        ),
+        (
+            objects.node("n", "192.0.2.1"),
+            objects.node("n", "192.0.2.1", ready=False),
+            {"192.0.2.2"},
+            objects.node("n", "192.0.2.1", ready=False),
+        ),
+        (None, objects.node("n", "192.0.2.1"), {"192.0.2.1"}, objects.node("n", "192.0.2.1")),
+        (None, None, {"192.0.2.1"}, None),
+        # What asks for something is kept whatever is missing.
+        (objects.service("web"), None, set(), objects.service("web")),
+        (
+            objects.slice_("web", pod_at("10.0.0.1", "a"), pod_at("10.0.0.2", "b")),
+            objects.slice_("web", pod_at("10.0.0.3", "c"), ports=()),
+            {"10.0.0.2"},
+            objects.slice_("web", pod_at("10.0.0.3", "c"), pod_at("10.0.0.2", "b")),
+        ),
+        (
+            objects.slice_("web", pod_at("10.0.0.1", "a")),
+            objects.slice_("web", ports=[EndpointPort("web", 9090, "TCP")]),
+            {"10.0.0.1"},
+            objects.slice_("web", pod_at("10.0.0.1", "a"), ports=[EndpointPort("web", 9090, "TCP")]),
+        ),
+        (
+            objects.slice_("web", pod_at("10.0.0.1", "a")),
+            None,
+            {"10.0.0.2"},
+            objects.slice_("web"),
+        ),
+        # It ends, so that it is not one that is back.
+        (
+            objects.slice_("web", pod_at("10.0.0.1", "a")),
+            objects.slice_("web", pod_at("10.0.0.1", "a", terminating=True)),
+            {"10.0.0.1"},
+            objects.slice_("web", pod_at("10.0.0.1", "a")),
+        ),
+    ],
+)
+def test_an_object_as_it_is_shown_with_what_is_missing(
+    kept: Any, present: Any, missing: set[str], expected: Any
+) -> None:
+    assert with_missing(kept, present, missing) == expected
+
+
+@pytest.mark.parametrize(
+    ("record", "found"),
+    [
+        (objects.slice_("web", pod_at("2001:DB8::1", "a"), pod_at("10.0.0.1", "b")), ["2001:db8::1", "10.0.0.1"]),
+        (
+            objects.endpoints("web", None, objects.subset("10.0.0.1"), objects.subset("10.0.0.2")),
+            ["10.0.0.1", "10.0.0.2"],
+        ),
+        (objects.endpoints("web", None, objects.subset(not_ready=["10.0.0.1"])), []),
+        (pod_with("a", "2001:DB8::1"), ["2001:db8::1"]),
+        (pod_with("a", None), []),
+        (objects.node("n", "192.0.2.1"), ["192.0.2.1"]),
+        (objects.service("web"), []),
+        (None, []),
+    ],
+)
+def test_addresses_that_traffic_is_sent_to(record: Any, found: list[str]) -> None:
+    assert [address for address, _ in addresses_of(record)] == found
+
+
+def test_a_pod_that_is_kept_yields_its_address_to_another_one() -> None:
+    """The same pod in a slice and by itself is one; another name is another pod."""
+    kept = kept_of("10.0.0.1")
+    same = Snapshot(pods={Key("demo", "a"): pod_with("a", "10.0.0.1")})
+    assert kept.reused_addresses(Snapshot(), same) == set()
+    other = Snapshot(pods={Key("demo", "b"): pod_with("b", "10.0.0.1")})
+    assert kept.reused_addresses(Snapshot(), other) == {"10.0.0.1"}
+
+
+def test_a_service_that_is_edited_while_its_endpoints_go_is_not_kept_anew_for_that() -> None:
+    edited = replace(OLD, services={WEB: objects.service("web", {"a": "b"})}, endpointslices={})
+    kept = kept_of("10.0.0.1", new=edited)
+    assert kept.objects["services"] == {WEB: OLD.services[WEB]}
+    kept.changed = False
+    kept.keep_lost(OLD, edited, {"10.0.0.1"}, name_vanished=False)
+    assert (kept.objects["services"], kept.changed) == ({WEB: OLD.services[WEB]}, False)
+
+
+def test_lost_endpoints_without_a_service_are_kept_alone() -> None:
+    kept = KeptObjects()
+    kept.keep_lost(replace(OLD, services={}), Snapshot(), {"10.0.0.1"}, name_vanished=False)
+    assert there(kept) == {"endpointslices": ["10.0.0.1"]}
 
 
 def test_a_service_that_is_deleted_by_name_takes_its_endpoints_along() -> None:
