@@ -19,6 +19,7 @@ from pyconfd.haproxy.config.text import (
     parse,
     passwords_in,
     scan,
+    sections_of,
     split_words,
     stats_sockets,
     structure_of,
@@ -48,6 +49,7 @@ from tests.world.haproxy import BINARY, configuration
         (r'"\\$a"', [r"\$a"]),
         (r"'a\ #$\''", ["a\\ #$\\'"]),
         ("ab#c", ["ab"]),
+        ("e\"a b\"'c d'\\ f", ["ea bc d f"]),
         ("a 'b", ["a", "'b"]),
     ],
 )
@@ -106,6 +108,9 @@ def test_what_a_line_depends_on_beside_itself(line: str, doubt: str) -> None:
         ("::1:80", {"address": "::1", "first_port": 80, "last_port": 80}),
         ("ipv6@:80", {"address": "::", "first_port": 80, "last_port": 80, "dual_stack": True}),
         ("ipv4@:80", {"address": "0.0.0.0", "first_port": 80, "last_port": 80}),
+        ("ipv6@[::1]:80", {"address": "::1", "first_port": 80, "last_port": 80}),
+        ("tcp6@*:80", {"address": "::", "first_port": 80, "last_port": 80, "dual_stack": True}),
+        ("tcp@10.0.0.1:80", {"address": "10.0.0.1", "first_port": 80, "last_port": 80}),
         ("tcp4@*:80", {"address": "0.0.0.0", "first_port": 80, "last_port": 80}),
         ("some.host:80", {"address": "some.host", "first_port": 80, "last_port": 80}),
         ("fe80::1%eth0:80", {"address": "fe80::1", "first_port": 80, "last_port": 80}),
@@ -127,6 +132,27 @@ def test_what_a_bind_asks_for(written: str, expected: dict[str, Any] | None) -> 
     v6only = found.address == "::" and not found.dual_stack
     assert list(found.listeners()) == [Listener.at(found.address, port, v6only=v6only) for port in ports]
     assert found.identity == (found.address, found.first_port, found.last_port, found.interface)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "frontend a\n    bind :1\n.if feature(LUA)\nfrontend b\n    bind :2\n.endif\n",
+        "frontend a\n    bind :1\n.if feature(LUA)\n.endif\nfrontend b\n    bind :2\n",
+        ".if feature(LUA)\nfrontend a\n    bind :1\n.else\nfrontend b\n    bind :2\n",
+        "frontend a\n    bind :1\nfront\\end b\n    bind :2\nglobal\n",
+        "global\n# frontend\nfrontend a # b\n    bind :1\nfrontends\n    bind :2\n",
+        "\n\nglobal\n\tfrontend a\n    bind :1\nlisten b\n    bind :2",
+    ],
+)
+def test_sections_of_some_kinds_are_those_of_a_whole_reading(text: str) -> None:
+    for kinds in (("frontend",), ("frontend", "listen"), ("global",), ("backend",)):
+        assert list(sections_of(text, *kinds)) == [each for each in parse(text) if each.keyword in kinds]
+
+
+def test_the_end_of_a_line_of_windows_is_no_word() -> None:
+    assert words("bind :80 'a b'\r") == ("bind", ":80", "a b")
+    assert words("\rbind :80\r") == ("bind", ":80")
 
 
 def test_a_bind_of_several_addresses_is_one_for_each() -> None:
@@ -569,3 +595,27 @@ def test_servers_that_take_traffic_are_counted() -> None:
 def test_lines_behind_an_endif_are_none_of_the_condition() -> None:
     (section,) = parse("backend b\n.if feature(LUA)\n  server a 10.0.0.1:80\n.endif\n  server b 10.0.0.2:80\n")
     assert [line.conditional for line in section.lines if line.words[0] == "server"] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("line", "secrets"),
+    [
+        ("user a password hunter2", {"hunter2"}),
+        ("user a insecure-password hunter2 groups b", {"hunter2"}),
+        ("stats auth admin:hunter2", {"admin:hunter2", "hunter2"}),
+        ("stats auth admin", {"admin"}),
+        ("http-request set-header Authorization 'Basic aGk6'", {"Basic aGk6", "aGk6"}),
+        ("http-request set-header Authorization Bearer hunter2", {"Bearer", "hunter2"}),
+        ("http-request set-header X-Api-Key hunter2", {"hunter2"}),
+        ("http-check send hdr token hunter2 hdr a b", {"hunter2"}),
+        ("tcp-check send AUTH\\ hunter2\\r\\n", {"hunter2"}),
+        ("tcp-check send auth\\ user\\ hunter2\\r\\nPING", {"user", "hunter2"}),
+        ("tcp-check send PING", set()),
+        ("stats auth x", set()),
+        ("option httpchk", set()),
+        ("user a password", set()),
+        ("http-request set-header Authorization Bearer", {"Bearer"}),
+    ],
+)
+def test_what_of_a_line_is_a_password(line: str, secrets: set[str]) -> None:
+    assert passwords_in(f"frontend f\n    {line}\n    # password\n") == secrets
