@@ -228,8 +228,21 @@ CASES: Mapping[str, Case] = {
         {"ports": (WEB, ServicePort("admin", 81, "web"))},
         replace(OPTIONS, node_ports=True),
         refused=(("spec.ports", "81", _R.NO_NODE_PORT),),
+        ingress={"192.0.2.1": ["80/TCP", "81/TCPpyconfd.io/NoNodePort"]},
     ),
 }
+
+
+REASONS = {
+    _R.INCOMPLETE: "Incomplete",
+    _R.INVALID_VALUE: "InvalidValue",
+    _R.NOT_ALLOWED: "NotAllowed",
+    _R.NO_FREE_ADDRESS: "NoFreeAddress",
+    _R.NO_NODE_PORT: "NoNodePort",
+    _R.NO_SUCH_ADDRESS: "NoSuchAddress",
+    _R.PORT_TAKEN: "PortTaken",
+}
+"""What the condition of a Service says where nothing of it is served."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -248,7 +261,12 @@ def test_a_service(name: str) -> None:
     if case.ingress is not None or not case.refused or not case.listening:
         assert ingress(context) == (case.ingress if case.ingress is not None else of_address)
     (condition,) = status(context)["conditions"]
-    assert condition["status"] == ("True" if case.listening else "False")
+    reason = REASONS[case.refused[0][2]] if case.refused else "Accepted"
+    assert (condition["type"], condition["status"], condition["reason"]) == (
+        "pyconfd.io/Accepted",
+        "True" if case.listening else "False",
+        "PartlyAccepted" if case.listening and case.refused else reason,
+    )
     assert set(context.listeners) == {
         Listener(each.rpartition(":")[0], int(each.rpartition(":")[2])) for each in case.listening
     }

@@ -185,6 +185,24 @@ def test_what_becomes_of_a_gateway(
     assert (found.addresses, found.reached_at, found.absent) == (addresses, addresses, frozenset())
 
 
+def test_conditions_of_a_gateway_name_the_listeners_that_they_are_about() -> None:
+    bad = ", ".join(f"{{name: {name}, port: 0, protocol: HTTP}}" for name in "bc")
+    accepted, *_ = decide(f"listeners: [{{name: a, port: 80, protocol: HTTP}}, {bad}]").conditions
+    message = "listeners b, c: these are not accepted: see the conditions of each"
+    assert accepted == StatusCondition("Accepted", "True", "ListenersNotValid", message)
+
+    tls = "protocol: HTTPS, tls: {certificateRefs: [{name: none}]}"
+    found = decide(f"listeners: [{{name: a, port: 443, {tls}}}, {{name: b, port: 444, {tls}}}]")
+    not_resolved = "references of these listeners are not resolved: see the conditions of each"
+    assert found.conditions == (
+        StatusCondition("Accepted", "True", "Accepted"),
+        StatusCondition(
+            "Programmed", "False", "Invalid", "listeners: none of them can serve: see the conditions of each"
+        ),
+        StatusCondition("ResolvedRefs", "False", "ListenersNotResolved", f"listeners a, b: {not_resolved}"),
+    )
+
+
 @pytest.mark.parametrize(("kind", "is_granted"), [("Secret", True), ("ConfigMap", False)])
 def test_a_grant_lets_a_gateway_show_a_certificate_of_another_namespace(kind: str, is_granted: bool) -> None:
     (found,) = snapshot(f"""
