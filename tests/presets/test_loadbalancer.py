@@ -13,6 +13,7 @@ from pyconfd.daemon.translation import FormerNames, Translator
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import (
     EndpointPort,
+    ObjectRef,
     Service,
     ServicePort,
     ServiceSpec,
@@ -224,6 +225,12 @@ CASES: Mapping[str, Case] = {
     "a namespace that may name no address": Case(
         {"load_balancer_ip": "192.0.2.2"}, _only(), (), (("spec.loadBalancerIP", "192.0.2.2", _R.NOT_ALLOWED),)
     ),
+    "a port that is not allowed beside one that is": Case(
+        {"ports": (WEB, _ADMIN)},
+        _only(ports=((80, 80),)),
+        refused=(("spec.ports", "81", _R.NOT_ALLOWED),),
+        ingress={"192.0.2.1": ["80/TCP", "81/TCPpyconfd.io/NotAllowed"]},
+    ),
     "no node port": Case(
         {"ports": (WEB, ServicePort("admin", 81, "web"))},
         replace(OPTIONS, node_ports=True),
@@ -338,6 +345,19 @@ def test_of_a_default_class_a_service_says_that_it_names_none() -> None:
     for class_, said in ((None, "(none)"), (LOAD_BALANCER_CLASS, LOAD_BALANCER_CLASS)):
         (claim,) = registry.claims_of(read(balanced(class_=class_), behind(), options=options))
         assert claim.because == f"type LoadBalancer and loadBalancerClass {said}"
+
+
+def test_each_refusal_and_claim_names_its_cluster() -> None:
+    """What is refused while a Service is read, and what only when ports are given."""
+    seen = replace(snapshot(balanced(ports=(WEB, _UDP)), behind()), cluster="east")
+    taken = {Listener.at("192.0.2.1", 80): "sshd listens on *:80"}
+    ref = ObjectRef("Service", "shop", "web", "east")
+    for options, values in ((OPTIONS, ["53/UDP"]), (replace(OPTIONS, taken_listeners=taken), ["53/UDP", "80"])):
+        context = registry.translate(seen, ("loadbalancer",), options)
+        assert [(each.ref, each.field, each.value) for each in context.refused] == [
+            (ref, "spec.ports", value) for value in values
+        ]
+        assert [claim.ref for claim in registry.claims_of(context)] == [ref]
 
 
 def test_foreign_services_are_never_touched() -> None:
