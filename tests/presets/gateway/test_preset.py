@@ -573,6 +573,46 @@ def test_older_policy_has_a_service_and_one_for_a_port_its_port() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "protocol", "options"),
+    [
+        ("HTTPRoute", "kubernetes.io/h2c", "proto h2"),
+        ("HTTPRoute", "kubernetes.io/ws", ""),
+        ("GRPCRoute", "http", "proto h2"),
+        ("TLSRoute", "kubernetes.io/h2c", ""),
+        ("TCPRoute", "kubernetes.io/h2c", ""),
+    ],
+)
+def test_pods_are_spoken_with_as_the_route_and_the_port_say(kind: str, protocol: str, options: str) -> None:
+    app = APP.replace("targetPort: 8080}", f"targetPort: 8080, appProtocol: {protocol}}}", 1)
+    hosts = "hostnames: ['a.example.com']" if kind == "TLSRoute" else ""
+    text = route("app", "[{backendRefs: [{name: app, port: 80}]}]", hosts, kind)
+    gateway = GATEWAY if kind in {"HTTPRoute", "GRPCRoute"} else STREAMS
+    word = kind.removesuffix("Route").lower()
+    assert given(read(snapshot(CLASS, gateway, app, text)))["backends"][f"gw_{word}_shop_app_0"].options == options
+
+
+def test_each_refusal_and_claim_names_its_cluster() -> None:
+    gateways = [
+        GATEWAY,
+        GATEWAY.replace("name: web", "name: zoo").replace("port: 80", "port: 0"),
+        GATEWAY.replace("name: web", "name: lost").replace("Name: pyconfd", "Name: pyconf"),
+    ]
+    parameters = "spec: {parametersRef: {kind: x, name: y}, controllerName"
+    of_class = CLASS.replace("name: pyconfd, uid: class", "name: with").replace("spec: {controllerName", parameters)
+    policy = POLICY.replace("name: app}", "name: none}")
+    text = route("app", "[{backendRefs: [{name: none, port: 80}]}]")
+    context = read(replace(snapshot(CLASS, of_class, *gateways, policy, text), cluster="east"))
+    assert {each.ref for each in context.refused} == {
+        ObjectRef("GatewayClass", "", "with", "east"),
+        ObjectRef("Gateway", "shop", "zoo", "east"),
+        ObjectRef("Gateway", "shop", "lost", "east"),
+        ObjectRef("BackendTLSPolicy", "shop", "tls", "east"),
+        ObjectRef("HTTPRoute", "shop", "app", "east"),
+    }
+    assert {claim.ref.cluster for claim in registry.claims_of(context)} == {"east"}
+
+
 def test_a_route_without_a_grant_is_not_in_the_status_of_a_policy() -> None:
     policy = POLICY.replace(
         'caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]', "wellKnownCACertificates: System"
