@@ -77,9 +77,10 @@ _TARGET = re.compile(r"(?:ipv[46]@)?(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]]*|[0-
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """What a ``defaults`` section says about servers. ``name`` is "" for one without."""
+    """What a ``defaults`` section says about servers, and all ``lines`` of it. ``name`` is "" for one without."""
 
     name: str = ""
+    lines: tuple[tuple[str, ...], ...] = ()
     algorithm: tuple[str, ...] = ()
     hash_type: str = ""
     server_words: tuple[str, ...] = ()
@@ -157,6 +158,7 @@ class Defaults:
 def _with(base: Inherited, section: Section) -> Inherited:
     return Inherited(
         section.name,
+        (*base.lines, *(line.words for line in section.lines)),
         _last(section, "balance") or base.algorithm,
         (_last(section, "hash-type") or (base.hash_type,))[0],
         (*base.server_words, *default_server_words(section)),
