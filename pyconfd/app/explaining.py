@@ -18,8 +18,8 @@ from pyconfd.daemon.memory import Seen
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.explain.conditions import Evidence
 from pyconfd.explain.queries import explain
-from pyconfd.explain.request import Request, request_of
-from pyconfd.explain.requests import explain_request
+from pyconfd.explain.request import ClientRequest, request_of
+from pyconfd.explain.request_answer import explain_request
 from pyconfd.fragments import of_presets
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.process.balancer import Balancer
@@ -95,7 +95,7 @@ class ShownServers:
             self._runtime.close()
 
 
-Query = str | Request
+Query = str | ClientRequest
 """A name, "" for everything that is refused; or a request."""
 
 
@@ -108,7 +108,7 @@ def ask_daemon(settings: Settings, query: Query) -> Explanation | TransientError
     if not settings.status.listen:
         return TransientError(Problem("status.listen", "the status page is switched off, so no daemon can be asked"))
     parameters = urlencode({"q": query} if query else {"refused": "yes"})
-    if isinstance(query, Request):
+    if isinstance(query, ClientRequest):
         parameters = query.encoded
     try:
         body = get(settings.status, f"/explain?{parameters}", ANSWER_TIMEOUT_S)
@@ -121,7 +121,7 @@ def ask_daemon(settings: Settings, query: Query) -> Explanation | TransientError
         raise RejectedInput(Problem(error.problems[0].place, message, remedy)) from error
     except msgspec.MsgspecError as error:
         raise RejectedInput(Problem("explain", f"the daemon is of another version: {error}", "restart it")) from error
-    if isinstance(query, Request) and found.request is None and not found.candidates:
+    if isinstance(query, ClientRequest) and found.request is None and not found.candidates:
         raise RejectedInput(
             Problem("explain", "the daemon is of an older version, which explains names only", "restart it")
         )
@@ -248,11 +248,11 @@ def _explained(
         haproxy=wiring.serves_haproxy(settings),
         kept=kept,
         secret_namespaces=settings.kubernetes.secret_namespaces,
-        variables=wiring.variables(settings) if isinstance(query, Request) else {},
-        own_fragments=tuple(_own_fragments(settings)) if isinstance(query, Request) else (),
+        variables=wiring.variables(settings) if isinstance(query, ClientRequest) else {},
+        own_fragments=tuple(_own_fragments(settings)) if isinstance(query, ClientRequest) else (),
     )
     with closing(shown):
-        found = explain_request(query, evidence) if isinstance(query, Request) else explain(query, evidence)
+        found = explain_request(query, evidence) if isinstance(query, ClientRequest) else explain(query, evidence)
     if not shown.why:
         return found
     notes = (*instance.notes, f"HAProxy could not be asked: {shown.why}")
