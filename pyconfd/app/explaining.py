@@ -27,7 +27,7 @@ from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.servers_now import ServerNow, servers_now
 from pyconfd.model.condition import Age
 from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason, in_order
-from pyconfd.model.explanation import Explanation, InstanceState
+from pyconfd.model.explanation import Explanation, InstanceState, RequestAnswer
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from pyconfd.presets import registry
@@ -136,13 +136,15 @@ def explainer(settings: Settings, daemon: Daemon) -> Callable[[str], bytes]:
         try:
             name: Query = request_of(given) if "url" in given else given.get("q", [""])[0]
         except RejectedInput as error:
-            return msgspec.json.encode(Explanation("", time.time(), InstanceState(), looked_in=(str(error),)))
+            asked = given.get("q", [""])[0]
+            return msgspec.json.encode(_unanswered(asked, time.time(), InstanceState(), str(error), is_request=True))
         status, seen = daemon.status(), daemon.memory.seen
         instance = _instance(status, daemon.memory.outcome_since)
         if seen is None:
-            looked_in = ("nothing: the daemon has not read the cluster and its fragments yet",)
+            why = "the daemon has not read the cluster and its fragments yet"
+            is_request = isinstance(name, ClientRequest)
             shown = name if isinstance(name, str) else name.url
-            return msgspec.json.encode(Explanation(shown, status.now, instance, looked_in=looked_in))
+            return msgspec.json.encode(_unanswered(shown, status.now, instance, why, is_request=is_request))
         newest = daemon.newest()
         if status.live.paused and status.hold is None and newest is not None and newest is not seen.snapshot:
             seen = _translated(seen, newest, settings)
@@ -155,6 +157,15 @@ def explainer(settings: Settings, daemon: Daemon) -> Callable[[str], bytes]:
         return msgspec.json.encode(found)
 
     return explained
+
+
+def _unanswered(query: str, now: float, instance: InstanceState, why: str, *, is_request: bool) -> Explanation:
+    """Return an answer without anything but why; also then the answer to a request has a ``request``."""
+    looked_in = (f"nothing: {why}",)
+    if not is_request:
+        return Explanation(query, now, instance, looked_in=looked_in)
+    answer = RequestAnswer((), uncovered=(f"where it goes: {why}",))
+    return Explanation(query, now, instance, query, looked_in=looked_in, request=answer)
 
 
 def _translated(seen: Seen, newest: Snapshot, settings: Settings) -> Seen:
