@@ -136,6 +136,16 @@ class ConfiguredBackend:
         return why_not_addable(server, cookies=cookies)
 
 
+def parent_of(keyword: str, options: tuple[str, ...]) -> str | None:
+    """Return the name of the defaults section that a proxy with these words behind its name inherits from.
+
+    "" is the last one above it, None is none. Only sections above it count.
+    """
+    if options[:1] == ("from",) and len(options) > 1:
+        return options[1]
+    return None if keyword == "defaults" else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Defaults:
     """The ``defaults`` sections above a place: what the ``last`` of them gives, and each that has a name."""
@@ -145,9 +155,10 @@ class Defaults:
 
     def base(self, keyword: str, options: tuple[str, ...]) -> Inherited:
         """Return what a section with these words behind its name inherits at this place."""
-        if options[:1] == ("from",) and len(options) > 1:
-            return self.named.get(options[1], Inherited())
-        return Inherited() if keyword == "defaults" else self.last
+        parent = parent_of(keyword, options)
+        if parent is None:
+            return Inherited()
+        return self.named.get(parent, Inherited()) if parent else self.last
 
     def below(self, section: Section) -> "Defaults":
         """Return those above what follows ``section``, one of ``defaults``."""
