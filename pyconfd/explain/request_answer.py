@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from pyconfd.model.context import PresetName
 from pyconfd.model.explanation import Explanation, RequestAnswer, RequestStep, ServerReport
 from pyconfd.model.listener import ANY
 from pyconfd.model.rendering import Rendering
+from pyconfd.model.status import Phase
 from pyconfd.presets.gateway.filters import PathEdit, Redirect
 from pyconfd.presets.gateway.http_rules import SPLIT, RuleBackend
 from pyconfd.presets.routing.types import RouteServer
@@ -43,6 +45,8 @@ _SETTINGS = frozenset(
 _RAND = re.compile(r"\{ rand\(([0-9]+)\) lt ([0-9]+) \}.*")
 _ORIGIN = re.compile(r"\{ req\.hdr\(origin\) -m (found|str|reg)(?: -i)?(?: --)?(?: '?(.*?)'?)? \}")
 _LOOPBACK = "127.0.0.1"
+_IDLE = frozenset({"down", "maint", "drain", "absent"})
+"""States of servers that get no new connections."""
 
 
 def explain_request(request: ClientRequest, evidence: Evidence) -> Explanation:
@@ -99,10 +103,16 @@ def _explanation(request: ClientRequest, evidence: Evidence, trace: Trace, end: 
     if end.route and not (backends := _shares(end.route, evidence)):
         end = trace.ends("404: no reference of this rule has a weight", RequestEnd(status=404))
     elif end.route:
-        configuration = _Configuration(evidence.desired or evidence.running or Rendering(()))
+        rendering = evidence.desired or evidence.running or Rendering(())
+        configuration = _Configuration(rendering, is_running=not _not_applied(evidence))
         found = [_Backend(name, evidence, configuration) for name, _ in backends]
         end = _applied(request, found, backends, end, trace)
         servers = tuple(each for backend in found for each in backend.servers)
+    if evidence.instance.phase == Phase.DOWN:
+        # The way is still of use: it is that of the request as soon as HAProxy runs again.
+        trace.steps = [each for each in trace.steps if each.part != "answer"]
+        trace.sometimes.clear()
+        end = trace.ends("the connection is refused: HAProxy does not run (see above)", CLOSED)
     answer = RequestAnswer(
         tuple(trace.steps),
         backends,
@@ -141,10 +151,13 @@ def _shares(route: str, evidence: Evidence) -> tuple[tuple[str, float], ...]:
 
 
 class _Configuration:
-    """The sections of a rendering. Of 100,000 servers those of the backends that are asked for are parsed only."""
+    """The sections of a rendering. Of 100,000 servers those of the backends that are asked for are parsed only.
 
-    def __init__(self, rendering: Rendering) -> None:
-        self.rendering = rendering
+    ``is_running``: it is what HAProxy runs.
+    """
+
+    def __init__(self, rendering: Rendering, *, is_running: bool) -> None:
+        self.rendering, self.is_running = rendering, is_running
         self._head, self._slices = cut(rendering.text)
 
     def backend(self, name: str) -> Sequence[Section]:
@@ -178,12 +191,36 @@ class _Backend:
     def __init__(self, name: str, evidence: Evidence, configuration: _Configuration) -> None:
         names = evidence.context.names
         self.name, self._evidence, self._rendering = name, evidence, configuration.rendering
+        self._is_running = configuration.is_running
         self.rule: RuleBackend | None = ((names.get("gateway") or {}).get("backends") or {}).get(name)
         sections = configuration.backend(name)
         self.is_rendered = bool(sections)
         self._settings = _settings_of(sections)
         self._lines = [line for line in sections[0].lines if line.words[0] == "server"] if sections else []
-        self.takes_traffic = any(("weight", "0") not in pairwise(line.words) for line in self._lines)
+
+    @property
+    def unserved(self) -> str:
+        """Why no server takes traffic, "" where one does; by HAProxy's states where it was asked and runs this."""
+        if not any(("weight", "0") not in pairwise(line.words) for line in self._lines):
+            return "the backend has no server that takes traffic"
+        servers = self.servers
+        if not self._is_running or not servers or not all(each.state in _IDLE or not each.weight for each in servers):
+            return ""
+        if all(each.state == "absent" for each in servers):
+            return ""  # HAProxy has another configuration
+        count, by_hand = len(servers), [each for each in servers if each.by_hand]
+        down = [each for each in servers if each.state in {"down", "absent"}]
+        why = next((f" ({each.why})" for each in down if each.why), "")
+        undo = "".join(f"; pyconfd server ready {each.backend}/{each.name}" for each in by_hand[:1])
+        of_backend = f"the {count} servers of {self.name}"
+        if len(by_hand) == count:
+            return (f"all {count} servers were" if count > 1 else "the only server was") + f" taken out by hand{undo}"
+        if len(down) == count:
+            return f"none of {of_backend} is up{why}" if count > 1 else f"the only server of {self.name} is down{why}"
+        draining = count - len(by_hand) - len(down)
+        parts = {"down": len(down), "taken out by hand": len(by_hand), "draining": draining}
+        counts = (f"{some} {words}{why if words == 'down' else ''}" for words, some in parts.items() if some)
+        return f"none of {of_backend} takes traffic: {', '.join(counts)}{undo}"
 
     @property
     def is_tcp(self) -> bool:
@@ -203,7 +240,7 @@ class _Backend:
             return at, f"{field_of_rule(at)}.retry"
         return "", ""
 
-    @property
+    @cached_property
     def servers(self) -> list[ServerReport]:
         """Its servers as they are in the configuration."""
         lines = [
@@ -327,11 +364,10 @@ def _in_backend(request: ClientRequest, backend: _Backend, share: float, trace: 
     if not backend.is_rendered:
         trace.does_not_cover(f"servers and settings of backend {backend.name}, which is not in the configuration")
         return None
-    if backend.takes_traffic:
+    if not (why := backend.unserved):
         return None
-    unserved = CLOSED if backend.is_tcp else RequestEnd(status=503)
-    what = "a closed connection" if backend.is_tcp else "503"
-    return trace.ends(f"{what}: the backend has no server that takes traffic", unserved)
+    what, end = ("the connection is closed", CLOSED) if backend.is_tcp else ("503", RequestEnd(status=503))
+    return trace.ends(f"{what}: {why}", end)
 
 
 def _failing(rule: RuleBackend, trace: Trace) -> _Ended | None:

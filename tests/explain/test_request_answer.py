@@ -17,8 +17,9 @@ from pyconfd.explain.request_answer import explain_request
 from pyconfd.explain.routing import opened
 from pyconfd.explain.text import render
 from pyconfd.fragments import directory
+from pyconfd.haproxy.runtime.servers_now import ServerNow
 from pyconfd.model.context import AUTOMATIC_PRESETS
-from pyconfd.model.explanation import Explanation, RequestAnswer, RequestStep
+from pyconfd.model.explanation import Explanation, InstanceState, RequestAnswer, RequestStep
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import registry
@@ -346,6 +347,95 @@ def test_connections_to_a_backend_without_servers_are_closed() -> None:
         ).status
         == 503
     )
+
+
+THREE = "endpoints: [{addresses: [10.0.0.1]}, {addresses: [10.0.0.2]}, {addresses: [10.0.0.3]}]"
+
+
+def with_states(found: Evidence, *states: str) -> Evidence:
+    """Return evidence of an HAProxy that was asked: ``states`` are those of each backend's servers in their order."""
+    assert found.desired is not None
+
+    def live(backend: str) -> dict[str, ServerNow]:
+        lines = [line for line in found.configuration.servers if line.backend == backend]
+        return {
+            line.name: ServerNow(
+                backend,
+                line.name,
+                line.address,
+                line.port,
+                int(state != "weightless"),
+                maint=state == "maint",
+                drain=state == "drain",
+                operating=0 if state == "down" else 2,
+            )
+            for line, state in zip(lines, states, strict=False)
+            if state != "absent"
+        }
+
+    return replace(found, live=live, check=lambda backend, server: "L4CON Connection refused")
+
+
+def of_three(text: str) -> Evidence:
+    return evidence(re.sub(r"endpoints: \[.*\]", THREE, text))
+
+
+@pytest.mark.parametrize(
+    ("states", "status", "words"),
+    [
+        (("down", "down", "up"), 0, "that of one of these servers"),
+        (("down", "drain", "up"), 0, "that of one of these servers"),
+        (("", "", ""), 0, "that of one of these servers"),
+        (("absent", "absent", "absent"), 0, "that of one of these servers"),
+        (
+            ("down", "down", "down"),
+            503,
+            "503: none of the 3 servers of be-shop-own is up (L4CON Connection refused)",
+        ),
+        (
+            ("drain", "maint", "maint"),
+            503,
+            "503: all 3 servers were taken out by hand; pyconfd server ready be-shop-own/NAME",
+        ),
+        (
+            ("down", "maint", "weightless"),
+            503,
+            "503: none of the 3 servers of be-shop-own takes traffic: 1 down (L4CON Connection refused), "
+            "1 taken out by hand, 1 draining; pyconfd server ready be-shop-own/NAME",
+        ),
+    ],
+)
+def test_states_of_servers_decide(states: tuple[str, ...], status: int, words: str) -> None:
+    found = of_three(DOMAIN)
+    shown = with_states(found, *states) if any(states) else found
+    made = explained(shown, "http://own.example.com/")
+    assert made.request is not None
+    (name, _), by_hand = made.request.backends[0], next((each.name for each in made.servers if each.by_hand), "")
+    assert made.request.status == status
+    assert made.request.steps[-1].text == words.replace("be-shop-own", name).replace("NAME", by_hand)
+
+
+def test_states_of_servers_of_another_configuration_decide_nothing() -> None:
+    found = with_states(of_three(DOMAIN), "down", "down", "down")
+    other = replace(found, running=evidence().running)
+    assert answer(other, "http://own.example.com/").status == 0
+
+
+def test_connections_to_servers_that_are_down_are_closed() -> None:
+    found = with_states(evidence(BALANCED_SLICE + BALANCED), "down")
+    made = answer(found, "tcp://192.0.2.21:5432", **{"from": "198.51.100.7"})
+    assert made.closed
+    assert made.steps[-1].text.startswith("the connection is closed: the only server of lb-shop:db:5432 is down")
+
+
+@pytest.mark.parametrize("url", ["http://shop.example.com/cart", "http://nobody.example.com/", "http://a.example:81/"])
+def test_an_haproxy_that_does_not_run_refuses_all(url: str) -> None:
+    found = replace(evidence(INGRESS), instance=InstanceState(phase="down", generation=7))
+    made = answer(found, url)
+    assert (made.closed, made.status, made.sometimes) == (True, 0, ())
+    assert [each.text for each in steps(made, "answer")] == [
+        "the connection is refused: HAProxy does not run (see above)"
+    ]
 
 
 @pytest.mark.parametrize(
