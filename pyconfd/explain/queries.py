@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
@@ -22,11 +23,11 @@ from pyconfd.explain.conditions import (
 from pyconfd.explain.configuration import ServerLine, host_and_port, template_lines
 from pyconfd.model.claim import Claim
 from pyconfd.model.condition import ConditionStatus
-from pyconfd.model.context import ALL_NAMESPACES, Refusal
+from pyconfd.model.context import ALL_NAMESPACES, Refusal, RefusalReason
 from pyconfd.model.explanation import ClaimReport, Explanation, LineOrigin
 from pyconfd.model.gateway_api import Gateway, GRPCRoute, HTTPRoute, TLSRoute
 from pyconfd.model.ingress import Ingress
-from pyconfd.model.kubernetes import AnyObject
+from pyconfd.model.kubernetes import AnyObject, ObjectRef
 from pyconfd.model.snapshot import KIND_OF, ROUTING_RESOURCES, Key, Resource
 from pyconfd.presets import addresses, conflicts, values
 from pyconfd.presets.views import EndpointView
@@ -89,8 +90,10 @@ def _refused(evidence: Evidence) -> Explanation:
 
 def _refused_objects(refused: Sequence[Refusal], evidence: Evidence) -> list[ClaimReport]:
     """Return objects by what is refused of them, whatever they claim."""
-    refs = dict.fromkeys(each.ref for each in refused)
-    return [refused_object(ref, [each for each in refused if each.ref == ref], evidence) for ref in refs]
+    by_ref: defaultdict[ObjectRef, list[Refusal]] = defaultdict(list)
+    for each in refused:
+        by_ref[each.ref].append(each)
+    return [refused_object(ref, some, evidence) for ref, some in by_ref.items()]
 
 
 def _reports(claims: Iterable[Claim], evidence: Evidence, host: str = "") -> tuple[ClaimReport, ...]:
@@ -275,6 +278,52 @@ def _of_domain(subject: str, evidence: Evidence) -> Explanation:
     return _explanation(evidence, subject, claims=(*_reports(claims, evidence, host), *reports), notes=kept)
 
 
+def of_host(host: str, evidence: Evidence) -> Explanation:
+    """Answer about a host, as a query of ``domain HOST`` does; of an unknown one which hosts are like it."""
+    if found := next(iter(_find_domains(host, evidence)), None):
+        return _of_domain(found, evidence)
+    claimed = {name for claim in evidence.claims for name in claim.names}
+    named = (each for resource in _CLAIMING for each in getattr(evidence.snapshot, resource.field).values())
+    known = {*claimed, *(values.comparable_name(each) for record in named for each in _hosts_of(record))}
+    # Claims of an Ingress are named by their paths, too.
+    return _explanation(evidence, host, close=_like(host, {each for each in known if not set(each) & set("/ ")}))
+
+
+def is_asked_for(host: str, evidence: Evidence) -> bool:
+    """Return whether an object asks for a host, or names it, whatever became of that."""
+    return any(_find_domains(host, evidence))
+
+
+def of_section(name: str, evidence: Evidence) -> tuple[ClaimReport, ...]:
+    """Return what became of the claims that a backend serves."""
+    return _of_backend_named(name, evidence).claims
+
+
+def of_address(address: str, evidence: Evidence) -> tuple[ClaimReport, ...]:
+    """Return what became of the claims of objects that have an address of the pool."""
+    return _reports(_given(address, 0, evidence), evidence)
+
+
+def of_port(port: int, evidence: Evidence) -> list[ClaimReport]:
+    """Return the objects that ask for a port which another one has, or nobody may have."""
+    lost = [each for each in evidence.refused if each.reason is RefusalReason.PORT_TAKEN and each.value == str(port)]
+    return _refused_objects(lost, evidence)
+
+
+def parents_of(host: str, evidence: Evidence) -> Iterator[ClaimReport]:
+    """Return the Gateways that routes with a host name as their parents."""
+    routes = [getattr(evidence.snapshot, resource.field)[key] for resource, key in _naming(host, evidence)]
+    keys = dict.fromkeys(
+        Key(parent.namespace or route.metadata.namespace, parent.name)
+        for route in routes
+        if isinstance(route, HTTPRoute | GRPCRoute | TLSRoute)
+        for parent in route.spec.parent_refs or ()
+    )
+    for key in keys:
+        if key in evidence.snapshot.gateways:
+            yield from _reports_of(Resource.GATEWAYS, key, evidence)
+
+
 def _kept_for(host: str, evidence: Evidence) -> tuple[str, ...]:
     """Return for which namespace a host without an object is kept, and until when."""
     scopes = evidence.context.register.reservations.values()
@@ -435,8 +484,12 @@ def _find_backends(query: str, evidence: Evidence) -> Iterator[str]:
 def _of_backend(subject: str, evidence: Evidence) -> Explanation:
     named = [each for each in evidence.configuration.sections if each.name == subject]
     title = next((each.title for each in named if each.keyword in {"backend", "listen"}), named[0].title)
-    lines = [line for line in evidence.configuration.servers if line.backend == subject]
-    return _of_lines(title, subject, lines, evidence)
+    return _of_backend_named(subject, evidence, title)
+
+
+def _of_backend_named(name: str, evidence: Evidence, title: str = "") -> Explanation:
+    lines = [line for line in evidence.configuration.servers if line.backend == name]
+    return _of_lines(title, name, lines, evidence)
 
 
 def _find_servers(query: str, evidence: Evidence) -> Iterator[str]:
@@ -539,9 +592,14 @@ def _unknown(kind: str, name: str, evidence: Evidence) -> Explanation:
             f"{len(names)} domains and names",
             f"{len(sections)} sections and {len(configuration.servers)} servers of haproxy.cfg",
         ),
-        close=tuple(difflib.get_close_matches(name, sorted(known), n=5, cutoff=0.6)),
+        close=_like(name, known),
         notes=tuple(_notes_on_secret(kind, name, evidence)),
     )
+
+
+def _like(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return which known names may have been meant."""
+    return tuple(difflib.get_close_matches(name, sorted(known), n=5, cutoff=0.6))
 
 
 def _notes_on_secret(kind: str, name: str, evidence: Evidence) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from pyconfd.explain.causes import Causes, causes_of, has_cause
 from pyconfd.explain.conditions import Evidence, server_state
 from pyconfd.explain.configuration import ServerLine, host_and_port, place_of
 from pyconfd.explain.request import ClientRequest
@@ -22,6 +23,7 @@ from pyconfd.explain.routing import (
     field_of_rule,
     opened,
     reached,
+    specificity,
 )
 from pyconfd.haproxy.config.index import cut
 from pyconfd.haproxy.config.servers import parent_of
@@ -65,18 +67,43 @@ def explain_request(request: ClientRequest, evidence: Evidence) -> Explanation:
     places, sections = opened(rendering.text)
     found, way = reached(places, request), Way(request, evidence, sections, trace)
     if not found:
-        refused = trace.ends(f"the connection is refused: nothing listens on port {request.port}", CLOSED)
-        return _explanation(request, evidence, trace, refused)
-    known = list(filter(way.knows, found)) or found
-    by_section = {each.section: each for each in reversed(known)}
+        at = f"{request.to} port {request.port}" if request.to else f"port {request.port}"
+        refused = trace.ends(f"the connection is refused: nothing listens on {at}", CLOSED)
+        return _explanation(request, evidence, trace, refused, tuple(_elsewhere(places, way, "")))
+    ranks = {each: specificity(way.host_at(each)) for each in found}
+    best = max(ranks.values())
+    by_section = {each.section: each for each in reversed(found) if ranks[each] == best}
+    others = {each.section: each for each in reversed(found) if each.section not in by_section and ranks[each][1]}
+    notes = [f"less specific, so not the first to ask for: {_asked_at(each, way)}" for each in others.values()]
     if len(by_section) > 1:
-        candidates = (f"{shlex.quote(request.url)} --to {_address(each, evidence)}" for each in by_section.values())
-        notes = ("the address that clients connect to decides: several listeners know this host",)
+        candidates = [_asked_at(each, way) for each in by_section.values()]
+        notes.insert(0, "the address that clients connect to decides: several listeners know this host")
         return Explanation(
-            request.url, evidence.now, evidence.instance, candidates=tuple(sorted(candidates)), notes=notes
+            request.url, evidence.now, evidence.instance, candidates=tuple(sorted(candidates)), notes=tuple(notes)
         )
     (entrance,) = by_section.values()
-    return _explanation(request, evidence, trace, way.from_(entrance))
+    if not request.to and (only := way.only_at(entrance, found)):
+        notes.insert(0, only)
+    end = way.from_(entrance)
+    if has_cause(end):
+        notes += _elsewhere(places, way, entrance.section)
+    return _explanation(request, evidence, trace, end, tuple(notes))
+
+
+def _elsewhere(places: Iterable[Entrance], way: Way, section: str) -> Iterator[str]:
+    """Return where else the host is known, and how to ask for that: at the same port, else at another one."""
+    known = {each.section: each for each in places if each.section != section and specificity(way.host_at(each))[1] > 1}
+    port = way.request.port
+    at_port = [each for each in known.values() if each.listener.port == port]
+    for each in at_port or known.values() if not section else at_port:
+        where = f"{_address(each, way.evidence)} port {each.listener.port}"
+        yield f"{way.owner_at(each)} has this host, at {where}"
+
+
+def _asked_at(entrance: Entrance, way: Way) -> str:
+    """Return the query for one of several listeners; a shell takes the owner behind it for a comment."""
+    address = _address(entrance, way.evidence)
+    return f"{shlex.quote(way.request.url)} --to {address}  # {way.owner_at(entrance)}"
 
 
 def _not_applied(evidence: Evidence) -> str:
@@ -97,7 +124,9 @@ def _address(entrance: Entrance, evidence: Evidence) -> str:
     return address if address and address not in ANY else next(iter(shared), _LOOPBACK)
 
 
-def _explanation(request: ClientRequest, evidence: Evidence, trace: Trace, end: RequestEnd) -> Explanation:
+def _explanation(
+    request: ClientRequest, evidence: Evidence, trace: Trace, end: RequestEnd, notes: tuple[str, ...] = ()
+) -> Explanation:
     servers: tuple[ServerReport, ...] = ()
     backends: tuple[tuple[str, float], ...] = ()
     if end.route and not (backends := _shares(end.route, evidence)):
@@ -113,6 +142,9 @@ def _explanation(request: ClientRequest, evidence: Evidence, trace: Trace, end: 
         trace.steps = [each for each in trace.steps if each.part != "answer"]
         trace.sometimes.clear()
         end = trace.ends("the connection is refused: HAProxy does not run (see above)", CLOSED)
+    causes = Causes()
+    if evidence.instance.phase != Phase.DOWN and (has_cause(end) or trace.sometimes):
+        causes = causes_of(request, end, (name for name, _ in backends), evidence)
     answer = RequestAnswer(
         tuple(trace.steps),
         backends,
@@ -123,7 +155,15 @@ def _explanation(request: ClientRequest, evidence: Evidence, trace: Trace, end: 
         tuple(trace.uncovered),
     )
     return Explanation(
-        request.url, evidence.now, evidence.instance, f"{request.method} {request.url}", servers=servers, request=answer
+        request.url,
+        evidence.now,
+        evidence.instance,
+        f"{request.method} {request.url}",
+        claims=causes.claims,
+        servers=servers,
+        close=causes.close,
+        notes=(*notes, *causes.notes),
+        request=answer,
     )
 
 

@@ -14,11 +14,12 @@ from ipaddress import ip_network
 from typing import Any, NamedTuple
 
 from pyconfd.explain.conditions import Evidence
+from pyconfd.explain.queries import is_asked_for
 from pyconfd.explain.request import UNKNOWN, ClientRequest
 from pyconfd.haproxy.config.text import binds
 from pyconfd.model.context import PresetName, RefusalReason
 from pyconfd.model.explanation import RequestStep
-from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
+from pyconfd.model.listener import ANY, ANY_IPV4, ANY_IPV6, Listener
 from pyconfd.model.reservation import Name
 from pyconfd.presets.certificates import pem_path
 from pyconfd.presets.gateway import patterns
@@ -232,6 +233,11 @@ def longest_end(entries: Mapping[str, Any], host: str) -> Any:
     return next((entries[each] for each in ends if each in entries), None)
 
 
+def specificity(host: str) -> tuple[bool, int]:
+    """Return how specific a host is, to compare: an exact one is before wildcards, of which the longest is first."""
+    return bool(host) and not host.startswith("*"), len(host)
+
+
 # Rules
 
 
@@ -393,18 +399,41 @@ class Way:
     def _front(self, entrance: Entrance) -> GatewayFrontend | None:
         return self.frontends.get(entrance.section.removesuffix(".https"))
 
-    def knows(self, entrance: Entrance) -> bool:
-        """Return whether a section that listens has something for the host."""
-        request, front = self.request, self._front(entrance)
-        if front is not None and front.kind is FrontendKind.HTTP:
-            return self._gateway_host(front) is not None
-        if front is not None and front.kind is FrontendKind.TLS:
-            return not front.reads_hello or _named(front.names, request.tls_name) is not None
-        if entrance.section not in {SHARED_HTTP, SHARED_TLS, ENDED_TLS}:
-            return False
-        shared, name = self.shared, request.name
-        through = name in shared.through or longest_end(shared.through_wildcards, name) is not None
-        return through or shared.find(name) is not None or shared.any is not None
+    def host_at(self, entrance: Entrance) -> str:
+        """Return the host by which a section that listens knows that of the request; "*" for any, "" for not at all."""
+        if (front := self._front(entrance)) is not None:
+            return self._host_at_gateway(front)
+        return self._host_at_shared() if entrance.section in {SHARED_HTTP, SHARED_TLS, ENDED_TLS} else ""
+
+    def _host_at_gateway(self, front: GatewayFrontend) -> str:
+        if front.kind is FrontendKind.TLS and front.reads_hello:
+            named = _named(front.names, self.request.tls_name)
+            return (named.host or "*") if named is not None else ""
+        found = self._gateway_host(front)
+        return found.host or "*" if found is not None else "*" if front.kind is FrontendKind.TLS else ""
+
+    def _host_at_shared(self) -> str:
+        shared, name = self.shared, self.request.name
+        if name in shared.through:
+            return name
+        if (found := shared.find(name)) is not None:
+            return found.host
+        ends = (name[at:] for at, character in enumerate(name) if character == ".")
+        end = next((each for each in ends if each in shared.through_wildcards), "")
+        return f"*{end}" if end or shared.any is not None else ""
+
+    def owner_at(self, entrance: Entrance) -> str:
+        """Return the object that has a section that listens, or what the section is called where all share it."""
+        front = self._front(entrance)
+        return front.owner if front is not None else f"frontend {entrance.section}"
+
+    def only_at(self, entrance: Entrance, found: Iterable[Entrance]) -> str:
+        """Return at which addresses connections come to the listener of a Gateway, "" where it has all."""
+        front = self._front(entrance)
+        addresses = [each.listener.address for each in found if each.section == entrance.section]
+        if front is None or not all(addresses) or ANY & set(addresses):
+            return ""
+        return f"at {', '.join(dict.fromkeys(addresses))} of {front.owner} only"
 
     def from_(self, entrance: Entrance) -> RequestEnd:
         """Return where the request goes."""
@@ -428,6 +457,11 @@ class Way:
             text = f"{request.to} belongs to a Gateway or Service, which does not listen on port {request.port}"
             return trace.ends(f"the connection is closed: {text}", CLOSED)
         return self._at_shared(section)
+
+    @property
+    def _served(self) -> str:
+        """What to say beside "no object" where one asks for the host all the same."""
+        return "that is served here " if is_asked_for(self.request.name, self.evidence) else ""
 
     def _owned_addresses(self) -> set[str]:
         balanced = (self.names.get("loadbalancer") or {}).values()
@@ -539,7 +573,7 @@ class Way:
                 return trace.ends(text, RequestEnd(status=421))
         if found is None:
             trace.add("host", f"{name or '(none)'} is no virtual host")
-            return trace.ends("404: no object has this host", RequestEnd(status=404))
+            return trace.ends(f"404: no object {self._served}has this host", RequestEnd(status=404))
         trace.chosen("host", f"{found.host}: {_WORDS_OF_KIND[found.kind]}")
         if not tls and found.id in shared.redirects and not self._needs_no_tls():
             port = str(self.evidence.variables.get("https_port", 443))
@@ -649,7 +683,8 @@ class Way:
         trace, host = self.trace, self._gateway_host(front)
         if host is None:
             trace.add("host", f"{self.request.name or '(none)'} is no virtual host of this port")
-            return trace.ends("404: no listener or route has this host", RequestEnd(status=404), at=front.owner)
+            text = f"404: no listener or route {self._served}has this host"
+            return trace.ends(text, RequestEnd(status=404), at=front.owner)
         if front.https and host.listener and host.listener != listener:
             text = f"421: the host belongs to listener {host.listener}, and the connection was made for {listener}"
             return trace.ends(text, RequestEnd(status=421), at=front.owner, where="spec.listeners")

@@ -32,17 +32,26 @@ def render(explanation: Explanation, *, colour: bool = False) -> str:
     elif explanation.request is not None:
         lines.append(pen(_BOLD, clean(explanation.subject)))
         lines += _request(explanation.request, explanation.servers, pen)
+        lines += (_row("note", clean(each)) for each in explanation.notes)
+        for claim in explanation.claims:
+            lines += ["", *_claim(claim, now, pen, with_servers=False)]
+        if explanation.close:
+            lines += ["", _meant(explanation)]
     elif not explanation.found:
         looked_in = clean(", ".join(explanation.looked_in))
         lines.append(f"Nothing is called {clean(explanation.query)!r}. Looked in: {looked_in}.")
         lines += (_row("note", clean(each)) for each in explanation.notes)
         if explanation.close:
-            lines.append(f"Did you mean {clean(' or '.join(explanation.close))}?")
+            lines.append(_meant(explanation))
     elif not explanation.query and not explanation.claims:
         lines.append("Nothing is refused.")
     else:
         lines += _answer(explanation, pen)
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _meant(explanation: Explanation) -> str:
+    return f"Did you mean {clean(' or '.join(explanation.close))}?"
 
 
 def _row(title: str, text: str) -> str:

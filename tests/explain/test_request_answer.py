@@ -18,8 +18,9 @@ from pyconfd.explain.routing import opened
 from pyconfd.explain.text import render
 from pyconfd.fragments import directory
 from pyconfd.haproxy.runtime.servers_now import ServerNow
-from pyconfd.model.context import AUTOMATIC_PRESETS
+from pyconfd.model.context import AUTOMATIC_PRESETS, Refusal, RefusalReason
 from pyconfd.model.explanation import Explanation, InstanceState, RequestAnswer, RequestStep
+from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import registry
@@ -220,10 +221,145 @@ def test_several_listeners_that_know_the_host_are_listed() -> None:
     found = evidence(INGRESS, GATEWAY.replace("api.example.com", "shop.example.com"))
     url = "http://shop.example.com/"
     made = explained(found, url)
-    assert made.candidates == (f"{url} --to 192.0.2.10", f"{url} --to 192.0.2.21")
+    assert made.candidates == (
+        f"{url} --to 192.0.2.10  # frontend http-in",
+        f"{url} --to 192.0.2.21  # Gateway shop/web",
+    )
     assert not made.found
     assert answer(found, url, to="192.0.2.10").backends == (("ing_shop_web_80", 100.0),)
     assert answer(found, url, to="192.0.2.21").backends == (("gw_http_shop_api_2", 100.0),)
+
+
+def test_the_listener_with_the_most_specific_host_is_preferred() -> None:
+    found = evidence(INGRESS, GATEWAY.replace("api.example.com", '"*.example.com"'))
+    url = "http://shop.example.com/"
+    made = explained(found, url)
+    assert made.request is not None
+    assert made.request.backends == (("ing_shop_web_80", 100.0),)
+    assert made.notes == (f"less specific, so not the first to ask for: {url} --to 192.0.2.21  # Gateway shop/web",)
+    assert made.notes[0] in render(made)
+
+
+def test_an_answer_of_a_gateway_names_its_addresses() -> None:
+    found, url = evidence(GATEWAY), "http://api.example.com/"
+    assert explained(found, url).notes == ("at 192.0.2.21 of Gateway shop/web only",)
+    assert explained(found, url, to="192.0.2.21").notes == ()
+    assert explained(evidence(INGRESS), "http://shop.example.com/").notes == ()
+
+
+BAD_PATH = """
+kind: IngressClass
+metadata: {name: pyconfd}
+spec: {controller: pyconfd.io/ingress}
+---
+kind: Ingress
+metadata: {name: shop}
+spec:
+  ingressClassName: pyconfd
+  rules:
+  - host: shop.example.com
+    http: {paths: [{path: cart, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}
+"""
+NO_SECRET = INGRESS.replace("rules:", "tls: [{secretName: tls, hosts: [shop.example.com]}]\n  rules:", 1)
+_LAST = "  - backendRefs: [{name: web, port: 80}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "url", "cause", "reason"),
+    [
+        (DOMAIN.replace(", proto: http", ""), "http://own.example.com/", "Service shop/own", "Incomplete"),
+        (
+            INGRESS.replace("ClassName: pyconfd", "ClassName: pyconfdd"),
+            "http://shop.example.com/",
+            "Ingress shop/shop",
+            "UnknownClass",
+        ),
+        (BAD_PATH, "http://shop.example.com/", "Ingress shop/shop", "InvalidValue"),
+        (
+            GATEWAY.replace("parentRefs: [{name: web}]", "parentRefs: [{name: gone}]"),
+            "http://api.example.com/",
+            "HTTPRoute shop/api",
+            "NotClaimed",
+        ),
+        (
+            GATEWAY.replace(_LAST, _LAST.replace("web", "none")),
+            "http://api.example.com/",
+            "HTTPRoute shop/api",
+            "NoSuchService",
+        ),
+        (
+            GATEWAY.replace(_LAST, _LAST.replace("web", "web, namespace: other")),
+            "http://api.example.com/",
+            "HTTPRoute shop/api",
+            "Forbidden",
+        ),
+        (
+            NO_SECRET.replace("name: shop}", "name: shop, namespace: other}"),
+            "https://shop.example.com/",
+            "Ingress other/shop",
+            "NoCertificate",
+        ),
+    ],
+)
+def test_an_answer_of_haproxy_has_its_cause(text: str, url: str, cause: str, reason: str) -> None:
+    made = explained(evidence(text), url)
+    assert made.request is not None
+    assert made.request.closed or made.request.status in {404, 500}
+    first = made.claims[0]
+    assert first.object == cause
+    assert reason in {each.reason for each in first.conditions}
+    assert first.remedy
+    assert not made.close
+    assert f"\n\n{cause}" in render(made)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(DOMAIN.replace(", proto: http", ""), "no object that is served here has this host"), ("", "no object has")],
+)
+def test_a_host_that_is_asked_for_is_not_nobodys(text: str, words: str) -> None:
+    found = evidence(text) if text else evidence()
+    assert words in answer(found, "http://own.example.com/", to="192.0.2.10").steps[-1].text
+
+
+def test_a_host_at_another_address_is_named_with_it() -> None:
+    made = explained(evidence(GATEWAY), "http://api.example.com/", to="192.0.2.10")
+    assert made.notes == ("Gateway shop/web has this host, at 192.0.2.21 port 80",)
+    made = explained(evidence(GATEWAY), "http://api.example.com:81/")
+    assert made.notes == ("Gateway shop/web has this host, at 192.0.2.21 port 80",)
+
+
+def test_objects_that_want_the_port_are_named() -> None:
+    found = evidence(BALANCED, BALANCED.replace("name: db", "name: late"))
+    taken = replace(found, refused=(refusal_of_port("5432"), refusal_of_port("80")))
+    made = explained(taken, "tcp://192.0.2.22:5432")
+    assert [each.object for each in made.claims] == ["Service shop/late", "Gateway shop/taken"]
+
+
+def refusal_of_port(port: str) -> Refusal:
+    ref = ObjectRef("Gateway", "shop", "taken", "")
+    return Refusal(ref, "spec.listeners[http].port", port, RefusalReason.PORT_TAKEN, "another one has it")
+
+
+def test_a_host_that_nobody_has_gets_hosts_like_it() -> None:
+    made = explained(evidence(INGRESS), "http://shop.example.con/")
+    assert made.close == ("shop.example.com",)
+    assert "Did you mean shop.example.com?" in render(made)
+
+
+def test_a_request_that_is_served_has_no_causes() -> None:
+    made = explained(evidence(INGRESS), "http://shop.example.com/cart")
+    assert (made.claims, made.close) == ((), ())
+    redirected = explained(evidence(GATEWAY), "http://api.example.com/v2", method="POST")
+    assert (redirected.claims, redirected.close) == ((), ())
+
+
+def test_causes_are_bounded_and_counted() -> None:
+    one = INGRESS.partition("---")[2].partition("---")[0].replace("ClassName: pyconfd", "ClassName: pyconfdd")
+    some = [one.replace("name: shop}", f"name: shop-{number}}}") for number in range(12)]
+    made = explained(evidence(INGRESS.partition("---")[0], *some), "http://shop.example.com/")
+    assert len(made.claims) == 10
+    assert made.notes == ("2 more objects of this host, backend or port are not served as they ask",)
 
 
 def test_a_balanced_port_needs_the_address_of_the_client() -> None:
@@ -400,8 +536,10 @@ def of_three(text: str) -> Evidence:
         (
             ("down", "maint", "weightless"),
             503,
-            "503: none of the 3 servers of be-shop-own takes traffic: 1 down (L4CON Connection refused), "
-            "1 taken out by hand, 1 draining; pyconfd server ready be-shop-own/NAME",
+            (
+                "503: none of the 3 servers of be-shop-own takes traffic: 1 down (L4CON Connection refused), "
+                "1 taken out by hand, 1 draining; pyconfd server ready be-shop-own/NAME"
+            ),
         ),
     ],
 )
