@@ -33,7 +33,7 @@ from pyconfd.model.status import Phase, Status
 from pyconfd.presets import registry
 from pyconfd.printable import short_duration
 from pyconfd.settings import Settings
-from pyconfd.status.client import get
+from pyconfd.status.client import AnswerTooLong, get
 from pyconfd.status.document import STALE_AFTER_S, sync_age_s
 from pyconfd.status.redaction import redacted
 from pyconfd.wiring import base_options
@@ -115,6 +115,8 @@ def ask_daemon(settings: Settings, query: Query) -> Explanation | TransientError
         found = msgspec.json.decode(body, type=Explanation)
     except TransientError as error:
         return error
+    except AnswerTooLong:
+        raise
     except RejectedInput as error:
         message = "what answers there explains nothing: pyconfd consume or try, or an older pyconfd"
         remedy = "ask where pyconfd publish runs, restart an older one, or name the file with --snapshot"

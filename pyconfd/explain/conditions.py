@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -315,10 +315,18 @@ def _why_not_ready(claim: Claim) -> str:
     return "its only endpoint is not ready" if count == 1 else f"none of its {count} endpoints is ready"
 
 
+def shown_refusal(refusal: Refusal) -> Refusal:
+    """Return a refusal without secrets, and with a value that is short."""
+    shown = public_refusal(refusal)
+    # A preset that shortened the value added three dots, and escaped it.
+    is_short = len(shown.value) <= values.SHOWN_CHARACTERS + 3
+    return shown if is_short else replace(shown, value=values.shortened(shown.value))
+
+
 def refusal_condition(refusal: Refusal, evidence: Evidence) -> Condition:
     """Return the condition that a refusal sets, without secrets."""
     age = evidence.ages.get(refusal)
-    return condition_of_refusal(public_refusal(refusal), age.since if age else 0.0)
+    return condition_of_refusal(shown_refusal(refusal), age.since if age else 0.0)
 
 
 def refused_object(ref: ObjectRef, refused: Iterable[Refusal], evidence: Evidence) -> ClaimReport:

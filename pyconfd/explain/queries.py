@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pyconfd.explain.bounds import bounded
 from pyconfd.explain.conditions import (
     Evidence,
     endpoint_report,
@@ -56,7 +57,7 @@ def explain(query: str, evidence: Evidence) -> Explanation:
     takes only that.
     """
     answer = _answer(" ".join(query.split()), evidence) if query else _refused(evidence)
-    return msgspec.structs.replace(answer, query=query)
+    return bounded(msgspec.structs.replace(answer, query=query))
 
 
 def _explanation(evidence: Evidence, subject: str = "", **parts: Any) -> Explanation:
@@ -273,9 +274,15 @@ def _of_domain(subject: str, evidence: Evidence) -> Explanation:
     host, claims = _claiming(subject, evidence)
     known = {each.ref[:3] for each in claims}
     others = [each for each in _naming(subject, evidence) if (KIND_OF[each[0]], *each[1]) not in known]
-    reports = [report for each in others for report in _reports_of(*each, evidence)]
-    kept = _kept_for(subject, evidence)
-    return _explanation(evidence, subject, claims=(*_reports(claims, evidence, host), *reports), notes=kept)
+    reports = [report for each in others[:_MOST_NAMING] for report in _reports_of(*each, evidence)]
+    notes = _kept_for(subject, evidence)
+    if len(others) > _MOST_NAMING:
+        notes += (f"{len(others) - _MOST_NAMING:,} more objects name this host and are not served",)
+    return _explanation(evidence, subject, claims=(*_reports(claims, evidence, host), *reports), notes=notes)
+
+
+_MOST_NAMING = 200
+"""Objects that name a host without serving it: each takes a look at all claims."""
 
 
 def of_host(host: str, evidence: Evidence) -> Explanation:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from pyconfd.explain.bounds import bounded
 from pyconfd.explain.causes import Causes, causes_of, has_cause
 from pyconfd.explain.conditions import Evidence, server_state
 from pyconfd.explain.configuration import ServerLine, host_and_port, place_of
@@ -134,9 +135,9 @@ def _explanation(
     elif end.route:
         rendering = evidence.desired or evidence.running or Rendering(())
         configuration = _Configuration(rendering, is_running=not _not_applied(evidence))
-        found = [_Backend(name, evidence, configuration) for name, _ in backends]
-        end = _applied(request, found, backends, end, trace)
-        servers = tuple(each for backend in found for each in backend.servers)
+        sections = [_Backend(name, evidence, configuration) for name, _ in backends]
+        end = _applied(request, sections, backends, end, trace)
+        servers = tuple(each for backend in sections for each in backend.servers)
     if evidence.instance.phase == Phase.DOWN:
         # The way is still of use: it is that of the request as soon as HAProxy runs again.
         trace.steps = [each for each in trace.steps if each.part != "answer"]
@@ -145,6 +146,8 @@ def _explanation(
     causes = Causes()
     if evidence.instance.phase != Phase.DOWN and (has_cause(end) or trace.sometimes):
         causes = causes_of(request, end, (name for name, _ in backends), evidence)
+    if trace.hidden_rules:
+        notes = (*notes, f"{trace.hidden_rules:,} more rules are not those of the request")
     answer = RequestAnswer(
         tuple(trace.steps),
         backends,
@@ -154,7 +157,7 @@ def _explanation(
         tuple((status, round(share, 2)) for status, share in sorted(trace.sometimes.items())),
         tuple(trace.uncovered),
     )
-    return Explanation(
+    found = Explanation(
         request.url,
         evidence.now,
         evidence.instance,
@@ -165,6 +168,7 @@ def _explanation(
         notes=(*notes, *causes.notes),
         request=answer,
     )
+    return bounded(found)
 
 
 def _shares(route: str, evidence: Evidence) -> tuple[tuple[str, float], ...]:

@@ -13,7 +13,7 @@ from functools import cached_property
 from ipaddress import ip_network
 from typing import Any, NamedTuple
 
-from pyconfd.explain.conditions import Evidence
+from pyconfd.explain.conditions import Evidence, shown_refusal
 from pyconfd.explain.queries import is_asked_for
 from pyconfd.explain.request import UNKNOWN, ClientRequest
 from pyconfd.haproxy.config.text import binds
@@ -21,6 +21,7 @@ from pyconfd.model.context import PresetName, RefusalReason
 from pyconfd.model.explanation import RequestStep
 from pyconfd.model.listener import ANY, ANY_IPV4, ANY_IPV6, Listener
 from pyconfd.model.reservation import Name
+from pyconfd.presets import values
 from pyconfd.presets.certificates import pem_path
 from pyconfd.presets.gateway import patterns
 from pyconfd.presets.gateway.frontends import FrontendKind, GatewayFrontend, NameRoute
@@ -36,11 +37,13 @@ from pyconfd.presets.routing.types import (
     ValueCondition,
     VirtualHost,
 )
-from pyconfd.status.redaction import public_refusal
 
 SHARED_HTTP, SHARED_TLS, ENDED_TLS = "http-in", "https-in", "https-terminate"
 _MOST_RULES = 200
 """Of one virtual host in an answer whose paths are others than that of the request."""
+_MOST_REFUSED = 10
+_MOST_LOST = 1_000
+"""Rules in an answer that the request does not get: a path may have many of any tenant."""
 _ACME = "/.well-known/acme-challenge/"
 _WORDS_OF_KIND = {
     HostKind.EXACT: "this host",
@@ -70,6 +73,7 @@ class Trace:
     steps: list[RequestStep] = field(default_factory=list)
     sometimes: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     uncovered: dict[str, None] = field(default_factory=dict)
+    lost_rules: int = 0
 
     def add(self, part: str, text: str, result: str = "", *, at: str = "", where: str = "") -> None:
         """Add a step; ``at`` is the object and ``where`` its field."""
@@ -80,8 +84,15 @@ class Trace:
         self.add(part, text, "chosen", at=at, where=where)
 
     def lost(self, part: str, text: str, *, at: str = "", where: str = "") -> None:
-        """Add what was not."""
-        self.add(part, text, "lost", at=at, where=where)
+        """Add what was not chosen, as long as these are not too many."""
+        self.lost_rules += 1
+        if self.lost_rules <= _MOST_LOST:
+            self.add(part, text, "lost", at=at, where=where)
+
+    @property
+    def hidden_rules(self) -> int:
+        """How many of those that were not chosen are left out."""
+        return max(0, self.lost_rules - _MOST_LOST)
 
     def ends(self, text: str, end: RequestEnd, *, at: str = "", where: str = "") -> RequestEnd:
         """Add the answer, and return it."""
@@ -259,7 +270,7 @@ class PathCandidate(NamedTuple):
 
     def words(self, virtual_host: str) -> str:
         """Return what it asks for."""
-        path = self.key.removeprefix(virtual_host)
+        path = _shortened_path(self.key.removeprefix(virtual_host))
         return f"path {path}" if self.map == EXACT_PATHS else f"path prefix {path.removesuffix('/') or '/'}"
 
 
@@ -342,10 +353,14 @@ def _matches(wanted: ValueCondition, found: Sequence[bytes]) -> bool:
     return any(len(each) <= patterns.LONGEST_VALUE and compiled.search(each) for each in found)
 
 
+def _shortened_path(path: str) -> str:
+    return path if len(path) <= values.SHOWN_CHARACTERS else f"{path[: values.SHOWN_CHARACTERS]}..."
+
+
 def _words_of(match: RouteMatch) -> str:
-    found = [f"path {'prefix ' if match.kind is PathKind.PREFIX else ''}{match.path}"]
+    found = [f"path {'prefix ' if match.kind is PathKind.PREFIX else ''}{_shortened_path(match.path)}"]
     if match.kind is PathKind.REGEX:
-        found = [f"path expression {match.path}"]
+        found = [f"path expression {_shortened_path(match.path)}"]
     found += [f"method {match.method}"] if match.method else []
     found += [f"header {each.name}" for each in match.headers]
     found += [f"query parameter {each.name}" for each in match.query]
@@ -586,19 +601,32 @@ class Way:
         if tls and (seconds := shared.hsts.get(found.id, self.evidence.variables.get("hsts"))) is not None:
             text = f"Strict-Transport-Security max-age={seconds} is added to the answer"
             trace.add("filter", text, where="annotation pyconfd.io/hsts")
-        self._add_refused(found)
         route = self.rules.find(found.id, self._shared_paths(shared, found.id), {})
+        self._add_refused(found)
         if not route:
             return trace.ends("404: the host has no such path", RequestEnd(status=404))
         return RequestEnd(route)
 
     def _add_refused(self, host: VirtualHost) -> None:
-        """Add what asked for the host, or a path of it, and lost that to another object."""
+        """Add what asked for the host, or a path of it that the request has, and lost that to another object.
+
+        The most specific come first. Any tenant may ask for thousands of paths of a host that another one has.
+        """
+        path, found = self.request.path, []
+        name = values.shortened(host.host)
         for each in self.evidence.refused:
-            is_mine = each.value == host.host or each.value.startswith(f"{host.host}/")
-            if is_mine and each.reason in {RefusalReason.NAME_TAKEN, RefusalReason.NAME_RESERVED}:
-                shown = public_refusal(each)
-                self.trace.lost("rule", f"{shown.value}: {shown.detail}", at=str(each.ref), where=each.field)
+            if each.reason not in {RefusalReason.NAME_TAKEN, RefusalReason.NAME_RESERVED}:
+                continue
+            start = each.value.removeprefix(host.host) if each.value.startswith(f"{host.host}/") else ""
+            is_mine = each.value in {host.host, name} or start == f"{path} (exact)"
+            if is_mine or (start and f"{path}/".startswith(f"{start.removesuffix('/')}/")):
+                found.append((-len(start), each))
+        found.sort(key=lambda each: (each[0], each[1].ref, each[1].field))
+        for _, each in found[:_MOST_REFUSED]:
+            shown = shown_refusal(each)
+            self.trace.lost("rule", f"{shown.value}: {shown.detail}", at=str(each.ref), where=each.field)
+        if len(found) > _MOST_REFUSED:
+            self.trace.add("rule", f"{len(found) - _MOST_REFUSED:,} more objects or paths that fit are refused")
 
     def _needs_no_tls(self) -> bool:
         """Return whether it is the question of an issuer, or a proxy in front says that TLS ended there."""

@@ -12,11 +12,16 @@ from pyconfd.status.listen import Listen, parse_listen
 _BODY_LIMIT_BYTES = 32 * 1024 * 1024
 
 
+class AnswerTooLong(RejectedInput):
+    """The daemon answers with more than a command reads."""
+
+
 def get(settings: StatusSettings, path: str, timeout_s: float) -> bytes:
     """Return the body of a page of the daemon.
 
     Raises:
         TransientError: no answer in time, or none for us: the daemon has other settings, or we may not read the token.
+        AnswerTooLong: the page is longer than 32 MiB.
         RejectedInput: somebody answers otherwise than pyconfd would.
     """
     listen = parse_listen(settings.listen)
@@ -32,7 +37,7 @@ def get(settings: StatusSettings, path: str, timeout_s: float) -> bytes:
             _verify(connection.sock, settings.tls_certificate, url)
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
-        body = answer.read(_BODY_LIMIT_BYTES)
+        body = answer.read(_BODY_LIMIT_BYTES + 1)
     except (OSError, http.client.HTTPException) as error:
         raise TransientError(Problem(url, f"no answer: {_said(error)}")) from error
     finally:
@@ -42,6 +47,9 @@ def get(settings: StatusSettings, path: str, timeout_s: float) -> bytes:
         raise TransientError(Problem(url, message, "pyconfd reload, if status.token_file was changed since its start"))
     if answer.status != http.HTTPStatus.OK:
         raise RejectedInput(Problem(url, f"answers {answer.status}: that is not pyconfd"))
+    if len(body) > _BODY_LIMIT_BYTES:
+        message = f"the answer is longer than {_BODY_LIMIT_BYTES >> 20} MiB"
+        raise AnswerTooLong(Problem(url + path.partition("?")[0], message, "ask for less: one object, or one server"))
     return body
 
 
