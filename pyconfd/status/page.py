@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
@@ -82,15 +83,15 @@ class StatusPage:
 
     def serve(self, listen: str, status: Callable[[], Status], access: PageAccess = OPEN) -> None:
         """Listen on HOST:PORT, now or as soon as that is possible; ``status`` is called by one thread at a time."""
-        self._listen, self._status, self._access = parse_listen(listen), status, access
-        self._registry = registry_of(status)
+        self._listen, self._status_of_loop, self._access = parse_listen(listen), status, access
+        self._registry = registry_of(self._status)
         for problem in self.problems():
             log.error("status_page.failed", place=problem.place, problem=problem.message, remedy=problem.remedy)
 
     def problems(self) -> tuple[Problem, ...]:
         """Try to listen unless it does; return why it cannot, or which of its files could not be read again."""
         if self._server is not None:
-            return self._access.problems()
+            return self._access.problems()  # which reads the files: they may be asked for less often than they change
         if self._listen is not None:
             try:
                 self._access.check()
@@ -102,6 +103,7 @@ class StatusPage:
                 self.address = str(Listen(self._listen.host, listener.getsockname()[1]))
                 self._server = _PageServer(listener, self._answer, self._listen, self._access)
                 log.info("status_page.started", url=f"{self._access.scheme}://{self.address}/")
+                return self._access.problems()
         return self._problems
 
     def stop(self) -> None:
@@ -109,6 +111,12 @@ class StatusPage:
         server, self._server, self._listen, self.address = self._server, None, None, ""
         if server is not None:
             server.stop()
+
+    def _status(self) -> Status:
+        """Return the status of the loop, with the page's own certificate among the credentials."""
+        status = self._status_of_loop()
+        credentials = (*status.source.credentials, *self._access.credentials())
+        return replace(status, source=replace(status.source, credentials=credentials))
 
     def _answer(self, path: str, query: str) -> Answer:
         with self._explaining if path in {EXPLAIN, ROUTES} else self._answering:
