@@ -1,11 +1,14 @@
 """Which requests ``pyconfd logs`` prints, and how."""
 
+import json
 from typing import Any
 
 import pytest
 
+from pyconfd.cli.commands import logs
 from pyconfd.cli.commands.logs import line_of, wanted_by
-from tests.model.test_logged import logged
+from tests.cli.invoking import invoke
+from tests.model.test_logged import REQUEST, logged
 
 REFUSED = "the server refused or closed the connection while HAProxy connected to the server"
 NOTHING_SAID: dict[str, Any] = {"host": None, "route": None, "status": None, "slower_than": None}
@@ -62,6 +65,17 @@ def test_a_request_is_wanted_if_it_is_all_that_was_asked_for(
 )
 def test_a_line_says_what_was_asked_for_who_decided_and_why_it_ended(more: dict[str, Any], line: str) -> None:
     assert line_of(logged(**more)).partition("  ")[2] == line
+
+
+@pytest.mark.parametrize(("options", "shown", "said"), [((), 1, False), (("--host", "other.example.com"), 0, True)])
+def test_where_no_request_matches_it_is_said_what_is_not_here(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], shown: int, said: bool
+) -> None:
+    monkeypatch.setattr(logs, "_socket", lambda _: "socket")
+    monkeypatch.setattr(logs, "lines", lambda _: iter([json.dumps(REQUEST).encode()]))
+    done = invoke("logs", *options)
+    assert (done.exit_code, len(done.stdout.splitlines())) == (0, shown), done.stderr
+    assert ("no request matches" in done.stderr, "pyconfd.io/access-log" in done.stderr) == (said, said)
 
 
 def test_what_a_stranger_wrote_cannot_move_the_cursor_or_begin_a_line() -> None:

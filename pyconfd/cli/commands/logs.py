@@ -13,12 +13,16 @@ from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.runtime.request_log import RING, NoRing, following, lines
 from pyconfd.haproxy.runtime.sockets import NoAnswer
-from pyconfd.model.logged import LoggedRequest, parse
+from pyconfd.model.logged import NO_SERVER, LoggedRequest, parse
 from pyconfd.presets.gateway.routes import rule_of
 from pyconfd.presets.routing.types import Decider
 from pyconfd.printable import clean, escaped_json
 from pyconfd.settings import Settings
 
+_NOTHING = (
+    'no request matches; what objects leave out is not here (pyconfd.io/access-log: "off", docs/logs.md),'
+    " /metrics/routes counts it"
+)
 _Wanted = Callable[[LoggedRequest], bool]
 
 
@@ -93,8 +97,12 @@ def logs(
     wanted = wanted_by(host=host, route=route, status=status, slower_than=slower_than)
     path = _socket(context.settings())
     try:
+        found = False
         for line, request in _chosen(following(path, _note) if follow else lines(path), wanted):
             print_text(escaped_json(line.decode(errors="replace")) if as_json else line_of(request))
+            found = True
+        if not found:
+            _note(_NOTHING)
     except KeyboardInterrupt:
         return Exit.OK
     except NoAnswer as error:
@@ -158,7 +166,7 @@ def line_of(request: LoggedRequest) -> str:
         clean(what.strip()),
         f"from {request.client}",
         of,
-        f"to {request.pod or request.server}" if request.server and request.server != "<NOSRV>" else "",
+        f"to {request.pod or request.server}" if request.server and request.server != NO_SERVER else "",
         f"({request.why})" if request.why else "",
     ]
     return clean("  ".join(filter(None, parts)), 4_000)
