@@ -79,6 +79,8 @@ class StatusPage:
         self._access = OPEN
         self._server: _PageServer | None = None
         self._problems: tuple[Problem, ...] = ()
+        self._told = frozenset[str]()
+        """What of it the loop was told last, as it is among the problems of its status."""
         self._explaining, self._answering = threading.Lock(), threading.Lock()
 
     def serve(self, listen: str, status: Callable[[], Status], access: PageAccess = OPEN) -> None:
@@ -90,8 +92,14 @@ class StatusPage:
 
     def problems(self) -> tuple[Problem, ...]:
         """Try to listen unless it does; return why it cannot, or which of its files could not be read again."""
+        if self._server is None:
+            self._try_to_listen()
         if self._server is not None:
-            return self._access.problems()  # which reads the files: they may be asked for less often than they change
+            self._problems = self._access.problems()
+        self._told = frozenset(map(str, self._problems))
+        return self._problems
+
+    def _try_to_listen(self) -> None:
         if self._listen is not None:
             try:
                 self._access.check()
@@ -99,12 +107,9 @@ class StatusPage:
             except TransientError as error:
                 self._problems = error.problems
             else:
-                self._problems = ()
                 self.address = str(Listen(self._listen.host, listener.getsockname()[1]))
                 self._server = _PageServer(listener, self._answer, self._listen, self._access)
                 log.info("status_page.started", url=f"{self._access.scheme}://{self.address}/")
-                return self._access.problems()
-        return self._problems
 
     def stop(self) -> None:
         """Close the listener and every connection."""
@@ -113,10 +118,16 @@ class StatusPage:
             server.stop()
 
     def _status(self) -> Status:
-        """Return the status of the loop, with the page's own certificate among the credentials."""
-        status = self._status_of_loop()
+        """Return the status of the loop with what is true of the page's files now: the loop asks each second only."""
+        status, now = self._status_of_loop(), tuple(map(str, self._access.problems()))
+        gone = self._told.difference(now)
+        others = [each for each in status.problems if each not in gone]
         credentials = (*status.source.credentials, *self._access.credentials())
-        return replace(status, source=replace(status.source, credentials=credentials))
+        return replace(
+            status,
+            problems=tuple(dict.fromkeys((*others, *now))),
+            source=replace(status.source, credentials=credentials),
+        )
 
     def _answer(self, path: str, query: str) -> Answer:
         with self._explaining if path in {EXPLAIN, ROUTES} else self._answering:

@@ -320,6 +320,30 @@ def test_files_are_read_where_nobody_asks_the_page(settings: StatusSettings) -> 
             assert page.problems() == ()
 
 
+def test_the_first_status_after_a_change_of_a_file_tells_of_it(
+    settings: StatusSettings, authority: CertificateAuthority
+) -> None:
+    path, told = Path(settings.tls_certificate), list[str]()
+    page = StatusPage()
+    page.serve(settings.listen, lambda: replace(SAMPLE, problems=("another", *told)), PageAccess(settings))
+
+    def problems() -> tuple[str, ...]:
+        return decode(get(asked_at(page, settings), "/status.json", 20)).problems
+
+    good = path.read_text()
+    try:
+        assert problems() == ("another",)
+        path.write_text(good.partition("-----BEGIN RSA")[0].partition("-----BEGIN PRIVATE")[0])
+        other, own = problems()
+        assert (other, own.startswith(f"{path}: key and certificate do not fit")) == ("another", True)
+        told += map(str, page.problems())  # the loop has asked
+        assert problems() == ("another", own)
+        path.write_text(good)
+        assert problems() == ("another",)
+    finally:
+        page.stop()
+
+
 def test_all_files_that_cannot_be_used_are_named(settings: StatusSettings) -> None:
     paths = [settings.token_file, settings.tls_certificate]
     for path in paths:
