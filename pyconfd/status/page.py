@@ -7,6 +7,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
@@ -79,19 +80,27 @@ class StatusPage:
         self._access = OPEN
         self._server: _PageServer | None = None
         self._problems: tuple[Problem, ...] = ()
+        self._told = frozenset[str]()
+        """What of it the loop was told last, as it is among the problems of its status."""
         self._explaining, self._answering = threading.Lock(), threading.Lock()
 
     def serve(self, listen: str, status: Callable[[], Status], access: PageAccess = OPEN) -> None:
         """Listen on HOST:PORT, now or as soon as that is possible; ``status`` is called by one thread at a time."""
-        self._listen, self._status, self._access = parse_listen(listen), status, access
-        self._registry = registry_of(status)
+        self._listen, self._status_of_loop, self._access = parse_listen(listen), status, access
+        self._registry = registry_of(self._status)
         for problem in self.problems():
             log.error("status_page.failed", place=problem.place, problem=problem.message, remedy=problem.remedy)
 
     def problems(self) -> tuple[Problem, ...]:
         """Try to listen unless it does; return why it cannot, or which of its files could not be read again."""
+        if self._server is None:
+            self._try_to_listen()
         if self._server is not None:
-            return self._access.problems()
+            self._problems = self._access.problems()
+        self._told = frozenset(map(str, self._problems))
+        return self._problems
+
+    def _try_to_listen(self) -> None:
         if self._listen is not None:
             try:
                 self._access.check()
@@ -99,17 +108,27 @@ class StatusPage:
             except TransientError as error:
                 self._problems = error.problems
             else:
-                self._problems = ()
                 self.address = str(Listen(self._listen.host, listener.getsockname()[1]))
                 self._server = _PageServer(listener, self._answer, self._listen, self._access)
                 log.info("status_page.started", url=f"{self._access.scheme}://{self.address}/")
-        return self._problems
 
     def stop(self) -> None:
         """Close the listener and every connection."""
         server, self._server, self._listen, self.address = self._server, None, None, ""
         if server is not None:
             server.stop()
+
+    def _status(self) -> Status:
+        """Return the status of the loop with what is true of the page's files now: the loop asks each second only."""
+        status, now = self._status_of_loop(), tuple(map(str, self._access.problems()))
+        gone = self._told.difference(now)
+        others = [each for each in status.problems if each not in gone]
+        credentials = (*status.source.credentials, *self._access.credentials())
+        return replace(
+            status,
+            problems=tuple(dict.fromkeys((*others, *now))),
+            source=replace(status.source, credentials=credentials),
+        )
 
     def _answer(self, path: str, query: str) -> Answer:
         with self._explaining if path in {EXPLAIN, ROUTES} else self._answering:
