@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -26,10 +27,12 @@ from pyconfd.settings.table import CONFIG_FLAG, TABLE
 from pyconfd.status.document import StatusFile
 from pyconfd.status.logging import configure
 from pyconfd.status.page import StatusPage
+from pyconfd.status.page_data import RecentChanges
 from pyconfd.system.backoff import Backoff
 from pyconfd.system.clock import SystemClock
 from pyconfd.system.notify import SystemdNotifier
 from pyconfd.system.state_file import StateFile
+from pyconfd.vip.output import written_report
 
 log = structlog.get_logger(__name__)
 
@@ -112,6 +115,7 @@ class ServiceContext:
             figures.start()
             balancer.before_reload = figures.read
             self.page.route_figures = figures.newest
+            self.page.data.samples, self.page.data.recent = figures.history.samples, figures.history.recent
         return balancer
 
 
@@ -216,6 +220,11 @@ class _Instance:
             self._loop = build(settings, around)
             holds.prepare()
             stack.callback(page.stop)
+            changes = RecentChanges(settings.runtime_dir)
+            stack.callback(changes.close)
+            page.data.changes = changes
+            if settings.vip.interface:
+                page.data.floating = partial(written_report, settings.vip)
             if settings.status.listen:
                 page.serve(settings.status.listen, self._loop.status)
             self._parts = stack.pop_all()

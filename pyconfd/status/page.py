@@ -1,7 +1,6 @@
 """The status page beside a loop: what each path answers, over HTTP."""
 
 import contextlib
-import html
 import socket
 import sys
 import threading
@@ -19,8 +18,10 @@ from pyconfd.model.status import Status
 from pyconfd.status.document import Freshness, StatusReport, decode, encode, liveness, readiness
 from pyconfd.status.listen import Listen, bind, parse_listen
 from pyconfd.status.metrics import CONTENT_TYPE, exposition, registry_of
+from pyconfd.status.page_data import ROUTE_LIST, PageData
 from pyconfd.status.route_metrics import RouteFiguresByBackend, route_exposition
 from pyconfd.status.text import render_text
+from pyconfd.status.web import CONTENT_SECURITY_POLICY, chosen, etag_of, is_known, page_file
 
 log = structlog.get_logger(__name__)
 
@@ -32,21 +33,14 @@ MAX_CONNECTIONS = 64
 REQUEST_TIMEOUT_S = 5.0
 
 _PLAIN = "text/plain; charset=utf-8"
-_HTML = "text/html; charset=utf-8"
 _JSON = "application/json"
 
-_INDEX = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>pyconfd: {title}</title>
-<meta name="color-scheme" content="light dark"><meta name="viewport" content="width=device-width"></head>
-<body><pre>{text}</pre>
-<p><a href="/metrics">/metrics</a> and <a href="/metrics/routes">/metrics/routes</a> for Prometheus
-&middot; <a href="/healthz">/healthz</a> alive and making progress
-&middot; <a href="/readyz">/readyz</a> synced and applied
-&middot; <a href="/status.json">/status.json</a> everything
-&middot; <a href="/explain">/explain</a> all that is refused, ?q=NAME why something is not there</p>
-</body></html>
+_PAGES = """\
+/metrics, /metrics/routes  for Prometheus
+/healthz, /readyz          alive and making progress; synced and applied
+/status.json               everything
+/explain?q=NAME            why something is not there; without q all that is refused
 """
-
 
 Answer = tuple[HTTPStatus, str, bytes]
 """Code, content type and body."""
@@ -65,18 +59,19 @@ class StatusPage:
     """Nothing listens before :meth:`serve`; while its address cannot be had, :meth:`problems` tries again.
 
     ``explain`` answers ``/explain``, and ``route_figures`` returns what ``/metrics/routes`` shows: both may take their
-    time; everything else is quick.
+    time; everything else is quick. ``data`` is what the page for people shows.
     """
 
     def __init__(self) -> None:
         self.explain: Explain = no_explanation
         self.route_figures: Callable[[], RouteFiguresByBackend] = dict
+        self.data = PageData()
         self.address = ""
         """``host:port`` with the real port, "" while nothing listens."""
         self._listen: Listen | None = None
         self._server: _PageServer | None = None
         self._problems: tuple[Problem, ...] = ()
-        self._explaining, self._answering = threading.Lock(), threading.Lock()
+        self._explaining, self._answering, self._listing = threading.Lock(), threading.Lock(), threading.Lock()
 
     def serve(self, listen: str, status: Callable[[], Status]) -> None:
         """Listen on HOST:PORT, now or as soon as that is possible; ``status`` is called by one thread at a time."""
@@ -106,7 +101,10 @@ class StatusPage:
             server.stop()
 
     def _answer(self, path: str, query: str) -> Answer:
-        with self._explaining if path in {EXPLAIN, ROUTES} else self._answering:
+        if (file := page_file(path)) is not None:
+            return HTTPStatus.OK, *file
+        locks = {EXPLAIN: self._explaining, ROUTES: self._explaining, ROUTE_LIST: self._listing}
+        with locks.get(path, self._answering):
             return self._page(path, query)
 
     def _page(self, path: str, query: str) -> Answer:  # noqa: PLR0911 - one for each page
@@ -126,12 +124,17 @@ class StatusPage:
                 return _plain(HTTPStatus.OK if health.good else HTTPStatus.SERVICE_UNAVAILABLE, health.reason)
             case "/status.json":
                 return HTTPStatus.OK, _JSON, encode(self._status())
-            case "/":
+            case "/page.json":
+                return HTTPStatus.OK, _JSON, self.data.overview(self._status)
+            case "/routes.json":
+                with self._answering:
+                    status = self._status()
+                return HTTPStatus.OK, _JSON, self.data.routes(status)
+            case "/status.txt":
                 status = decode(encode(self._status()))  # without secrets
                 text = render_text(StatusReport(Freshness.LIVE, status.now, status))
-                page = _INDEX.format(title=html.escape(status.phase.value), text=html.escape(text))
-                return HTTPStatus.OK, _HTML, page.encode()
-        pages = "/ /metrics /metrics/routes /healthz /readyz /status.json /explain"
+                return HTTPStatus.OK, _PLAIN, f"{text}\n{_PAGES}".encode()
+        pages = "/ /status.txt /metrics /metrics/routes /healthz /readyz /status.json /explain"
         return _plain(HTTPStatus.NOT_FOUND, f"no such page; there are {pages}")
 
 
@@ -189,17 +192,25 @@ class _PageHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
-        code, content_type, body = self._host_refused() or self.server.answer(url.path, url.query)
+        path = chosen(url.path, self.headers.get("Accept", ""))
+        code, content_type, body = self._host_refused() or self.server.answer(path, url.query)
+        etag = etag_of(body)
+        if is_known(code, etag, self.headers.get("If-None-Match", "")):
+            code, body = HTTPStatus.NOT_MODIFIED, b""
         self.send_response(code)
         for name, value in (
             ("Content-Type", content_type),
-            ("Content-Length", str(len(body))),
             ("Cache-Control", "no-store"),
+            ("ETag", etag),
+            ("Vary", "Accept"),
             ("X-Content-Type-Options", "nosniff"),
-            ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
+            ("Content-Security-Policy", CONTENT_SECURITY_POLICY),
+            ("Referrer-Policy", "no-referrer"),
             ("Connection", "close"),
         ):
             self.send_header(name, value)
+        if code is not HTTPStatus.NOT_MODIFIED:
+            self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(body)
