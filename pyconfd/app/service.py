@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -24,6 +24,7 @@ from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.runtime.route_figures import FiguresWatch, figures_file
 from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.settings.table import CONFIG_FLAG, TABLE
+from pyconfd.settings.vip import VipSettings
 from pyconfd.status.document import StatusFile
 from pyconfd.status.logging import configure
 from pyconfd.status.page import StatusPage
@@ -33,6 +34,7 @@ from pyconfd.system.clock import SystemClock
 from pyconfd.system.notify import SystemdNotifier
 from pyconfd.system.state_file import StateFile
 from pyconfd.vip.output import written_report
+from pyconfd.vip.report import OLD_S
 
 log = structlog.get_logger(__name__)
 
@@ -150,6 +152,11 @@ def serve(resolved: Resolved, build: Build) -> int:
     return code
 
 
+def _floating(vip: VipSettings) -> dict[str, Any]:
+    report = written_report(vip)
+    return report | {"is_old": time.time() - report.get("at", 0.0) > OLD_S} if report else {}
+
+
 def _refused(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
     """Log the problems of newer settings, and return them with what they mean for the running ones."""
     for problem in problems:
@@ -224,7 +231,7 @@ class _Instance:
             stack.callback(changes.close)
             page.data.changes = changes
             if settings.vip.interface:
-                page.data.floating = partial(written_report, settings.vip)
+                page.data.floating = partial(_floating, settings.vip)
             if settings.status.listen:
                 page.serve(settings.status.listen, self._loop.status)
             self._parts = stack.pop_all()

@@ -21,7 +21,7 @@ from pyconfd.status.metrics import CONTENT_TYPE, exposition, registry_of
 from pyconfd.status.page_data import ROUTE_LIST, PageData
 from pyconfd.status.route_metrics import RouteFiguresByBackend, route_exposition
 from pyconfd.status.text import render_text
-from pyconfd.status.web import CONTENT_SECURITY_POLICY, chosen, etag_of, is_known, page_file
+from pyconfd.status.web import CONTENT_SECURITY_POLICY, chosen, etag_of, is_known, packed, page_file
 
 log = structlog.get_logger(__name__)
 
@@ -197,18 +197,22 @@ class _PageHandler(BaseHTTPRequestHandler):
         etag = etag_of(body)
         if is_known(code, etag, self.headers.get("If-None-Match", "")):
             code, body = HTTPStatus.NOT_MODIFIED, b""
+        compressed = packed(body, self.headers.get("Accept-Encoding", ""))
         self.send_response(code)
         for name, value in (
             ("Content-Type", content_type),
             ("Cache-Control", "no-store"),
             ("ETag", etag),
-            ("Vary", "Accept"),
+            ("Vary", "Accept, Accept-Encoding"),
             ("X-Content-Type-Options", "nosniff"),
             ("Content-Security-Policy", CONTENT_SECURITY_POLICY),
             ("Referrer-Policy", "no-referrer"),
             ("Connection", "close"),
         ):
             self.send_header(name, value)
+        if compressed is not None:
+            body = compressed
+            self.send_header("Content-Encoding", "gzip")
         if code is not HTTPStatus.NOT_MODIFIED:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()

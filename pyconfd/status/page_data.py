@@ -7,6 +7,7 @@ nothing happened. All strings may be of strangers; the page shows them as text.
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from operator import sub
 from typing import Any
@@ -21,9 +22,9 @@ from pyconfd.model.traffic import RecentFigures, TrafficSample
 from pyconfd.printable import clean
 from pyconfd.status.changes import ChangeReader, words_of
 from pyconfd.status.document import liveness
+from pyconfd.status.headline import findings, headline_of
 from pyconfd.status.redaction import public_value
 from pyconfd.status.route_metrics import owner_of
-from pyconfd.status.verdict import findings, verdict_of
 
 OVERVIEW, ROUTE_LIST = "/page.json", "/routes.json"
 FINDINGS_SHOWN = 50
@@ -64,7 +65,8 @@ class RecentChanges:
 class PageData:
     """Its attributes are what it is made of; all are called by one thread at a time.
 
-    ``floating`` returns the report of the floating addresses, {} where none was left, None where there is none to be.
+    ``floating`` returns the report of the floating addresses with ``is_old``, {} where none was left, None where this
+    node has none.
     """
 
     def __init__(self) -> None:
@@ -86,11 +88,11 @@ class PageData:
         return body
 
     def _overview_of(self, status: Status) -> dict[str, Any]:
-        verdict = verdict_of(status)
+        first = headline_of(status)
         found, total = findings(status, FINDINGS_SHOWN)
         generation = status.generation
         document = {
-            "verdict": {"level": verdict.level.name.lower(), "sentence": verdict.sentence, "command": verdict.command},
+            "headline": {"level": first.level.name.lower(), "sentence": first.sentence, "command": first.command},
             "phase": status.phase.value,
             "alive": liveness(status).good,
             "version": status.version,
@@ -136,19 +138,22 @@ class PageData:
 def _floating(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if report is None:
         return None
-    # The hook computes these times from a clock that does not jump: they waver by milliseconds.
+    with suppress(KeyError, TypeError):  # the hook may be of another version
+        return {
+            "old_since": round(report["at"]) if report["is_old"] else 0,
+            "routers": [*map(_router, report["routers"])],
+        }
+    return {"old_since": 0, "routers": []}
+
+
+def _router(router: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "at": round(report.get("at", 0.0), -1),
-        "routers": [
-            {
-                "addresses": router["addresses"],
-                "here": router["holds"],
-                "holder": router["holder"] or "",
-                "since": round(router["role_since"], -1),
-                "ails": [*router["faults"], *router["alarms"], *(["drained by order"] if router["drained"] else [])],
-            }
-            for router in report.get("routers", ())
-        ],
+        "addresses": router["addresses"],
+        "here": router["holds"],
+        "holder": router["holder"] or "",
+        # The hook computes it from a clock that does not jump: it wavers by milliseconds.
+        "since": round(router["role_since"], -1),
+        "ails": [*router["faults"], *router["alarms"], *(["drained by order"] if router["drained"] else [])],
     }
 
 
@@ -156,14 +161,15 @@ def _plots(samples: Sequence[TrafficSample]) -> dict[str, Any]:
     """Return the values of the plots by column: one less than there are samples."""
     columns: dict[str, list[float | None]] = {"at": [], "requests": [], "errors": [], "p50": [], "p99": []}
     for before, now in pairwise(samples):
-        seconds = max(1e-3, now.clock_s - before.clock_s)
-        counted = _rates(_difference(now.requests, before.requests), _difference(now.steps, before.steps), seconds)
+        between_s = now.clock_s - before.clock_s
+        counted = _rates(_difference(now.requests, before.requests), _difference(now.steps, before.steps), between_s)
         for name, value in zip(columns, (round(now.at), *counted), strict=True):
             columns[name].append(value)
     # Whoever is asked twice in a thousand requests tells more by a count than by a rate.
     first, last = (samples[0], samples[-1]) if samples else (None, None)
     totals = _difference(last.requests, first.requests) if first and last else ()
-    return {**columns, "requests_total": sum(totals), "errors_total": totals[-1] if totals else 0}
+    seconds = round(last.clock_s - first.clock_s) if first and last else 0
+    return {**columns, "seconds": seconds, "requests_total": sum(totals), "errors_total": totals[-1] if totals else 0}
 
 
 def _routes(recent: RecentFigures, status: Status) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What a browser needs of the status page: its files, HTML only for who asks for it, nothing twice that is the same."""
 
 from functools import cache
+from gzip import compress
 from hashlib import blake2b
 from http import HTTPStatus
 from importlib.resources import files
@@ -24,6 +25,9 @@ _FILES = {
 }
 
 
+_WORTH_PACKING = 16 * 1024
+
+
 @cache
 def page_file(path: str) -> tuple[str, bytes] | None:
     """Return the content type and the bytes of a file of the page; None for any other path."""
@@ -37,6 +41,13 @@ def page_file(path: str) -> tuple[str, bytes] | None:
 def chosen(path: str, accept: str) -> str:
     """Return the path of what answers: ``/`` is HTML only where it is asked for."""
     return TEXT if path == "/" and "text/html" not in accept.lower() else path
+
+
+def packed(body: bytes, accept_encoding: str) -> bytes | None:
+    """Return ``body`` compressed, for who may be at the far end of a thin line; None where that is not worth it."""
+    if len(body) < _WORTH_PACKING or "gzip" not in accept_encoding.lower():
+        return None
+    return compress(body, 1, mtime=0)
 
 
 def etag_of(body: bytes) -> str:

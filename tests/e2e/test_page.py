@@ -34,7 +34,11 @@ def painted(tab: Tab, plot: str) -> bool:
     script = f"""(() => {{
         const canvas = document.querySelector({json.dumps(f"#{plot} canvas")});
         if (!canvas) return false;
-        const found = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        const copy = document.createElement("canvas");
+        [copy.width, copy.height] = [canvas.width, canvas.height];
+        const context = copy.getContext("2d", {{ willReadFrequently: true }});
+        context.drawImage(canvas, 0, 0);
+        const found = context.getImageData(0, 0, copy.width, copy.height).data;
         for (let at = 0; at < found.length; at += 4)
             if (found[at + 3] > 128 && Math.abs(found[at] - found[at + 2]) > 60) return true;
         return false;
@@ -57,7 +61,7 @@ def test_one_look_tells_who_is_served_and_what_strangers_write_is_text(appliance
             tab.until(lambda: f"shop.{'example'}" in text(tab, "#routes-body"), "the list has the route")
             tab.until(lambda: painted(tab, "requests-plot") and painted(tab, "latency-plot"), "plots of half a minute")
             assert "1 object is left out" in text(tab, "#sentence")
-            assert text(tab, "#verdict-command") == "pyconfd explain --all-refused"
+            assert text(tab, "#headline-command") == "pyconfd explain --all-refused"
             assert HOSTILE in text(tab, "#wrong")
             assert f"pyconfd explain service {NAMESPACE}/hostile" in text(tab, "#wrong")
             assert "reload" in text(tab, "#changes") or "runtime update" in text(tab, "#changes")
@@ -119,7 +123,7 @@ def test_a_page_whose_daemon_went_says_how_old_it_is(appliance: Appliance, tab: 
     appliance.start()
     appliance.until(appliance.settled, "all is applied")
     tab.open(f"http://127.0.0.1:{appliance.page}/")
-    tab.until(lambda: "Everybody is served" in text(tab, "#sentence"), "the verdict is there")
+    tab.until(lambda: "Everybody is served" in text(tab, "#sentence"), "the headline is there")
     assert tab.run("document.querySelector('#stale').hidden")
     appliance.stop()
     tab.until(lambda: not tab.run("document.querySelector('#stale').hidden"), "it tells that it is old")

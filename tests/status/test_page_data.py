@@ -1,5 +1,6 @@
 """What the page for people is given: bounded, the same until something happens, strangers' names as text."""
 
+import gzip
 import json
 import re
 import shlex
@@ -7,6 +8,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -28,9 +30,9 @@ from pyconfd.model.status import (
 from pyconfd.model.traffic import RecentFigures, TrafficSample
 from pyconfd.status import page_data
 from pyconfd.status.changes import ChangeLog
+from pyconfd.status.headline import Level, findings, headline_of
 from pyconfd.status.page import StatusPage
 from pyconfd.status.page_data import CHANGES_SHOWN, COLUMNS, FINDINGS_SHOWN, PageData, RecentChanges
-from pyconfd.status.verdict import Level, findings, verdict_of
 from tests.status.conftest import NOW, SAMPLE, refusal
 from tests.status.serving import ask, served
 
@@ -54,7 +56,7 @@ def test_a_program_gets_text(accept: str) -> None:
     with served(lambda: SAMPLE) as page:
         code, body, headers = ask(page, "/", accept=accept)
         assert (code, headers["content-type"]) == (200, "text/plain; charset=utf-8")
-        assert headers["vary"] == "Accept"
+        assert headers["vary"] == "Accept, Accept-Encoding"
         assert body.startswith("SERVING  generation 12")
         assert "/explain?q=NAME" in body
         assert ask(page, "/status.txt")[1] == body
@@ -87,6 +89,19 @@ def test_what_did_not_change_is_not_sent_again(path: str) -> None:
             assert (code, body, again["etag"]) == (304, "", headers["etag"])
             assert "content-length" not in again
         assert ask(page, path, known='"other"')[0] == 200
+
+
+def test_what_is_large_is_compressed_for_who_takes_that() -> None:
+    by_backend = {f"be-{each}": figures(each) for each in range(5000)}
+    with served(lambda: SAMPLE) as page:
+        page.data.recent = lambda: RecentFigures(30.0, by_backend)
+        plain = urlopen(f"http://{page.address}/routes.json").read()
+        packed = urlopen(Request(f"http://{page.address}/routes.json", headers={"Accept-Encoding": "gzip, br"}))
+        assert packed.headers["Content-Encoding"] == "gzip"
+        assert gzip.decompress(found := packed.read()) == plain
+        assert len(found) < len(plain) / 3
+        small = urlopen(Request(f"http://{page.address}/healthz", headers={"Accept-Encoding": "gzip"}))
+        assert "Content-Encoding" not in small.headers
 
 
 def test_an_answer_that_is_no_page_is_never_not_modified() -> None:
@@ -149,7 +164,7 @@ def test_hostile_names_are_text_and_never_in_a_command() -> None:
         routes = ask(page, "/routes.json")
     assert HOSTILE in found["changes"][0]["text"]
     assert any(each["about"] == f"Service demo/{HOSTILE}" for each in found["findings"])
-    commands = [found["verdict"]["command"], *(each["command"] for each in found["findings"])]
+    commands = [found["headline"]["command"], *(each["command"] for each in found["findings"])]
     for command in filter(None, commands):
         assert shlex.split(command) == re.findall(r"[\w./-]+", command), command
     assert routes[2]["content-type"] == "application/json"
@@ -166,7 +181,7 @@ def test_no_secret_is_in_what_the_page_shows() -> None:
         assert not any(word in body for word in ("hunter2", "abcdef0123456789", "c2VjcmV0"))
 
 
-# The verdict
+# The headline
 
 
 @pytest.mark.parametrize(
@@ -213,9 +228,9 @@ def test_no_secret_is_in_what_the_page_shows() -> None:
     ],
 )
 def test_whether_everybody_is_served(changes: dict[str, Any], level: Level, sentence: str, command: str) -> None:
-    verdict = verdict_of(replace(WELL, **changes))
-    assert (verdict.level, verdict.command) == (level, command)
-    assert sentence in verdict.sentence
+    headline = headline_of(replace(WELL, **changes))
+    assert (headline.level, headline.command) == (level, command)
+    assert sentence in headline.sentence
 
 
 def test_the_worst_comes_first_and_all_are_counted() -> None:
@@ -246,7 +261,7 @@ def figures(requests: int, errors: int = 0) -> RouteFigures:
 
 def floating(**changes: Any) -> dict[str, Any]:
     router = {"addresses": ["10.0.0.9"], "holds": True, "holder": "lb1", "role_since": NOW, "drained": None}
-    return {"at": NOW, "routers": [router | {"faults": [], "alarms": []} | changes]}
+    return {"at": NOW, "is_old": False, "routers": [router | {"faults": [], "alarms": []} | changes]}
 
 
 def test_who_holds_the_floating_address_and_since_when() -> None:
@@ -262,11 +277,24 @@ def test_who_holds_the_floating_address_and_since_when() -> None:
     }
 
 
-@pytest.mark.parametrize(("report", "shown"), [(None, None), ({}, {"at": 0.0, "routers": []})])
+@pytest.mark.parametrize(
+    ("report", "shown"),
+    [
+        (None, None),
+        ({}, {"old_since": 0, "routers": []}),
+        ({"at": 1.0, "is_old": False, "routers": [{"id": 51}]}, {"old_since": 0, "routers": []}),
+    ],
+)
 def test_a_node_without_a_report_of_floating_addresses(report: Any, shown: Any) -> None:
     data = PageData()
     data.floating = lambda: report
     assert json.loads(data.overview(lambda: SAMPLE))["floating"] == shown
+
+
+def test_a_report_that_nobody_renews_is_told_to_be_old() -> None:
+    data = PageData()
+    data.floating = lambda: floating() | {"is_old": True}
+    assert json.loads(data.overview(lambda: SAMPLE))["floating"]["old_since"] == NOW
 
 
 def test_plots_are_rates_between_samples() -> None:
@@ -283,6 +311,7 @@ def test_plots_are_rates_between_samples() -> None:
         "errors": [1.0, 0.0],
         "p50": [0.002778, None],
         "p99": [0.0475, None],
+        "seconds": 60,
         "requests_total": 300,
         "errors_total": 30,
     }

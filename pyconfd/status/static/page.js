@@ -10,6 +10,7 @@ const PATIENCE_MS = 15000;
 const OLD_MS = 10000;
 const ROWS = 100;
 const HEIGHT = 150;
+const HOUR_S = 3600;
 const MARKS = { bad: "\u2715", warning: "!", good: "\u2713" };
 const LEVELS = { bad: "Bad", warning: "Warning", good: "Good" };
 
@@ -18,6 +19,8 @@ const byId = (id) => document.getElementById(id);
 /* The clock of the daemon, as far as this one is wrong; the header Date has whole seconds. */
 let clockAheadS = 0;
 let answeredAt = 0;
+/* A page that nobody sees asks nothing: that makes it no stale one when it is looked at again. */
+let seenSince = Date.now();
 let overview = null;
 let routes = null;
 let shownRows = ROWS;
@@ -114,7 +117,7 @@ function showAges() {
 
 function showAge() {
   const age = answeredAt ? Date.now() - answeredAt : Infinity;
-  const stale = age >= OLD_MS && performance.now() > OLD_MS;
+  const stale = Math.min(age, Date.now() - seenSince) >= OLD_MS;
   document.body.classList.toggle("stale", stale);
   const alert = byId("stale");
   if (stale) {
@@ -136,13 +139,13 @@ function fact(list, name, value) {
 
 function showOverview(found) {
   overview = found;
-  const { verdict } = overview;
-  byId("verdict").className = `verdict ${verdict.level}`;
-  const sentence = `${MARKS[verdict.level]} ${verdict.sentence}.`;
+  const { headline } = overview;
+  byId("headline").className = `headline ${headline.level}`;
+  const sentence = `${MARKS[headline.level]} ${headline.sentence}.`;
   if (byId("sentence").textContent !== sentence) byId("sentence").textContent = sentence;
-  byId("verdict-command").hidden = !verdict.command;
-  byId("verdict-command").textContent = verdict.command;
-  document.title = `${MARKS[verdict.level]} pyconfd: ${overview.phase.replaceAll("_", " ")}`;
+  byId("headline-command").hidden = !headline.command;
+  byId("headline-command").textContent = headline.command;
+  document.title = `${MARKS[headline.level]} pyconfd: ${overview.phase.replaceAll("_", " ")}`;
   showFacts();
   showFloating();
   showTraffic();
@@ -181,7 +184,7 @@ function showFloating() {
     if (router.ails.length) row.append(element("span", router.ails.join(", "), "badge bad"));
     list.append(row);
   }
-  if (floating.routers.length && now() - floating.at > 30) list.append(aged("li", floating.at, (at) => `pyconfd-vip wrote this ${ago(at)}: it may be otherwise now`));
+  if (floating.old_since) list.append(aged("li", floating.old_since, (at) => `pyconfd-vip wrote this ${ago(at)}: it may be otherwise now`));
 }
 
 function showFindings() {
@@ -231,7 +234,7 @@ function plotOf(id, series, format) {
     height: HEIGHT,
     legend: { show: false },
     cursor: { show: false },
-    scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1e-3)] } },
+    scales: { x: { range: (_, low, high) => [high - HOUR_S, high] }, y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1e-3)] } },
     axes: [
       { ...axis, values: "{HH}:{mm}", space: 60, size: 28 },
       { ...axis, size: 64, values: (_, values) => values.map(format) },
@@ -252,9 +255,8 @@ function showTraffic() {
   byId("traffic-none").hidden = known;
   if (!known) return;
   const errors = traffic.requests_total ? (100 * traffic.errors_total) / traffic.requests_total : 0;
-  const minutes = Math.max(1, Math.round((last(traffic.at) - traffic.at[0]) / 60 + 0.5));
   byId("traffic-sum").textContent =
-    `${traffic.requests_total.toLocaleString("en")} requests in ${minutes} min, ${Number(errors.toPrecision(2))} % of them answered with 5xx`;
+    `${traffic.requests_total.toLocaleString("en")} requests in ${duration(traffic.seconds)}, ${Number(errors.toPrecision(2))} % of them answered with 5xx`;
   byId("requests-caption").textContent =
     `Now ${rate(last(traffic.requests))} requests/s (solid), ${rate(last(traffic.errors))} of 5xx (dashed)`;
   byId("latency-caption").textContent =
@@ -408,7 +410,7 @@ function explanation(found) {
   for (const claim of found.claims || []) {
     parts.push(element("h3", claim.object));
     if (claim.names?.length) parts.push(element("p", `Serves: ${claim.names.join(", ")}`));
-    parts.push(list((claim.conditions || []).map((each) => `${each.type}=${each.status} ${each.reason} ${each.message || ""}`.trim())));
+    parts.push(list((claim.conditions || []).map((each) => [`${each.type}=${each.status}`, each.reason === each.type ? "" : each.reason, each.message].filter(Boolean).join(" "))));
     if (claim.remedy) parts.push(element("p", `To do: ${claim.remedy}`));
   }
   if (servers.length) {
@@ -424,7 +426,8 @@ function serverWords(server) {
   const since = server.state_s >= 0 ? ` for ${duration(server.state_s)}` : "";
   const flags = ["held", "draining", "by_hand"].filter((name) => server[name]).map((name) => name.replace("_", " "));
   const more = [of, ...flags, server.why].filter(Boolean).join(", ");
-  return `${server.name} ${server.address} ${server.state || "not asked"}${since}${more ? ` (${more})` : ""}`;
+  const where = server.name.endsWith(server.address) ? "" : ` ${server.address}`;
+  return `${server.name}${where} ${server.state || "not asked"}${since}${more ? ` (${more})` : ""}`;
 }
 
 const polls = [
@@ -464,7 +467,9 @@ document.addEventListener("keydown", (event) => {
   byId("search").focus();
 });
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden) for (const poll of polls) poll.ask();
+  if (document.hidden) return;
+  seenSince = Date.now();
+  for (const poll of polls) poll.ask();
 });
 addEventListener("resize", () => { if (overview) showTraffic(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);

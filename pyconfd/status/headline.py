@@ -30,7 +30,7 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Headline:
     """One sentence, and the ``command`` to type; "" where there is nothing to do."""
 
     level: Level
@@ -48,49 +48,49 @@ class Finding:
     command: str = ""
 
 
-def verdict_of(status: Status) -> Verdict:
+def headline_of(status: Status) -> Headline:
     """Return whether everybody is served; it holds no ages, so that it is the same until something happens."""
-    return next(_verdicts(status))
+    return next(_headlines(status))
 
 
-def _verdicts(status: Status) -> Iterator[Verdict]:  # noqa: C901, PLR0912 - the worst first
+def _headlines(status: Status) -> Iterator[Headline]:  # noqa: C901, PLR0912 - the worst first
     problem, remedy = _first_problem(status)
     if status.phase is Phase.DOWN:
         cause = clean(redacted(status.haproxy.cause))
-        yield Verdict(Level.BAD, f"Nobody is served: HAProxy does not run ({cause})", clean(status.haproxy.remedy))
+        yield Headline(Level.BAD, f"Nobody is served: HAProxy does not run ({cause})", clean(status.haproxy.remedy))
     if status.generation is None:
         because = f": {problem}" if problem else ""
-        yield Verdict(Level.BAD, f"Nothing is served yet{because}", remedy or "pyconfd preflight")
+        yield Headline(Level.BAD, f"Nothing is served yet{because}", remedy or "pyconfd preflight")
     hosts = status.hosts_total
     served = "Clients are served" if hosts is None else f"{_number(hosts, 'name')} served"
     if not liveness(status).good:
-        yield Verdict(Level.BAD, f"{served}, but pyconfd hangs: no change arrives", "systemctl restart pyconfd")
+        yield Headline(Level.BAD, f"{served}, but pyconfd hangs: no change arrives", "systemctl restart pyconfd")
     if down := status.live.down_total:
         first = status.live.down[0].backend if status.live.down else ""
         without = f"{_number(down, 'backend')} without a server that is up: clients get errors"
-        yield Verdict(Level.BAD, without, _explain("", first) or _STATUS)
+        yield Headline(Level.BAD, without, _explain("", first) or _STATUS)
     if status.phase in {Phase.REJECTED, Phase.FAILED}:
         what = "was rejected" if status.phase is Phase.REJECTED else "failed"
-        yield Verdict(Level.WARNING, f"{served}, but the newest change {what}: {problem}", remedy or _STATUS)
+        yield Headline(Level.WARNING, f"{served}, but the newest change {what}: {problem}", remedy or _STATUS)
     if status.hold_id:
-        yield Verdict(Level.WARNING, f"{served}; a change is held back", command_of(status.hold_id))
+        yield Headline(Level.WARNING, f"{served}; a change is held back", command_of(status.hold_id))
     if status.live.paused is not None:
-        yield Verdict(Level.WARNING, f"{served}; applying is paused", "pyconfd resume")
+        yield Headline(Level.WARNING, f"{served}; applying is paused", "pyconfd resume")
     if status.pin is not None:
-        yield Verdict(Level.WARNING, f"{served}; fragments and settings are pinned", "pyconfd unpin")
+        yield Headline(Level.WARNING, f"{served}; fragments and settings are pinned", "pyconfd unpin")
     if sync_age_s(status, status.now) >= STALE_AFTER_S:
-        yield Verdict(Level.WARNING, f"{served}, from old data: no API server confirms it", _STATUS)
+        yield Headline(Level.WARNING, f"{served}, from old data: no API server confirms it", _STATUS)
     if left_out := len({each.ref for each in status.refused}):
-        yield Verdict(
+        yield Headline(
             Level.WARNING, f"{served}; {_number(left_out, 'object')} left out, wholly or in part", ALL_REFUSED
         )
     if problem:
-        yield Verdict(Level.WARNING, f"{served}, with a problem: {problem}", remedy or _STATUS)
+        yield Headline(Level.WARNING, f"{served}, with a problem: {problem}", remedy or _STATUS)
     if urgent := sum(note.reason in _URGENT for note in status.notes):
-        yield Verdict(Level.WARNING, f"{served}; {_number(urgent, 'certificate')} expired, or nearly so", ALL_REFUSED)
+        yield Headline(Level.WARNING, f"{served}; {_number(urgent, 'certificate')} expired, or nearly so", ALL_REFUSED)
     if status.phase is not Phase.SERVING:
-        yield Verdict(Level.WARNING, f"{served} by the last good configuration", _STATUS)
-    yield Verdict(Level.GOOD, "Everybody is served, and nothing is left out")
+        yield Headline(Level.WARNING, f"{served} by the last good configuration", _STATUS)
+    yield Headline(Level.GOOD, "Everybody is served, and nothing is left out")
 
 
 def findings(status: Status, most: int) -> tuple[tuple[Finding, ...], int]:
