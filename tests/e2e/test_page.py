@@ -129,6 +129,8 @@ def test_a_page_whose_daemon_went_says_how_old_it_is(appliance: Appliance, tab: 
     tab.until(lambda: not tab.run("document.querySelector('#stale').hidden"), "it tells that it is old")
     assert "pyconfd does not answer" in text(tab, "#stale")
     assert "old" in text(tab, "#age")
+    assert text(tab, "#sentence").startswith("? Not known now. Last: Everybody is served")
     appliance.spawn()
     tab.until(lambda: tab.run("document.querySelector('#stale').hidden"), "it goes on by itself")
     tab.until(lambda: text(tab, "#age") == "live", "it is live again")
+    tab.until(lambda: text(tab, "#sentence").startswith("\u2713 Everybody is served"), "and so is what it says")

@@ -118,16 +118,16 @@ function showAges() {
 function showAge() {
   const age = answeredAt ? Date.now() - answeredAt : Infinity;
   const stale = Math.min(age, Date.now() - seenSince) >= OLD_MS;
-  document.body.classList.toggle("stale", stale);
   const alert = byId("stale");
   if (stale) {
-    const since = answeredAt ? `for ${duration(age / 1000)}: all below is as of ${new Date(answeredAt).toLocaleTimeString()}` : "";
-    const words = `pyconfd does not answer ${since}. HAProxy serves on. Type: systemctl status pyconfd`;
+    const since = answeredAt ? ` for ${duration(age / 1000)}; all below is as of ${new Date(answeredAt).toLocaleTimeString()}` : "";
+    const words = `pyconfd does not answer${since}. HAProxy serves on without it. Type: systemctl status pyconfd`;
     /* Announced once, not each second. */
     alert.setAttribute("aria-live", alert.hidden ? "assertive" : "off");
     alert.textContent = words;
   }
   alert.hidden = !stale;
+  showHeadline(stale);
   if (answeredAt) byId("age").textContent = stale ? `${duration(age / 1000)} old` : "live";
 }
 
@@ -139,19 +139,26 @@ function fact(list, name, value) {
 
 function showOverview(found) {
   overview = found;
-  const { headline } = overview;
-  byId("headline").className = `headline ${headline.level}`;
-  const sentence = `${MARKS[headline.level]} ${headline.sentence}.`;
-  if (byId("sentence").textContent !== sentence) byId("sentence").textContent = sentence;
-  byId("headline-command").hidden = !headline.command;
-  byId("headline-command").textContent = headline.command;
-  document.title = `${MARKS[headline.level]} pyconfd: ${overview.phase.replaceAll("_", " ")}`;
+  showHeadline(false);
   showFacts();
   showFloating();
   showTraffic();
   showFindings();
   showChanges();
   byId("version").textContent = `pyconfd ${overview.version}, pid ${overview.pid}`;
+}
+
+/* What is old is never shown as if it were so now. */
+function showHeadline(stale) {
+  if (!overview) return;
+  const { headline } = overview;
+  const mark = stale ? "?" : MARKS[headline.level];
+  const sentence = stale ? `? Not known now. Last: ${headline.sentence}.` : `${mark} ${headline.sentence}.`;
+  byId("headline").className = `headline ${stale ? "old" : headline.level}`;
+  if (byId("sentence").textContent !== sentence) byId("sentence").textContent = sentence;
+  byId("headline-command").hidden = stale || !headline.command;
+  byId("headline-command").textContent = headline.command;
+  document.title = `${mark} pyconfd: ${overview.phase.replaceAll("_", " ")}`;
 }
 
 function showFacts() {
