@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -119,12 +120,21 @@ def test_the_list_is_searched_sorted_and_explained_by_keyboard(appliance: Applia
 
 
 def test_a_page_whose_daemon_went_says_how_old_it_is(appliance: Appliance, tab: Tab) -> None:
+    """Beside it, what another process left long ago about the floating address is told to be old."""
+    folder = appliance.folder / "vip"
+    folder.mkdir()
+    router = {"addresses": ["10.31.12.10"], "holds": False, "holder": "lb2", "role_since": time.time() - 7300}
+    report = {"at": time.time() - 600, "routers": [router | {"faults": [], "alarms": [], "drained": None}]}
+    (folder / "status.json").write_text(json.dumps(report))
+    appliance.values["vip"] = {"interface": "lo", "runtime_dir": str(folder)}
     appliance.serve("shop")
     appliance.start()
     appliance.until(appliance.settled, "all is applied")
     tab.open(f"http://127.0.0.1:{appliance.page}/")
     tab.until(lambda: "Everybody is served" in text(tab, "#sentence"), "the headline is there")
     assert tab.run("document.querySelector('#stale').hidden")
+    assert "10.31.12.10 \u2013 this node is a backup, the holder is lb2, for 2 h" in text(tab, "#floating")
+    assert "pyconfd-vip wrote this 1" in text(tab, "#floating")
     appliance.stop()
     tab.until(lambda: not tab.run("document.querySelector('#stale').hidden"), "it tells that it is old")
     assert "pyconfd does not answer" in text(tab, "#stale")

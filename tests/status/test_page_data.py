@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import shlex
+import threading
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -146,6 +147,28 @@ def test_the_list_of_routes_is_made_once_for_a_reading() -> None:
     assert data.routes(WELL) is not first
     recent[0] = RecentFigures(330.0, {"web": figures(33)})
     assert json.loads(data.routes(WELL))["seconds"] == 330
+
+
+def test_a_list_that_takes_long_delays_no_other_page() -> None:
+    asked, known = threading.Event(), threading.Event()
+    answers: list[int] = []
+
+    def recent() -> RecentFigures:
+        asked.set()
+        assert known.wait(60)
+        return RecentFigures(0.0, {})
+
+    with served(lambda: SAMPLE) as page:
+        page.data.recent = recent
+        client = threading.Thread(target=lambda: answers.append(ask(page, "/routes.json")[0]))
+        client.start()
+        assert asked.wait(60)
+        for path in ("/healthz", "/metrics", "/metrics/routes", "/page.json", "/page.js"):
+            assert ask(page, path)[0] in {200, 503}
+        assert not answers
+        known.set()
+        client.join()
+    assert answers == [200]
 
 
 # Strangers
