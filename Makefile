@@ -26,7 +26,7 @@ GO := CGO_ENABLED=0 GOTOOLCHAIN=auto go
 CONFORMANCE := $(addprefix .cache/conformance/,controlplane echo node suite.test gateway-api)
 HA_PACKAGES := haproxy=haproxy keepalived=keepalived nft=nftables ip=iproute2 sysctl=procps unshare=util-linux faketime=faketime
 
-.PHONY: help venv packages-demo packages-bench packages-test packages-ha packages-conformance lock demo test test-matrix size mutants lint docs bench bench-gateway ha-bench reload-test tls-test canary-test \
+.PHONY: help venv packages-demo packages-bench packages-test packages-ha packages-conformance lock demo test test-matrix size mutants lint docs bench bench-gateway ha-bench reload-test tls-test canary-test explain-test \
 	crash-test vip-test conformance fuzz soak dns-soak wheelhouse deb \
 	release release-test appliance image image-test image-bench clean
 
@@ -122,6 +122,9 @@ tls-test: packages-demo venv ## the life of a Secret a hundred times under 32 bu
 
 canary-test: packages-demo venv ## the life of a canary behind a Gateway twenty times under 32 busy clients
 	PYCONFD_TEST_CANARY_ROUNDS=20 $(BIN)/python -m pytest -q -s tests/e2e/test_canary.py
+
+explain-test: packages-demo venv ## 20,000 random requests: where `pyconfd explain URL` says that they go, against a real HAProxy (SEED=1)
+	PYCONFD_TEST_REQUESTS=20000 PYCONFD_TEST_SEED=$(SEED) $(BIN)/python -m pytest -q -s tests/explain/test_requests_agree.py
 
 crash-test: packages-demo venv ## killed before each single effect of every change, where the suite takes every eighth
 	PYCONFD_TEST_CRASHES=1 $(BIN)/python -m pytest -q -n 2 tests/haproxy/test_crashes.py tests/haproxy/test_live_crashes.py tests/haproxy/test_spare_crashes.py tests/daemon/test_pin_crashes.py

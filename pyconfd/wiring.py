@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, collapse_addresses, ip_address
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -162,16 +163,21 @@ def _render_options(settings: Settings, files_dir: str) -> RenderOptions:
         files_dir=files_dir,
         lenient=settings.templates.undefined is UndefinedMode.LENIENT,
         trim_blocks=settings.templates.trim_blocks,
-        variables={
-            "ipv6": has_ipv6(),
-            "peers": stick_peers(settings.vip, socket.gethostname()),
-            "trusted_networks": [str(network(each)) for each in settings.proxy.trusted_networks],
-            "protocol_networks": [str(network(each)) for each in settings.proxy.protocol_networks],
-            "pool_networks": _networks_of(settings.addresses.pool_addresses),
-            **settings.templates.vars,
-        },
+        variables=variables(settings),
         spare_backends=settings.apply.spare_backends,
     )
+
+
+def variables(settings: Settings) -> dict[str, Any]:
+    """Return what fragments read as ``vars``."""
+    return {
+        "ipv6": has_ipv6(),
+        "peers": stick_peers(settings.vip, socket.gethostname()),
+        "trusted_networks": [str(network(each)) for each in settings.proxy.trusted_networks],
+        "protocol_networks": [str(network(each)) for each in settings.proxy.protocol_networks],
+        "pool_networks": _networks_of(settings.addresses.pool_addresses),
+        **settings.templates.vars,
+    }
 
 
 def _networks_of(addresses: Iterable[str]) -> list[str]:

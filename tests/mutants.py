@@ -3,7 +3,7 @@
 mutmut makes the mutants (another comparison, an argument less, ``and`` for ``or``, ...). A seeded sample of them runs,
 one at a time, each in a copy of the repository and against the nearest tests of its module only, of these against those
 that reach the changed line, the quickest first. One JSON object a line: what became of each mutant, with the diff of
-those that survived, then the sums of each package.
+those that survived, then the sums of each package. Of what no test catches, what mypy rejects is counted apart.
 """
 
 import ast
@@ -66,12 +66,14 @@ TESTS_OF = {"predecessors": "presets", "derived.py": "derived"}
 """Packages whose tests are in a folder of another name."""
 TOP = 2
 """Parts of the path of a folder of tests that is not one of a package in a package, such as ``tests/presets``."""
-CAUGHT, TIMED_OUT, SURVIVED = "caught", "timed_out", "survived"
+CAUGHT, TIMED_OUT, REJECTED, SURVIVED = "caught", "timed_out", "rejected_by_types", "survived"
 _OPTIONS = ("-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-m", "not haproxy")
 _OUT_OF_TIME = frozenset({-signal.SIGXCPU, -signal.SIGKILL})
 _NO_TESTS = 5
 _FAILING = frozenset({1, 2, 4})
 """A test failed, or a file of tests or a conftest could not be imported. Source: pytest's exit codes."""
+_TYPE_ERRORS = 1
+"""Exit status of mypy; 2 is a fault of the run."""
 
 _LOG_LINE = matchers.Call(func=matchers.Attribute(value=matchers.Name("log")))
 _COLLECTION = matchers.OneOf(
@@ -310,13 +312,19 @@ class Copy:
         try:
             self._write(file, mutant.text)
             status, printed = self.run(tests)
+            if status in {0, _NO_TESTS}:
+                return REJECTED if self._has_type_errors(mutant.path) else SURVIVED
         finally:
             self._write(file, original)
-        if status in {0, _NO_TESTS}:
-            return SURVIVED
         if status not in _OUT_OF_TIME | _FAILING:
             raise SystemExit(f"{mutant.path}:{mutant.line}: pytest ended with {status}, which says nothing:\n{printed}")
         return TIMED_OUT if status in _OUT_OF_TIME else CAUGHT
+
+    def _has_type_errors(self, path: str) -> bool:
+        status, printed = self._run([sys.executable, "-m", "mypy", "--follow-imports=silent", path])
+        if status not in {0, _TYPE_ERRORS}:
+            raise SystemExit(f"{path}: mypy ended with {status}, which says nothing:\n{printed}")
+        return status == _TYPE_ERRORS
 
     @staticmethod
     def _write(file: Path, text: str) -> None:
@@ -378,8 +386,10 @@ def _sums(counts: Counter[str]) -> dict[str, object]:
         "mutants": counts.total(),
         "caught": caught,
         "timed_out": counts[TIMED_OUT],
+        "rejected_by_types": counts[REJECTED],
         "survived": counts[SURVIVED],
         "caught_percent": round(100 * caught / max(1, counts.total()), 1),
+        "caught_or_rejected_percent": round(100 * (caught + counts[REJECTED]) / max(1, counts.total()), 1),
     }
 
 

@@ -62,7 +62,10 @@ def test_a_mutant_that_no_test_catches_is_shown_with_its_place(repository: Path)
     ]
     caught = Counter(mutant["caught"] for mutant in mutants if "caught" in mutant)
     assert caught == {f"pyconfd/model/small.py:{line}": count for line, count in ((8, 2), (13, 1))}
-    counts = {"mutants": 4, "caught": 3, "timed_out": 0, "survived": 1, "caught_percent": 75.0}
+    counts = {"mutants": 4, "caught": 3, "timed_out": 0, "rejected_by_types": 0, "survived": 1} | {
+        "caught_percent": 75.0,
+        "caught_or_rejected_percent": 75.0,
+    }
     assert package == {"package": "pyconfd.model"} | counts
     assert whole == {"package": "all of them"} | counts | {"of": 4, "seed": 1}
     assert {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()} == before
@@ -77,6 +80,16 @@ def test_a_loop_that_never_ends_is_caught_by_its_processor_time(
     monkeypatch.setattr("tests.mutants.SECONDS", 6)
     *_, whole = run(repository, ["pyconfd/model"], size=1, seed=1)  # n = 1
     assert (whole["of"], whole["mutants"], whole["timed_out"], whole["survived"]) == (3, 1, 1, 0)
+
+
+def test_what_no_test_catches_and_mypy_rejects_is_counted_apart(repository: Path) -> None:
+    (repository / "pyconfd/model/small.py").write_text('def name(of: str) -> str:\n    return of.removeprefix("/")\n')
+    tests = "from pyconfd.model.small import name\n\n\ndef test_name():\n    assert name\n"
+    (repository / "tests/model/test_small.py").write_text(tests)
+    *mutants, _, whole = run(repository, ["pyconfd/model"], size=100, seed=1)
+    # None is no prefix; another text is one, and a suffix is a text, too.
+    assert [each for each in mutants if "survived" not in each] == [{"rejected_by_types": "pyconfd/model/small.py:2"}]
+    assert (whole["caught_percent"], whole["caught_or_rejected_percent"]) == (0.0, 33.3)
 
 
 def test_sentences_that_are_raised_are_left_alone(repository: Path) -> None:

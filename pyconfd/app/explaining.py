@@ -1,7 +1,7 @@
 """Explanations: those of the daemon, and how a command gets one from it or without it."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from ipaddress import ip_address
@@ -18,20 +18,23 @@ from pyconfd.daemon.memory import Seen
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.explain.conditions import Evidence
 from pyconfd.explain.queries import explain
+from pyconfd.explain.request import Request, request_of
+from pyconfd.explain.requests import explain_request
+from pyconfd.fragments import of_presets
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.servers_now import ServerNow, servers_now
 from pyconfd.model.condition import Age
-from pyconfd.model.context import Context, Refusal, RefusalReason, in_order
+from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason, in_order
 from pyconfd.model.explanation import Explanation, InstanceState
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from pyconfd.presets import registry
 from pyconfd.printable import short_duration
 from pyconfd.settings import Settings
-from pyconfd.status.document import STALE_AFTER_S, get, sync_age_s
-from pyconfd.status.listen import parse_listen
+from pyconfd.status.client import get
+from pyconfd.status.document import STALE_AFTER_S, sync_age_s
 from pyconfd.status.redaction import redacted
 from pyconfd.wiring import base_options
 
@@ -92,8 +95,12 @@ class ShownServers:
             self._runtime.close()
 
 
-def ask_daemon(settings: Settings, query: str) -> Explanation | TransientError:
-    """Ask the daemon; "" is everything that is refused. Return why it does not answer where it does not.
+Query = str | Request
+"""A name, "" for everything that is refused; or a request."""
+
+
+def ask_daemon(settings: Settings, query: Query) -> Explanation | TransientError:
+    """Ask the daemon. Return why it does not answer where it does not.
 
     Raises:
         RejectedInput: what answers is no daemon that could explain.
@@ -101,29 +108,41 @@ def ask_daemon(settings: Settings, query: str) -> Explanation | TransientError:
     if not settings.status.listen:
         return TransientError(Problem("status.listen", "the status page is switched off, so no daemon can be asked"))
     parameters = urlencode({"q": query} if query else {"refused": "yes"})
+    if isinstance(query, Request):
+        parameters = query.encoded
     try:
-        body = get(parse_listen(settings.status.listen), f"/explain?{parameters}", ANSWER_TIMEOUT_S)
-        return msgspec.json.decode(body, type=Explanation)
+        body = get(settings.status, f"/explain?{parameters}", ANSWER_TIMEOUT_S)
+        found = msgspec.json.decode(body, type=Explanation)
     except TransientError as error:
         return error
     except RejectedInput as error:
         message = "what answers there explains nothing: pyconfd consume or try, or an older pyconfd"
         remedy = "ask where pyconfd publish runs, restart an older one, or name the file with --snapshot"
-        raise RejectedInput(Problem(f"http://{settings.status.listen}", message, remedy)) from error
+        raise RejectedInput(Problem(error.problems[0].place, message, remedy)) from error
     except msgspec.MsgspecError as error:
         raise RejectedInput(Problem("explain", f"the daemon is of another version: {error}", "restart it")) from error
+    if isinstance(query, Request) and found.request is None and not found.candidates:
+        raise RejectedInput(
+            Problem("explain", "the daemon is of an older version, which explains names only", "restart it")
+        )
+    return found
 
 
 def explainer(settings: Settings, daemon: Daemon) -> Callable[[str], bytes]:
     """Return what answers the queries of ``/explain`` for a daemon, in a thread of its own."""
 
     def explained(query: str) -> bytes:
-        name = parse_qs(query).get("q", [""])[0]
+        given = parse_qs(query)
+        try:
+            name: Query = request_of(given) if "url" in given else given.get("q", [""])[0]
+        except RejectedInput as error:
+            return msgspec.json.encode(Explanation("", time.time(), InstanceState(), looked_in=(str(error),)))
         status, seen = daemon.status(), daemon.memory.seen
         instance = _instance(status, daemon.memory.outcome_since)
         if seen is None:
             looked_in = ("nothing: the daemon has not read the cluster and its fragments yet",)
-            return msgspec.json.encode(Explanation(name, status.now, instance, looked_in=looked_in))
+            shown = name if isinstance(name, str) else name.url
+            return msgspec.json.encode(Explanation(shown, status.now, instance, looked_in=looked_in))
         newest = daemon.newest()
         if status.live.paused and status.hold is None and newest is not None and newest is not seen.snapshot:
             seen = _translated(seen, newest, settings)
@@ -166,7 +185,7 @@ def _instance(status: Status, since: float) -> InstanceState:
 
 
 def explain_without_daemon(
-    settings: Settings, query: str, snapshot_files: tuple[str, ...], why: TransientError | None
+    settings: Settings, query: Query, snapshot_files: tuple[str, ...], why: TransientError | None
 ) -> Explanation:
     """Read, render and compare with what is installed, as the daemon would begin to.
 
@@ -201,7 +220,7 @@ def explain_without_daemon(
 
 def _explained(
     settings: Settings,
-    query: str,
+    query: Query,
     seen: Seen,
     instance: InstanceState,
     now: float,
@@ -229,9 +248,11 @@ def _explained(
         haproxy=wiring.serves_haproxy(settings),
         kept=kept,
         secret_namespaces=settings.kubernetes.secret_namespaces,
+        variables=wiring.variables(settings) if isinstance(query, Request) else {},
+        own_fragments=tuple(_own_fragments(settings)) if isinstance(query, Request) else (),
     )
     with closing(shown):
-        found = explain(query, evidence)
+        found = explain_request(query, evidence) if isinstance(query, Request) else explain(query, evidence)
     if not shown.why:
         return found
     notes = (*instance.notes, f"HAProxy could not be asked: {shown.why}")
@@ -259,3 +280,26 @@ def _fragments(settings: Settings, context: Context) -> Mapping[str, str]:
     with suppress(PyconfdError):  # without them all but the line of the template can be explained
         texts |= {fragment.name: fragment.text for fragment in wiring.fragments(settings).fragments}
     return texts
+
+
+_ROUTING = frozenset(
+    [
+        *("02-http.tmpl", "03-https.tmpl", "04-tcp.tmpl", "07-ingress.tmpl", "08-gateway.tmpl", "09-loadbalancer.tmpl"),
+        *("http-routing.j2", "client.j2", "pool.j2", "tls.j2"),
+    ]
+)
+
+
+def _own_fragments(settings: Settings) -> Iterator[str]:
+    """Return which of the shipped fragments that route requests the operator changed, or misses for a preset in use.
+
+    Where one is left out that listens, nothing listens there.
+    """
+    needed = {"07-ingress.tmpl"} if PresetName.INGRESS in settings.presets.names else set()
+    with suppress(PyconfdError):
+        used = wiring.fragments(settings)
+        own = {each.name: each.text for each in (*used.fragments, *used.includable)}
+        for name, path in of_presets(settings.presets.names).items():
+            is_used = name in _ROUTING and (name in own or name in needed)
+            if is_used and own.get(name) != path.read_text(encoding="utf-8"):
+                yield name

@@ -25,6 +25,7 @@ from pyconfd.haproxy.runtime.route_figures import FiguresWatch, figures_file
 from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.settings.table import CONFIG_FLAG, TABLE
 from pyconfd.settings.vip import VipSettings
+from pyconfd.status.access import PageAccess
 from pyconfd.status.document import StatusFile
 from pyconfd.status.logging import configure
 from pyconfd.status.page import StatusPage
@@ -233,7 +234,7 @@ class _Instance:
             if settings.vip.interface:
                 page.data.floating = partial(_floating, settings.vip)
             if settings.status.listen:
-                page.serve(settings.status.listen, self._loop.status)
+                page.serve(settings.status.listen, self._loop.status, PageAccess(settings.status))
             self._parts = stack.pop_all()
 
     def run(self) -> int:

@@ -27,7 +27,7 @@ from pyconfd.model.status import Phase
 from pyconfd.predecessors import cluster_templates
 from pyconfd.predecessors.targets.worker import Targets
 from pyconfd.render.engine import Renderer
-from pyconfd.settings import Resolved, Settings, SettingSource, SingleTargetSettings
+from pyconfd.settings import Resolved, Settings, SettingSource, SingleTargetSettings, StatusSettings
 from pyconfd.sources.file import FollowedFiles
 from pyconfd.status.changes import ChangeLog, line_of
 from pyconfd.status.document import StatusFile
@@ -105,7 +105,8 @@ def _here(resolved: Resolved, folder: Path, haproxy: OwnHaproxy, loopback: Loopb
         targets=(),
         # Who edits the file means it; only where everything is gone it may be half written.
         removal_protection=replace(own.removal_protection, share_percent=100),
-        status=replace(own.status, listen=f"{HOST}:{loopback.port(_STATUS_PORT)}"),
+        # On loopback, and asked by who runs it: the files of the settings are for the daemon.
+        status=StatusSettings(listen=f"{HOST}:{loopback.port(_STATUS_PORT)}"),
         state_dir=str(folder / "state"),
         runtime_dir=str(folder / "run"),
     )

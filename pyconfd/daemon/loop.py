@@ -238,7 +238,9 @@ class Daemon(Loop):
         self._remember_names(done.context)
         self._conclude_quarantine(done)
         of_source = self._world.source.refusals()
-        refused = in_order(done.context.refused, of_source) if of_source else done.context.refused
+        refused = done.context.refused
+        if of_source:
+            refused = in_order(refused, of_source, former=refused)
         endpoints = done.context.totals.claimed
         causes = self._causes.of(snapshot, applied=isinstance(outcome, Applied | Unchanged))
         self._report.reconciled(outcome, duration_s=duration_s, endpoints=endpoints, refused=refused, causes=causes)

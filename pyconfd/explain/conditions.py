@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import MappingProxyType
+from typing import Any
+
+import msgspec
 
 from pyconfd.explain.configuration import RenderedConfig, ServerLine, host_and_port
 from pyconfd.haproxy.runtime.servers_now import ServerNow, condition_of
@@ -21,6 +24,7 @@ from pyconfd.presets import registry, values
 from pyconfd.presets.certificates import ReadSecret, from_base64, key_body, read_secret
 from pyconfd.presets.endpoints import unservable
 from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.routing.types import RouteServer
 from pyconfd.presets.views import EndpointView
 from pyconfd.status.redaction import public_refusal
 
@@ -74,7 +78,8 @@ class Evidence:
     of one, ``route`` why this machine may not reach an address, "" for nothing. ``haproxy`` is False where only other
     load balancers are served, whose configurations cannot be read here. ``kept`` are addresses that are served only
     because their removal is held, by preset and key. ``fragments`` are texts by name, ``secret_namespaces`` those whose
-    TLS Secrets are read.
+    TLS Secrets are read. ``variables`` are what fragments read as ``vars``; ``own_fragments`` are those of the shipped
+    ones that the operator changed or left out.
     """
 
     now: float
@@ -94,6 +99,8 @@ class Evidence:
     haproxy: bool = True
     kept: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     secret_namespaces: Sequence[str] = ()
+    variables: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    own_fragments: Sequence[str] = ()
 
     @cached_property
     def claims(self) -> tuple[Claim, ...]:
@@ -389,6 +396,17 @@ def server_report(line: ServerLine, evidence: Evidence, claim: Claim | None = No
     """Return a server with what HAProxy says of it, and whose it is."""
     claim = claim or evidence.owner_of(line)
     behind = next((each for each in claim.endpoints if each.address == line.address), None) if claim else None
+    kept = (evidence.kept.get((claim.preset, each.key), ()) for each in claim.backends) if claim is not None else ()
+    return msgspec.structs.replace(
+        server_state(line, evidence, behind),
+        place=evidence.configuration.place_of(line.line),
+        object=str(claim.ref) if claim else "",
+        held=any(line.address in addresses for addresses in kept),
+    )
+
+
+def server_state(line: ServerLine, evidence: Evidence, behind: EndpointView | RouteServer | None) -> ServerReport:
+    """Return a server with what HAProxy says of it, and the pod ``behind`` it."""
     state, weight, seconds, why = "", -1, -1, ""
     shown = evidence.live(line.backend)
     if shown is not None:
@@ -397,20 +415,17 @@ def server_report(line: ServerLine, evidence: Evidence, claim: Claim | None = No
         weight, seconds = (now.weight, now.changed_s) if now is not None else (-1, -1)
     if state == "down":
         why = "; ".join(filter(None, (evidence.check(line.backend, line.name), evidence.route(line.address))))
-    kept = (evidence.kept.get((claim.preset, each.key), ()) for each in claim.backends) if claim is not None else ()
     return ServerReport(
         backend=line.backend,
         name=line.name,
         address=line.target,
         state=state,
-        place=evidence.configuration.place_of(line.line),
+        place="",
         line=line.line,
         weight=weight,
         state_s=seconds,
-        object=str(claim.ref) if claim else "",
         pod=behind.pod if behind is not None else "",
         draining=state == "drain" or (behind is not None and behind.terminating),
-        held=any(line.address in addresses for addresses in kept),
         by_hand=state in {"drain", "maint"}
         and (behind is None or (behind.state == "ready" and not behind.terminating)),
         why=why,

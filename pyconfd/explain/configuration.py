@@ -81,10 +81,15 @@ class RenderedConfig:
 
     def place_of(self, number: int) -> str:
         """Return the fragment and the line of its rendered text."""
-        fragment, line = self.rendering.place_of(number)
-        if not fragment:
-            return ""
-        return f"{fragment} {'' if fragment.endswith('.conf') else 'rendered '}line {line}"
+        return place_of(self.rendering, number)
+
+
+def place_of(rendering: Rendering, number: int) -> str:
+    """Return the fragment of a line, and its line there."""
+    fragment, line = rendering.place_of(number)
+    if not fragment:
+        return ""
+    return f"{fragment} {'' if fragment.endswith('.conf') else 'rendered '}line {line}"
 
 
 def host_and_port(written: str) -> tuple[str, int]:

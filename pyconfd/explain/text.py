@@ -3,7 +3,15 @@
 from collections.abc import Iterator, Sequence
 
 from pyconfd.model.condition import Condition, ConditionStatus
-from pyconfd.model.explanation import ClaimReport, EndpointReport, Explanation, InstanceState, LineOrigin, ServerReport
+from pyconfd.model.explanation import (
+    ClaimReport,
+    EndpointReport,
+    Explanation,
+    InstanceState,
+    LineOrigin,
+    RequestAnswer,
+    ServerReport,
+)
 from pyconfd.model.status import Phase
 from pyconfd.printable import clean, short_duration
 from pyconfd.status.text import Pen
@@ -29,6 +37,9 @@ def render(explanation: Explanation, *, colour: bool = False) -> str:
             lines.append(f"Did you mean {clean(' or '.join(explanation.close))}?")
     elif not explanation.query and not explanation.claims:
         lines.append("Nothing is refused.")
+    elif explanation.request is not None:
+        lines.append(pen(_BOLD, clean(explanation.subject)))
+        lines += _request(explanation.request, explanation.servers, pen)
     else:
         lines += _answer(explanation, pen)
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -93,6 +104,28 @@ def _answer(explanation: Explanation, pen: Pen) -> Iterator[str]:
         yield from _claim(claim, explanation.now, pen, with_servers=not servers)
     if len(explanation.claims) > _SHOWN:
         yield f"and {len(explanation.claims) - _SHOWN} more; --json has all"
+
+
+_RESULTS = {"chosen": _GOOD, "lost": _WARNING}
+
+
+def _request(answer: RequestAnswer, servers: Sequence[ServerReport], pen: Pen) -> Iterator[str]:
+    """Return the way of a request: what was looked at in order, the servers, and what is not covered."""
+    steps = list(answer.steps)
+    lost = [each for each in steps if each.result == "lost"]
+    hidden = {id(each) for each in lost[_SHOWN:]}
+    last = next((number for number, each in enumerate(steps) if each.part in {"timeout", "answer"}), len(steps))
+    for number, step in enumerate(steps):
+        if number == last:
+            yield from _servers(servers, pen)
+        if id(step) in hidden:
+            continue
+        where = clean(", ".join(filter(None, (step.object, step.field))))
+        result = f"{pen(_RESULTS[step.result], step.result)}: " if step.part == "rule" and step.result else ""
+        yield _row(step.part, f"{result}{clean(step.text)}{f'  ({where})' if where else ''}")
+    if hidden:
+        yield _row("rule", f"{len(hidden):,} more rules lost; --json has all")
+    yield from (_row("not covered", pen(_WARNING, clean(each))) for each in answer.uncovered)
 
 
 def _claim(claim: ClaimReport, now: float, pen: Pen, *, with_servers: bool) -> Iterator[str]:

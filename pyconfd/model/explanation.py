@@ -81,6 +81,39 @@ class LineOrigin(msgspec.Struct, frozen=True, gc=False):
     template_lines: tuple[tuple[int, str], ...]
 
 
+class RequestStep(msgspec.Struct, frozen=True, gc=False):
+    """One thing that was looked at on the way of a request.
+
+    ``part`` is ``listener``, ``certificate``, ``host``, ``rule``, ``filter``, ``backend``, ``timeout`` or ``answer``.
+    ``result`` is ``chosen``, ``lost`` or ``""`` where nothing is chosen from. ``object`` (kind, namespace, name and
+    rule) and ``field`` are where it is written, "" where no object of the cluster says it.
+    """
+
+    part: str
+    text: str
+    result: str = ""
+    object: str = ""
+    field: str = ""
+
+
+class RequestAnswer(msgspec.Struct, frozen=True, gc=False):
+    """What becomes of a request: the steps in their order, and the end.
+
+    ``backends`` are the sections that one of serves it, each with its share in percent. ``status`` is what HAProxy
+    itself answers, 0 where a server does; ``location`` is where a redirect leads. ``closed``: there is no answer.
+    ``sometimes`` are statuses that a part of such requests get instead, in percent; 0 is a closed connection.
+    ``uncovered`` says what is not known of it: then the end may be another one.
+    """
+
+    steps: tuple[RequestStep, ...]
+    backends: tuple[tuple[str, float], ...] = ()
+    status: int = 0
+    location: str = ""
+    closed: bool = False
+    sometimes: tuple[tuple[int, float], ...] = ()
+    uncovered: tuple[str, ...] = ()
+
+
 class InstanceState(msgspec.Struct, frozen=True, gc=False):
     """What the instance runs, and what keeps the newest configuration from being applied.
 
@@ -106,7 +139,8 @@ class Explanation(msgspec.Struct, frozen=True, gc=False):
     ``claims`` are those that it concerns, programmed ones first. About a pod, address, backend, server or line there
     are its ``servers``, and the ``endpoints`` without one. An ambiguous query has ``candidates``, each of which is a
     query with one answer. Where nothing was found, ``looked_in`` says among what, ``close`` what was perhaps meant.
-    ``notes`` are beside that, or say of a host without an object for which namespace it is kept.
+    ``notes`` are beside that, or say of a host without an object for which namespace it is kept. ``request`` is what
+    becomes of a request that was asked about, whose ``servers`` are those that could be chosen.
     """
 
     query: str
@@ -121,6 +155,7 @@ class Explanation(msgspec.Struct, frozen=True, gc=False):
     looked_in: tuple[str, ...] = ()
     close: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    request: RequestAnswer | None = None
 
     @property
     def found(self) -> bool:

@@ -18,15 +18,21 @@ from types import MappingProxyType
 from pyconfd.presets import values
 
 OWN_PREFIX = "pyconfd.io/"
+ACCESS_LOG = "pyconfd.io/access-log"
+"""The annotation that, with the value "off", leaves answers of the object's pods below 500 out of the access log."""
 OWN_ANNOTATIONS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        "Ingress": frozenset({"hsts", "shared-with", "ssl-redirect"}),
+        "GRPCRoute": frozenset({"access-log"}),
+        "HTTPRoute": frozenset({"access-log"}),
+        "Ingress": frozenset({"access-log", "hsts", "shared-with", "ssl-redirect"}),
         "Service": frozenset(
             {
-                "addresses", "domain", "hsts", "listen-port", "port", "proto", "proxy-protocol", "shared-with",
-                "sharing-key", "ssl-redirect", "tls-secret",
+                "access-log", "addresses", "domain", "hsts", "listen-port", "port", "proto", "proxy-protocol",
+                "shared-with", "sharing-key", "ssl-redirect", "tls-secret",
             }
         ),
+        "TCPRoute": frozenset(),
+        "TLSRoute": frozenset(),
     }
 )  # fmt: skip
 """What pyconfd itself reads, by kind, without the prefix."""
@@ -135,6 +141,13 @@ def read_foreign(annotations: Mapping[str, str] | None, kind: str, accepted: Ite
         tuple(found[AnnotationEffect.NOTHING]),
         tuple(misspelled),
     )
+
+
+def read_own(annotations: Mapping[str, str] | None, kind: str) -> Foreign:
+    """Return the annotations with pyconfd's own prefix that it does not know, of an object written for no other."""
+    own = sorted(name for name in annotations or {} if name.startswith(OWN_PREFIX))
+    unknown = tuple(name for name in own if name.removeprefix(OWN_PREFIX) not in OWN_ANNOTATIONS[kind])
+    return Foreign(misspelled=unknown) if unknown else NOTHING_FOREIGN
 
 
 def _meant(name: str, kind: str) -> str:

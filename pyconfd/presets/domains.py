@@ -28,7 +28,7 @@ from pyconfd.model.reservation import NEVER, HostClaim, Name, Owner, Reservation
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.versioned import GivenDict, GivenList, VersionedDict, differing
 from pyconfd.presets import host_ownership, values
-from pyconfd.presets.annotations import read_foreign
+from pyconfd.presets.annotations import ACCESS_LOG, read_foreign
 from pyconfd.presets.certificates import NO_CERTIFICATE, ReadSecret
 from pyconfd.presets.cluster import NO_SERVICE
 from pyconfd.presets.conflicts import reserved_for
@@ -61,7 +61,8 @@ _T = TypeVar("_T")
 
 PREFIX = "pyconfd.io/"
 _SHARED_WITH = host_ownership.SHARED_WITH.removeprefix(PREFIX)
-_PREFIXED = ("port", "listen-port", _SHARED_WITH, *TLS_ANNOTATIONS)
+_ACCESS_LOG = ACCESS_LOG.removeprefix(PREFIX)
+_PREFIXED = ("port", "listen-port", _SHARED_WITH, _ACCESS_LOG, *TLS_ANNOTATIONS)
 _ANNOTATIONS = ("domain", "proto", *(PREFIX + name for name in ("domain", "proto", *_PREFIXED)))
 
 ROUTED_BY_NAME = frozenset({"http", "https"})
@@ -88,6 +89,7 @@ class DomainClaim(msgspec.Struct, frozen=True, gc=False):
     listen_port: int | None
     first_port: int = 0
     tls: DomainTlsClaim | None = None
+    unlogged: bool = False
 
     @property
     def rank(self) -> tuple[str, str, str, str]:
@@ -193,6 +195,9 @@ def _parse(ref: ObjectRef, asking: Asking, rules: ClaimOptions) -> ParsedObject 
         refused.append(Refusal(ref, "metadata.annotations", "", RefusalReason.IGNORED_ANNOTATION, note))
     annotations = annotations_of(record.metadata, ref.kind)
     if not (annotations["domain"] or annotations["proto"]):
+        if annotations.get(_ACCESS_LOG):
+            field, reason = f"annotation {_ACCESS_LOG}", RefusalReason.IGNORED_ANNOTATION
+            refused.append(refusal(ref, field, annotations[_ACCESS_LOG], reason, _NO_REQUESTS))
         return ParsedObject(refused=tuple(refused)) if refused else None
     owner = Owner(ref.kind, ref.namespace, ref.name, record.metadata.creation_timestamp or NEVER)
     host, claim = _host_claim(ref, annotations, owner, rules, refused), None
@@ -202,8 +207,27 @@ def _parse(ref: ObjectRef, asking: Asking, rules: ClaimOptions) -> ParsedObject 
         refused.append(error.refusal)
     if host is not None and claim is not None:
         host = host._replace(domain_proto=claim.proto)
+    if claim is not None and _is_unlogged(ref, annotations, claim.proto, refused):
+        claim = msgspec.structs.replace(claim, unlogged=True)
     asked = AskedDomain(annotations["domain"], annotations["proto"], annotations.get("tls-secret", ""))
     return ParsedObject(claim, host, tuple(refused), asked)
+
+
+def _is_unlogged(ref: ObjectRef, annotations: Mapping[str, str], proto: str, refused: list[Refusal]) -> bool:
+    """Return whether requests are to be left out of the access log; an annotation that cannot be has no effect."""
+    value, wrong, is_logged = annotations.get(_ACCESS_LOG, ""), "", True
+    if not value:
+        return False
+    try:
+        is_logged = values.switch(value)
+    except ValueError as error:
+        wrong = str(error)
+    if not is_logged and proto != "http":
+        wrong = "only requests can be left out, those of domains with proto http: connections are logged"
+    if wrong:
+        reason, detail = RefusalReason.INVALID_VALUE, f"{wrong}; it has no effect"
+        refused.append(refusal(ref, f"annotation {_ACCESS_LOG}", value, reason, detail))
+    return not (is_logged or wrong)
 
 
 def _host_claim(
@@ -500,6 +524,7 @@ class ServedDomains(PresetCollections):
         )
 
 
+_NO_REQUESTS = "without effect, since the Service has no domain: annotate the Ingress or the route that leads to it"
 _NO_NODE_PORT = "traffic goes to node ports (presets.backend_target) but this port has none: use type NodePort"
 _CHOOSE = "choose another with pyconfd.io/listen-port"
 
@@ -567,6 +592,7 @@ def _entry(
         ports=GivenList(map(GivenDict, ports)),
         service=view,
         tls=tls,
+        unlogged=claim.unlogged,
     )
 
 

@@ -89,6 +89,18 @@ def flag(value: str) -> bool:
     return word == "true"
 
 
+def switch(value: str) -> bool:
+    """Return whether ``value`` is "on".
+
+    Raises:
+        ValueError: It is neither that nor "off".
+    """
+    word = value.strip().lower()
+    if word not in {"on", "off"}:
+        raise ValueError('neither "on" nor "off"')
+    return word == "on"
+
+
 def seconds(value: str) -> int:
     """Return a time in whole seconds, at most a hundred years.
 

@@ -11,7 +11,7 @@ from typing import Any
 from pyconfd.settings.dns import AddressSource, DnsSettings, NameSettings, name_of, names_of
 from pyconfd.settings.sections import Enabled, ReadMode, ReloadMethod, Settings
 from pyconfd.settings.table import TABLE, settings_in, value_of
-from pyconfd.settings.values import MOST_ADDRESSES
+from pyconfd.settings.values import MOST_ADDRESSES, is_loopback
 
 ReadText = Callable[[str], str]
 """Returns the text of a file; raises OSError, or ValueError where it is not UTF-8."""
@@ -83,6 +83,7 @@ def contradictions(settings: Settings, given: AbstractSet[str], read: ReadText) 
     for path, usual in _NEEDED.items():
         if not _value(settings, path):
             yield Contradiction((path,), "at least one is needed", f"the usual one is {usual}")
+    yield from _status_page(settings)
     yield from _tables(settings)
     yield from _targets(settings)
     yield from _addresses(settings)
@@ -103,6 +104,20 @@ def _credentials(settings: Settings, read: ReadText) -> Iterator[Contradiction]:
     if kubernetes.in_cluster and kubernetes.kubeconfig:
         paths = ("kubernetes.kubeconfig", "kubernetes.in_cluster")
         yield Contradiction(paths, "kubeconfig and in_cluster exclude each other", "leave one out")
+
+
+def _status_page(settings: Settings) -> Iterator[Contradiction]:
+    """Refuse a page for other machines that has neither a token nor TLS; with TLS alone everybody may read it."""
+    status = settings.status
+    host = status.listen.rpartition(":")[0]
+    if not host or is_loopback(host) or status.token_file or status.tls_certificate:
+        return
+    message = f"{status.listen} can be reached from other machines, and everybody there could read the status page"
+    remedy = (
+        f"{_set('status.token_file')}, with status.tls_certificate so that nobody reads the token on its way;"
+        " or listen on 127.0.0.1"
+    )
+    yield Contradiction(("status.listen", "status.token_file", "status.tls_certificate"), message, remedy)
 
 
 def _tables(settings: Settings) -> Iterator[Contradiction]:

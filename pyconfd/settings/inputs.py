@@ -49,8 +49,8 @@ def secret_values(settings: Settings) -> tuple[str, ...]:
 
 
 def credential_files(settings: Settings) -> frozenset[str]:
-    """Return the files that hold the credentials for API servers and etcd; no template may read them."""
-    paths = (each for section in ("kubernetes", "etcd") for each in settings_in(section) if each.form.path)
+    """Return the files that hold the credentials for API servers, etcd and the status page: not for templates."""
+    paths = (each for section in ("kubernetes", "etcd", "status") for each in settings_in(section) if each.form.path)
     return frozenset(path for each in paths if (path := value_of(settings, each)))
 
 

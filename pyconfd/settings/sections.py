@@ -454,7 +454,16 @@ class StatusSettings:
     """``[status]``: the HTTP server for metrics and health; an empty ``listen`` switches it off."""
 
     listen: Listen = setting(
-        "127.0.0.1:9101", "address of the HTTP server for metrics and health", empty="switched off"
+        "127.0.0.1:9101",
+        "address of the HTTP server for metrics and health; another one than loopback needs token_file or"
+        " tls_certificate",
+        empty="switched off",
+    )
+    token_file: FilePath = setting(
+        "", "file with a bearer token that each request to it needs; read again when it changes", empty="no token"
+    )
+    tls_certificate: FilePath = setting(
+        "", "PEM file with chain and key, for HTTPS there; read again when it changes", empty="plain HTTP"
     )
 
 

@@ -87,6 +87,16 @@ def _listen(text: str) -> None:
         raise ValueError(text)
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can connect to a host; a name other than localhost counts as outside."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]").partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
 Listen = Annotated[
     str,
     TextForm("HOST:PORT", check=_listen),

@@ -4,7 +4,6 @@ A dead daemon's values are never given as fresh: :attr:`StatusReport.freshness` 
 """
 
 import contextlib
-import http.client
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.status import Phase, Quarantined, Status
 from pyconfd.printable import long_duration, short_duration
 from pyconfd.settings import Settings
-from pyconfd.status.listen import Listen, parse_listen
+from pyconfd.status.client import get
 from pyconfd.status.redaction import HIDDEN, public_value
 from pyconfd.system.files import problem_of, temporary_beside, write_new
 from pyconfd.system.secrecy import known_secrets
@@ -154,7 +153,6 @@ FILE_FRESH_S = 30.0
 
 EXIT_SERVING, EXIT_PROBLEM, EXIT_NOT_RUNNING = 0, 1, 3
 
-_BODY_LIMIT_BYTES = 32 * 1024 * 1024
 _CLOCK_SLACK_S = 5.0
 
 
@@ -261,7 +259,7 @@ def read_report(settings: Settings, *, clock: Callable[[], float] = time.time, t
     problems: list[Problem] = []
     if settings.status.listen:
         try:
-            status = decode(get(parse_listen(settings.status.listen), "/status.json", timeout_s))
+            status = decode(get(settings.status, "/status.json", timeout_s))
         except (TransientError, RejectedInput) as error:
             problems.extend(_problems(error))
         else:
@@ -309,33 +307,6 @@ def _process_lives(status: Status) -> bool:
         return False
     except psutil.AccessDenied:
         return True
-
-
-def get(listen: Listen, path: str, timeout_s: float) -> bytes:
-    """Return the body of a page of the daemon.
-
-    Raises:
-        TransientError: no answer in time.
-        RejectedInput: somebody answers otherwise than pyconfd would.
-    """
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen.host, listen.host)  # noqa: S104 - compares, binds nothing
-    connection = http.client.HTTPConnection(host, listen.port, timeout=timeout_s)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        body = answer.read(_BODY_LIMIT_BYTES)
-    except (OSError, http.client.HTTPException) as error:
-        raise TransientError(Problem(f"http://{listen}", f"no answer: {_said(error)}")) from error
-    finally:
-        connection.close()
-    if answer.status != http.HTTPStatus.OK:
-        raise RejectedInput(Problem(f"http://{listen}", f"answers {answer.status}: that is not pyconfd"))
-    return body
-
-
-def _said(error: Exception) -> str:
-    """Return an error in words, without its number."""
-    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def _problems(error: PyconfdError, place: str = "status.listen") -> tuple[Problem, ...]:

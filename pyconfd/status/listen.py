@@ -2,13 +2,13 @@
 
 import contextlib
 import errno
-import ipaddress
 import socket
 from dataclasses import dataclass
 
 import psutil
 
 from pyconfd.errors import Problem, TransientError
+from pyconfd.settings.values import is_loopback
 
 _BACKLOG = 64
 
@@ -22,13 +22,8 @@ class Listen:
 
     @property
     def loopback(self) -> bool:
-        """True if only this machine can connect; a name other than localhost counts as outside."""
-        if self.host.lower() == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host.partition("%")[0]).is_loopback
-        except ValueError:
-            return False
+        """True if only this machine can connect."""
+        return is_loopback(self.host)
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

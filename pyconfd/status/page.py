@@ -15,6 +15,7 @@ import structlog
 
 from pyconfd.errors import Problem, TransientError
 from pyconfd.model.status import Status
+from pyconfd.status.access import OPEN, PageAccess
 from pyconfd.status.document import Freshness, StatusReport, decode, encode, liveness, readiness
 from pyconfd.status.listen import Listen, bind, parse_listen
 from pyconfd.status.metrics import CONTENT_TYPE, exposition, registry_of
@@ -69,29 +70,33 @@ class StatusPage:
         self.address = ""
         """``host:port`` with the real port, "" while nothing listens."""
         self._listen: Listen | None = None
+        self._access = OPEN
         self._server: _PageServer | None = None
         self._problems: tuple[Problem, ...] = ()
         self._explaining, self._answering, self._listing = threading.Lock(), threading.Lock(), threading.Lock()
 
-    def serve(self, listen: str, status: Callable[[], Status]) -> None:
+    def serve(self, listen: str, status: Callable[[], Status], access: PageAccess = OPEN) -> None:
         """Listen on HOST:PORT, now or as soon as that is possible; ``status`` is called by one thread at a time."""
-        self._listen, self._status = parse_listen(listen), status
+        self._listen, self._status, self._access = parse_listen(listen), status, access
         self._registry = registry_of(status)
         for problem in self.problems():
             log.error("status_page.failed", place=problem.place, problem=problem.message, remedy=problem.remedy)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Try to listen unless it does; return why it cannot."""
-        if self._listen is not None and self._server is None:
+        """Try to listen unless it does; return why it cannot, or which of its files could not be read again."""
+        if self._server is not None:
+            return self._access.problems()
+        if self._listen is not None:
             try:
+                self._access.check()
                 listener = bind(self._listen)
             except TransientError as error:
                 self._problems = error.problems
             else:
                 self._problems = ()
                 self.address = str(Listen(self._listen.host, listener.getsockname()[1]))
-                self._server = _PageServer(listener, self._answer, self._listen)
-                log.info("status_page.started", url=f"http://{self.address}/")
+                self._server = _PageServer(listener, self._answer, self._listen, self._access)
+                log.info("status_page.started", url=f"{self._access.scheme}://{self.address}/")
         return self._problems
 
     def stop(self) -> None:
@@ -144,11 +149,13 @@ class _PageServer(ThreadingMixIn, TCPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, listener: socket.socket, answer: Callable[[str, str], Answer], listen: Listen) -> None:
+    def __init__(
+        self, listener: socket.socket, answer: Callable[[str, str], Answer], listen: Listen, access: PageAccess
+    ) -> None:
         super().__init__(listener.getsockname(), _PageHandler, bind_and_activate=False)
         self.socket.close()
         self.socket = listener
-        self.answer, self.listen = answer, listen
+        self.answer, self.listen, self.access = answer, listen, access
         self._lock = threading.Lock()
         self._open: dict[socket.socket, None] = {}
         self._thread = threading.Thread(target=self.serve_forever, args=(60.0,), name="status", daemon=True)
@@ -169,6 +176,25 @@ class _PageServer(ThreadingMixIn, TCPServer):
                 del self._open[next(iter(self._open))]
             self._open[request] = None
         super().process_request(request, client_address)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Secure the connection in its own thread, so that nobody waits for a slow handshake of another."""
+        context = self.access.tls()
+        if context is None:
+            super().finish_request(request, client_address)
+            return
+        request.settimeout(_PageHandler.timeout)
+        with self._lock:
+            # This takes the socket out of the request: until it is known by its new object nobody may cut it.
+            secured = context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+            if request in self._open:  # else it was cut, and its handshake fails
+                del self._open[request]
+                self._open[secured] = None
+        try:
+            secured.do_handshake()
+            super().finish_request(secured, client_address)
+        finally:
+            self.shutdown_request(secured)
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
@@ -193,12 +219,16 @@ class _PageHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         path = chosen(url.path, self.headers.get("Accept", ""))
-        code, content_type, body = self._host_refused() or self.server.answer(path, url.query)
+        # The files of the page have nothing of the cluster; its script asks for the token.
+        refused = self._host_refused() or (None if page_file(path) is not None else self._token_refused())
+        code, content_type, body = refused or self.server.answer(path, url.query)
         etag = etag_of(body)
         if is_known(code, etag, self.headers.get("If-None-Match", "")):
             code, body = HTTPStatus.NOT_MODIFIED, b""
         compressed = packed(body, self.headers.get("Accept-Encoding", ""))
         self.send_response(code)
+        if code == HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", 'Bearer realm="pyconfd"')
         for name, value in (
             ("Content-Type", content_type),
             ("Cache-Control", "no-store"),
@@ -237,8 +267,14 @@ class _PageHandler(BaseHTTPRequestHandler):
             return None
         return _plain(HTTPStatus.FORBIDDEN, "this page answers only to localhost, 127.0.0.1 and [::1]")
 
+    def _token_refused(self) -> Answer | None:
+        if self.server.access.admits(self.headers.get_all("Authorization", [])):
+            return None
+        return _plain(HTTPStatus.UNAUTHORIZED, "send the token of status.token_file: Authorization: Bearer TOKEN")
+
 
 def _shut_down(connection: socket.socket) -> None:
     """Wake the thread that waits for this socket; closing it would not."""
     with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
+        # Not that of an SSLSocket, which goes on in the clear from then on.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)

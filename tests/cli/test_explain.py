@@ -1,6 +1,7 @@
 """Explanations where no daemon of this version answers."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from pyconfd.app.explaining import ask_daemon
 from pyconfd.errors import RejectedInput
+from pyconfd.explain.request import request_of
 from pyconfd.fragments import directory
 from pyconfd.model.status import Phase, Status
 from pyconfd.settings import HaproxySettings, KubernetesSettings, Settings, StatusSettings, TemplateSettings
@@ -98,3 +100,52 @@ def test_a_host_shows_its_owner_who_else_asks_and_the_refused_whose_it_is(tmp_pa
     assert accepted == {"Service shop/web": "True", "Service late/web": "False"}
     (refused,) = json.loads(invoke("explain", "service", "late/web", *options).stdout)["claims"]
     assert "Service shop/web has this host" in refused["conditions"][0]["message"]
+
+
+def test_a_url_is_a_request(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(SNAPSHOT)
+    options = ("--snapshot", str(path), "--template-dir", directory(), "--status-listen", "127.0.0.1:1")
+    url = "http://a.example.com/cart?x=1"
+    found = invoke("explain", url, "-X", "POST", "-H", "X-Canary: yes", *options)
+    assert found.exit_code == 0
+    assert f"POST {url}" in found.stdout
+    assert "chosen: path prefix /  (Service shop/web, annotation domain)" in found.stdout
+    assert "not covered" not in found.stdout
+    answer = json.loads(invoke("explain", url, "--json", *options).stdout)
+    assert answer["request"]["backends"] == [["be-a.example.com", 100.0]]
+    assert [each["address"] for each in answer["servers"]] == ["10.0.0.1:8080"]
+    other = json.loads(invoke("explain", "http://b.example.com/", "--json", *options).stdout)
+    assert other["request"]["status"] == 404
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("web", "-X", "POST"), "are for a URL"),
+        (("http://a b/",), "expected SCHEME"),
+        (("ftp://a/",), "expected SCHEME"),
+    ],
+)
+def test_what_is_no_request_is_said(arguments: tuple[str, ...], words: str) -> None:
+    found = invoke("explain", *arguments)
+    assert found.exit_code
+    assert words in found.stderr
+
+
+def test_a_changed_fragment_is_not_covered(tmp_path: Path) -> None:
+    path, templates = tmp_path / "cluster.yaml", tmp_path / "templates"
+    path.write_text(SNAPSHOT)
+    shutil.copytree(directory(), templates, ignore=shutil.ignore_patterns("tests", "*.py", "__pycache__"))
+    with (templates / "02-http.tmpl").open("a") as fragment:
+        fragment.write("# changed\n")
+    options = ("--snapshot", str(path), f"--template-dir={templates}", "--status-listen", "127.0.0.1:1", "--json")
+    found = json.loads(invoke("explain", "http://a.example.com/", *options).stdout)
+    assert found["request"]["uncovered"] == ["fragment 02-http.tmpl, which is not the shipped one"]
+
+
+def test_a_daemon_that_knows_no_requests_is_told_as_such(settings_for: Callable[[str], Settings]) -> None:
+    names_only = b'{"query": "q", "now": 1.0, "instance": {}, "looked_in": ["1 Service objects"]}'
+    request = request_of({"url": ["http://a.example.com/"]})
+    with served(status, explain=lambda _: names_only) as server, pytest.raises(RejectedInput, match="older version"):
+        ask_daemon(settings_for(server.address), request)

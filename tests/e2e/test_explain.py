@@ -123,6 +123,24 @@ def test_what_is_served_is_found_by_each_kind_of_query(world: Appliance) -> None
     assert "Service objects" in text
 
 
+def test_a_request_is_explained_by_the_daemon_as_it_is_answered(world: Appliance) -> None:
+    url = f"http://shop.example.com:{world.http}/cart?x=1"
+    found = answer(world, url)
+    assert found["request"]["backends"] == [["be-shop.example.com", 100.0]]
+    assert found["request"]["uncovered"] == []
+    assert {each["state"] for each in found["servers"]} == {"up"}
+    assert world.ask("shop").rpartition("/")[2].split()[0] in {each["pod"] for each in found["servers"]}
+    assert "chosen: path prefix /" in explained(world, url, "-X", "POST", "-H", "Cookie: secret-of-client")
+    assert "secret-of-client" not in explained(world, url, "-H", "Cookie: secret-of-client", "--json")
+    nobody = answer(world, f"http://nobody.example.com:{world.http}/")
+    assert nobody["request"]["status"] == 404
+    # The page is for anybody on this machine: what is no request, or too long, is an answer and no fault of the daemon.
+    for query in ("url=ftp://a", f"url=http://a/{'a' * 9_000}", "url=http://a/&header=no"):
+        code, body = world.get(f"/explain?{query}")
+        assert code == 200
+        assert json.loads(body)["looked_in"]
+
+
 def ages(appliance: Appliance) -> dict[str, float]:
     """Return since when each object is refused."""
     return {each["object"]: each["conditions"][0]["since"] for each in answer(appliance, "--all-refused")["claims"]}

@@ -9,7 +9,11 @@ from urllib.parse import quote
 
 import pytest
 
+from pyconfd.settings import StatusSettings
+from pyconfd.status.access import PageAccess
+from pyconfd.status.page import StatusPage
 from tests.e2e.browser import CHROMIUM, Tab
+from tests.status.conftest import SAMPLE
 from tests.world.appliance import NAMESPACE, Appliance
 from tests.world.clients import Crowd
 
@@ -114,6 +118,10 @@ def test_the_list_is_searched_sorted_and_explained_by_keyboard(appliance: Applia
     tab.run(f"document.querySelector('#search').value = {json.dumps(HOSTILE)}")
     tab.run("document.querySelector('#search-form button').click()")
     tab.until(lambda: "Not found in" in text(tab, "#explained"), "it says where it looked")
+    url = f"http://shop.example.com:{appliance.http}/cart"
+    tab.run(f"document.querySelector('#search').value = {json.dumps(url)}")
+    tab.run("document.querySelector('#search-form button').click()")
+    tab.until(lambda: "backend: be-shop.example.com" in text(tab, "#explained"), "it says where a request goes")
     assert tab.run("document.querySelectorAll('main img').length") == 0
     assert appliance.get(f"/explain?q={quote(HOSTILE)}")[0] == 200
     assert tab.complaints == []
@@ -144,3 +152,33 @@ def test_a_page_whose_daemon_went_says_how_old_it_is(appliance: Appliance, tab: 
     tab.until(lambda: tab.run("document.querySelector('#stale').hidden"), "it goes on by itself")
     tab.until(lambda: text(tab, "#age") == "live", "it is live again")
     tab.until(lambda: text(tab, "#sentence").startswith("\u2713 Everybody is served"), "and so is what it says")
+
+
+def test_a_page_with_a_token_asks_for_it_and_shows_nothing_before(tmp_path: Path, tab: Tab) -> None:
+    file = tmp_path / "token"
+    file.touch(0o600)
+    file.write_text("0123456789abcdef-first")
+    page = StatusPage()
+    page.serve("127.0.0.1:0", lambda: SAMPLE, PageAccess(StatusSettings(token_file=str(file))))
+
+    def give(token: str) -> None:
+        tab.run(f"document.querySelector('#token').value = {json.dumps(token)}")
+        tab.run("document.querySelector('#token-form button').click()")
+
+    shown = "getComputedStyle(document.querySelector('#{}')).display !== 'none'"
+    try:
+        tab.open(f"http://{page.address}/")
+        tab.until(lambda: tab.run(shown.format("token-form")), "it asks for the token")
+        assert not tab.run(shown.format("main"))
+        give("0123456789abcdef-wrong")
+        tab.until(lambda: "not, or no longer" in text(tab, "#token-wrong"), "a wrong one is told")
+        assert not tab.run(shown.format("main"))
+        give("0123456789abcdef-first")
+        tab.until(lambda: "left out" in text(tab, "#sentence"), "the right one opens the page")
+        assert tab.run(shown.format("main"))
+        assert not tab.run(shown.format("token-form"))
+        tab.open(f"http://{page.address}/")
+        tab.until(lambda: "left out" in text(tab, "#sentence"), "the tab keeps it")
+        assert not tab.run(shown.format("token-form"))
+    finally:
+        page.stop()

@@ -79,7 +79,9 @@ def read_context(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def context_of(domains: Mapping[str, Any], files_dir: str = "") -> Context:
     """Return the names that the shipped fragments read; certificates of domains are below ``files_dir``."""
-    given = {domain: {"tls": None, "below_foreign": False, **items} for domain, items in domains.items()}
+    given = {
+        domain: {"tls": None, "below_foreign": False, "unlogged": False, **items} for domain, items in domains.items()
+    }
     for items in given.values():
         if items["tls"] and items["tls"]["path"]:
             items["tls"] = {**items["tls"], "path": f"{files_dir}/secrets/{items['tls']['path']}"}

@@ -12,9 +12,12 @@ from pyconfd.fragments import directory
 from pyconfd.model.rendering import Rendering
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
-from tests.fragments.shipped import HAPROXY, context_of, write_rendering
+from tests.fragments.shipped import HAPROXY, context_of, render_shipped, write_rendering
 
 ITEMS: dict[str, Any] = {"proto": "http", "key": "shop", "namespace": "demo", "name": "shop", "endpoints": []}
+LEFT_OUT = (
+    "http-response set-log-level silent if { status lt 500 } { var(txn.virtual_host),concat(|,txn.route),map_str("
+)
 SAMPLED = "http-response set-log-level silent if { status lt 400 } { rand(100) ge "
 
 
@@ -32,7 +35,7 @@ def rendered(folder: Path, **variables: Any) -> Rendering:
         (
             {},
             ['"path":%{+Q}[var(txn.path),', '"object":"Service/demo/shop"'],
-            ["logged_path", SAMPLED, "option httplog"],
+            ["logged_path", SAMPLED, "option httplog", "access-log-off.map"],
         ),
         ({"log_format": "json"}, ['"path":%{+Q}[var(txn.path),'], ["option httplog", "option tcplog"]),
         ({"log_format": "text"}, ["    option httplog\n", "    option tcplog\n"], ["log-format", "backend-objects"]),
@@ -52,6 +55,25 @@ def test_what_is_logged(tmp_path: Path, variables: dict[str, Any], there: Sequen
     assert [each for each in absent if each in rendering.text] == []
     checked = subprocess.run([HAPROXY, "-c", "-f", str(tmp_path / "haproxy.cfg")], capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("domain", "key"),
+    [("shop.example.com", "shop.example.com|be-shop"), ("*.shop.example.com", ".shop.example.com|be-shop")],
+)
+def test_who_leaves_requests_out_has_a_line_in_its_own_backend(tmp_path: Path, domain: str, key: str) -> None:
+    others = {f"{name}.example.org": {**ITEMS, "key": name, "name": name} for name in ("before", "later")}
+    was, now = (
+        render_shipped({**others, domain: {**ITEMS, "unlogged": unlogged}}, {"runtime_socket": "/run/s"}, str(tmp_path))
+        for unlogged in (False, True)
+    )
+    line = f"    {LEFT_OUT}{tmp_path}/maps/access-log-off.map) -m found }}\n"
+    assert now.text == was.text.replace(
+        "\nbackend be-shop from http-service\n    mode http\n",
+        f"\nbackend be-shop from http-service\n    mode http\n{line}",
+    )
+    (file,) = (each for each in now.files if each not in was.files)
+    assert (Path(file.path).name, file.content) == ("access-log-off.map", f"{key} 1\n")
 
 
 def test_another_format_is_an_error_that_names_those_there_are(tmp_path: Path) -> None:

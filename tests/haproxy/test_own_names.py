@@ -34,6 +34,14 @@ NEVER_FILLED = frozenset(
 )
 """Of domains with other values, whose keys are domains too; of the process; of virtual hosts, whose ids are there."""
 SHARED = """
+kind: Ingress
+metadata: {name: quiet, annotations: {pyconfd.io/access-log: "off"}}
+spec:
+  ingressClassName: pyconfd
+  rules:
+  - host: quiet.example.com
+    http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: balanced-1, port: {number: 901}}}}]}
+---
 kind: IngressClass
 metadata: {name: pyconfd}
 spec: {controller: pyconfd.io/ingress}

@@ -1,12 +1,12 @@
 """A machine with the real systemd: systemd-nspawn on an overlay of cached trees, in a network of the test's own."""
 
 import ctypes
-import http.client
 import json
 import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +20,13 @@ from tests.world.clients import ask
 PATIENCE_S = 60.0
 _CLONE_NEWNET = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)
+
+_ASK_PAGE = """\
+import http.client, sys
+connection = http.client.HTTPConnection("127.0.0.1", 9101, timeout=5)
+connection.request("GET", "/status.json")
+sys.stdout.buffer.write(connection.getresponse().read())
+"""
 
 NETWORK = """\
 [Match]
@@ -253,14 +260,10 @@ class Machine:
 
     def status(self) -> dict[str, Any]:
         """Return what pyconfd says of itself; empty where it does not answer."""
-        connection = http.client.HTTPConnection(self.address, 9101, timeout=5)
-        try:
-            connection.request("GET", "/status.json")
-            found: dict[str, Any] = json.loads(connection.getresponse().read())
-        except (OSError, http.client.HTTPException, ValueError):
-            return {}
-        finally:
-            connection.close()
+        # The page listens on the machine's loopback; the program is the test's own.
+        argv = ["nsenter", "-t", str(self._init), "-n", "--", sys.executable, "-c", _ASK_PAGE]
+        asked = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=PATIENCE_S)
+        found: dict[str, Any] = json.loads(asked.stdout) if asked.returncode == 0 else {}
         return found
 
     def ask(self, name: str) -> str:

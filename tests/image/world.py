@@ -77,7 +77,6 @@ class World:
         """Return the one file of a machine; ``sections`` are more tables of it."""
         tables: dict[str, Mapping[str, Any]] = {
             "kubernetes": {"api_servers": [self.api.url]},
-            "status": {"listen": "0.0.0.0:9101"},
             **sections,
         }
         lines = []

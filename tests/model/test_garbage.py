@@ -49,6 +49,15 @@ def test_it_is_on_again_after_an_exception() -> None:
     assert gc.isenabled()
 
 
+def test_it_is_on_again_after_two_that_overlap() -> None:
+    first, second = without_collector(), without_collector()  # as two threads may have it
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+
+
 def test_who_had_switched_it_off_keeps_it_off() -> None:
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -257,6 +257,14 @@ TWO = (ServicePort("admin", 81, 8081), ServicePort("web", 80, 8080))
             "annotation port", "no", RefusalReason.NO_SUCH_PORT, "web",
         ),
         (
+            [service("a", {**WEB, "pyconfd.io/access-log": "no"})],
+            "annotation access-log", "no", RefusalReason.INVALID_VALUE, '"off"; it has no effect',
+        ),
+        (
+            [service("a", {**WEB, "proto": "https", "pyconfd.io/access-log": "off"})],
+            "annotation access-log", "off", RefusalReason.INVALID_VALUE, "proto http",
+        ),
+        (
             [service("old", WEB, created="2025-01-01T00:00:00Z"), service("a", WEB)],
             "annotation domain", "shop.example.com", RefusalReason.NAME_TAKEN, "Service demo/old",
         ),
@@ -272,6 +280,31 @@ def test_a_refusal_names_field_value_and_cause(
     [found] = refused(*objects)
     assert (found.ref.kind, found.ref.name, found.field, found.value) == ("Service", "a", field, value)
     assert (found.reason, words in found.detail) == (reason, True)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "unlogged"),
+    [
+        ({"pyconfd.io/access-log": "off"}, True),
+        ({"pyconfd.io/access-log": "Off "}, True),
+        ({"pyconfd.io/access-log": "on"}, False),
+        ({"pyconfd.io/access-log": "no"}, False),
+        ({"access-log": "off"}, False),
+        ({"pyconfd.io/access-log": "off", "proto": "https"}, False),
+        ({}, False),
+    ],
+)
+def test_requests_are_left_out_of_the_log_where_the_service_says_so(
+    annotations: Mapping[str, str], unlogged: bool
+) -> None:
+    entry = domains(service("a", {**WEB, **annotations}))["shop.example.com"]
+    assert entry["unlogged"] is unlogged
+
+
+def test_a_service_without_a_domain_is_told_who_has_requests() -> None:
+    (found,) = refused(service("a", {"pyconfd.io/access-log": "off"}))
+    assert (found.field, found.reason.is_note) == ("annotation access-log", True)
+    assert "annotate the Ingress or the route" in found.detail
 
 
 @pytest.mark.parametrize(("name", "port"), [("web", 8080), ("admin", 8081), (None, 8081), ("other", 8081)])

@@ -50,7 +50,15 @@ INGRESS = st.builds(
         ),
         max_size=2,
     ),
-    annotations=st.sampled_from([{}, {}, {"pyconfd.io/shared-with": "*"}, {"pyconfd.io/ssl-redirect": "false"}]),
+    annotations=st.sampled_from(
+        [
+            {},
+            {},
+            {"pyconfd.io/shared-with": "*"},
+            {"pyconfd.io/ssl-redirect": "false"},
+            {"pyconfd.io/access-log": "off"},
+        ]
+    ),
 )
 NAMED = st.sampled_from(["a.example.com", "b.example.com", "*.example.com"])
 WEB = st.fixed_dictionaries(
@@ -59,6 +67,7 @@ WEB = st.fixed_dictionaries(
         "pyconfd.io/port": st.sampled_from(["admin", "8080", "none"]),
         "pyconfd.io/tls-secret": st.sampled_from(["s1", "s2", "none"]),
         "pyconfd.io/shared-with": st.sampled_from(["*", "no good"]),
+        "pyconfd.io/access-log": st.sampled_from(["off", "no good"]),
     },
 )
 BOUND = st.fixed_dictionaries(

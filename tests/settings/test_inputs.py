@@ -3,8 +3,16 @@ from dataclasses import replace
 import pytest
 
 from pyconfd.errors import RejectedInput
-from pyconfd.settings import HaproxySettings, PresetSettings, Settings, TemplateSettings
-from pyconfd.settings.inputs import inputs_of, secret_values, with_inputs
+from pyconfd.settings import (
+    EtcdSettings,
+    HaproxySettings,
+    KubernetesSettings,
+    PresetSettings,
+    Settings,
+    StatusSettings,
+    TemplateSettings,
+)
+from pyconfd.settings.inputs import credential_files, inputs_of, secret_values, with_inputs
 
 THEN = Settings(
     presets=PresetSettings(use=("kube2lb", "domains"), listen_ports=("80-90",)),
@@ -59,3 +67,14 @@ def test_the_same_settings_change_nothing() -> None:
 def test_what_these_settings_do_not_take_is_refused(values: dict[str, object]) -> None:
     with pytest.raises(RejectedInput, match="cannot be used any more"):
         with_inputs(NOW, values)
+
+
+def test_files_of_credentials_are_those_of_api_servers_etcd_and_the_status_page() -> None:
+    settings = Settings(
+        kubernetes=KubernetesSettings(token_file="/k/token"),
+        etcd=EtcdSettings(password_file="/e/password"),
+        status=StatusSettings("192.0.2.1:9101", "/s/token", "/s/page.pem"),
+        haproxy=HaproxySettings(conf="/now.cfg"),
+    )
+    assert credential_files(settings) >= {"/k/token", "/e/password", "/s/token", "/s/page.pem"}
+    assert not credential_files(settings) & {"/now.cfg", "192.0.2.1:9101", ""}

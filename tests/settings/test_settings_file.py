@@ -230,10 +230,24 @@ def test_a_value_out_of_range_is_refused(text: str, place: str, message: str) ->
     assert message in problem.message
 
 
-@pytest.mark.parametrize("listen", ["", "127.0.0.1:0", "[::1]:9101", "[fe80::1%eth0]:9101", "localhost:65535"])
-def test_addresses_to_listen_on(listen: str) -> None:
-    text = f"[status]\nlisten = '{listen}'"
-    assert resolve({}, {}, lambda _: text).settings.status.listen == listen
+@pytest.mark.parametrize(
+    ("listen", "is_local"),
+    [
+        *[(each, True) for each in ("", "127.0.0.1:0", "127.9.9.9:1", "[::1]:9101", "localhost:65535", "LocalHost:1")],
+        *[(each, False) for each in ("0.0.0.0:9101", "[::]:9101", "[fe80::1%eth0]:9101", "lb-1.example.com:9101")],
+        ("192.0.2.1:9101", False),
+        ("localhost.example.com:9101", False),
+    ],
+)
+def test_addresses_to_listen_on(listen: str, is_local: bool) -> None:
+    for more, is_accepted in (("", is_local), ("token_file = '/t'", True), ("tls_certificate = '/c'", True)):
+        text = f"[status]\nlisten = '{listen}'\n{more}"
+        if is_accepted:
+            assert resolve({}, {}, lambda _, text=text: text).settings.status.listen == listen  # type: ignore[misc]
+        else:
+            (problem,) = problems_of(text)
+            assert problem.place == f"{PATH}: [status] listen"
+            assert "--status-token-file" in problem.remedy
 
 
 def test_flag_over_environment_over_file() -> None:

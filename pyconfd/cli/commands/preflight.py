@@ -37,6 +37,7 @@ from pyconfd.printable import clean
 from pyconfd.settings import Settings
 from pyconfd.settings.vip import VipSettings
 from pyconfd.sources.kubernetes import access
+from pyconfd.status.access import PageAccess
 from pyconfd.status.document import read_report
 from pyconfd.status.listen import bind, parse_listen
 from pyconfd.system.command import run
@@ -194,6 +195,7 @@ def _daemon(examined: Examined) -> Iterator[Finding]:
     if not settings.status.listen:
         yield Finding.ok("pyconfd", "status.listen", "is switched off")
         return
+    PageAccess(settings.status).check()
     bind(parse_listen(settings.status.listen)).close()
     yield Finding.ok("pyconfd", "status.listen", f"{settings.status.listen} is free")
 

@@ -29,7 +29,7 @@ _LONGEST_MS = 24 * 24 * 3_600_000
 _RETRIED = frozenset({401, 403, 404, 408, 425, 500, 501, 502, 503, 504})
 """Statuses that HAProxy can try again on. Source: configuration manual, ``retry-on``."""
 _MOST_ATTEMPTS = 100
-_SPLIT = "split:"
+SPLIT = "split:"
 """What a route begins with that is divided among several backends."""
 
 
@@ -270,7 +270,7 @@ def _sections(rule: ParsedRule, references: Sequence[Reference], name: str, owne
         # The share is that of the rule: one reference alone has all of its backend.
         made.append(_backend(rule, own, (reference._replace(weight=1),), section, owner))
         weights.append((section, reference.weight))
-    route = f"{_SPLIT}{name}"
+    route = f"{SPLIT}{name}"
     choices = conditions.shares(route, weights)
     if failing := sum(each.weight for each in references if not each.resolved):
         section = f"{name}_failing"

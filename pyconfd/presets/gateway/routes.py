@@ -16,8 +16,11 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.gateway_api import BackendRef, GRPCRoute, HTTPRoute, ParentReference, TCPRoute
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.object_status import ObjectKey, ObjectStatus
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import NEVER, Owner
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
+from pyconfd.presets import values
+from pyconfd.presets.annotations import ACCESS_LOG, OWN_ANNOTATIONS, OWN_PREFIX, read_own
 from pyconfd.presets.cluster import NO_SERVICE, ReadService
 from pyconfd.presets.gateway.attachment import (
     HostAt,
@@ -102,7 +105,10 @@ class VirtualHostAt(NamedTuple):
 
 
 class AskedRoute(NamedTuple):
-    """A route by itself; ``work`` is what conditions of a rule may take, ``hosts`` None for a kind without them."""
+    """A route by itself; ``work`` is what conditions of a rule may take, ``hosts`` None for a kind without them.
+
+    ``unlogged``: none of its requests are to be in the access log. ``ignored`` are annotations without effect.
+    """
 
     id: ObjectKey
     ref: ObjectRef
@@ -114,6 +120,8 @@ class AskedRoute(NamedTuple):
     rules: tuple[Any, ...]
     parsed: tuple[ParsedRule | RuleFault, ...]
     work: tuple[int, ...]
+    unlogged: bool = False
+    ignored: tuple[Fault, ...] = ()
 
     @property
     def is_of_requests(self) -> bool:
@@ -203,6 +211,7 @@ def asked(id_: ObjectKey, route: Route, cluster: str) -> AskedRoute:
     meta, kind = route.metadata, KIND_OF[id_.resource]
     rules = tuple(route.spec.rules or ())
     parsed = tuple(_parse(route))
+    unlogged, ignored = _annotations(meta, kind)
     return AskedRoute(
         id_,
         ObjectRef(kind, meta.namespace, meta.name, cluster),
@@ -214,7 +223,23 @@ def asked(id_: ObjectKey, route: Route, cluster: str) -> AskedRoute:
         rules,
         parsed,
         tuple(work_of(each.matches) if isinstance(each, ParsedRule) else 0 for each in parsed),
+        unlogged,
+        ignored,
     )
+
+
+def _annotations(meta: ObjectMeta, kind: str) -> tuple[bool, tuple[Fault, ...]]:
+    """Return whether annotations leave the requests of a route out of the access log, and what has no effect."""
+    ignored = []
+    if note := read_own(meta.annotations, kind).note(kind):
+        ignored.append(Fault("", "metadata.annotations", "", note, RefusalReason.IGNORED_ANNOTATION))
+    value, is_logged = (meta.annotations or {}).get(ACCESS_LOG), True
+    if value is not None and ACCESS_LOG.removeprefix(OWN_PREFIX) in OWN_ANNOTATIONS[kind]:
+        try:
+            is_logged = values.switch(value)
+        except ValueError as error:
+            ignored.append(Fault("", f"annotation {ACCESS_LOG}", value, f"{error}; it has no effect"))
+    return not is_logged, tuple(ignored)
 
 
 def _parse(route: Route) -> Iterable[ParsedRule | RuleFault]:
@@ -309,7 +334,7 @@ def serve(route: AskedRoute, placed: PlacedRoute, over: frozenset[int], inputs: 
         {certificate: tuple(_matches(parsed, made)) for certificate, made in sections.items()},
         frozenset(found.services),
         frozenset((each.gateway, each.listener) for parent in parents for each in parent.attachments),
-        tuple(fault.refusal(route.ref) for fault in faults if parents),
+        tuple(fault.refusal(route.ref) for fault in (*faults, *route.ignored) if parents),
         _status(route, [(each, _conditions(each, invalid, found.faults, len(parsed))) for each in parents]),
     )
 

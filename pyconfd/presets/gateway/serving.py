@@ -429,7 +429,9 @@ def _rules_of_route(_: ObjectKey, route: ServedRoute) -> Iterable[tuple[int, Rou
 
 
 def _sections_of(_: ObjectKey, route: ServedRoute) -> Iterator[tuple[str, RuleSection]]:
-    return ((each.name, RuleSection(route.asked.owner, each)) for each in route.backends)
+    for each in route.backends:
+        backend = msgspec.structs.replace(each, unlogged=(each.name,)) if route.asked.unlogged else each
+        yield each.name, RuleSection(route.asked.owner, backend)
 
 
 def _form_of_gateway(_: Read, __: ObjectKey, gateway: GatewayDecision) -> Owner | None:

@@ -11,7 +11,7 @@ from pyconfd.model.ingress import Ingress, IngressBackend, IngressPath
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.reservation import NEVER, HostClaim, Name, Owner
 from pyconfd.presets import values
-from pyconfd.presets.annotations import Foreign, read_foreign
+from pyconfd.presets.annotations import ACCESS_LOG, Foreign, read_foreign
 from pyconfd.presets.host_ownership import ANY_HOST, SHARED_WITH, shared_with
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import ServiceReference
@@ -75,6 +75,11 @@ class IngressClaim:
     https_only: bool = False
     hosts: tuple[HostClaim, ...] = ()
     class_name: str = ""
+
+    @property
+    def unlogged(self) -> bool:
+        """Whether none of its requests are to be in the access log."""
+        return any(each.unlogged for each in self.rules)
 
 
 def name_of(path: VirtualHostPath) -> Name:
@@ -150,8 +155,9 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted:
     problems += (item for item in items if not isinstance(item, TlsHosts))
     hsts = _annotation(ingress, HSTS, values.seconds, problems)
     shared = _annotation(ingress, SHARED_WITH, shared_with, problems) or frozenset()
+    unlogged = _annotation(ingress, ACCESS_LOG, values.switch, problems) is False
     rules = tuple(
-        RouteRule(virtual_host, match, name, owner, number)
+        RouteRule(virtual_host, match, name, owner, number, unlogged=unlogged)
         for number, ((virtual_host, match), name) in enumerate(backends.items())
     )
     if note := foreign.note("Ingress"):

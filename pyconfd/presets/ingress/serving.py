@@ -19,7 +19,7 @@ from pyconfd.model.object_status import ObjectStatus
 from pyconfd.model.reservation import HostClaim, Name, Owner
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
-from pyconfd.presets.annotations import read_foreign
+from pyconfd.presets.annotations import ACCESS_LOG, read_foreign
 from pyconfd.presets.certificates import ServedCertificate, certificate_for, is_usable, notes_on, presented
 from pyconfd.presets.cluster import NO_SERVICE
 from pyconfd.presets.domains import DomainClaims
@@ -263,6 +263,7 @@ class ServedIngresses:
             servers,
             options=target.options,
             deciders=leading.deciders,
+            unlogged=leading.unlogged,
         )
 
     def _owner_of_options(self, read: Read, name: str, target: IngressTarget) -> Owner | None:
@@ -321,7 +322,23 @@ class ServedIngresses:
         for item in claim.tls:
             for host in item.hosts:
                 found.update(self._refused_certificate(read, claim, item, host))
+        if claim.unlogged:
+            found.update(self._logged_all_the_same(read, key, claim))
         return tuple(sorted(found)) or None
+
+    def _logged_all_the_same(self, read: Read, key: Key, claim: IngressClaim) -> Iterator[Refusal]:
+        """Return the hosts that another Ingress leads to the same port of a Service: its requests are to be logged."""
+        for _, path in read(self._routes.won, key) or ():
+            for rule in path.effective:
+                leading = read(self._leading, rule.backend) if key_of(rule) == key else None
+                log_key = _log_key(rule.virtual_host, rule.backend)
+                if leading is not None and log_key not in leading.unlogged:
+                    detail = (
+                        f"requests are logged, since {dict(leading.deciders)[log_key]} lead this host to one port of"
+                        f" a Service: annotate all of these Ingresses with {ACCESS_LOG}"
+                    )
+                    reason = RefusalReason.IGNORED_ANNOTATION
+                    yield Refusal(claim.ref, f"annotation {ACCESS_LOG}", rule.virtual_host, reason, detail)
 
     def _refused_certificate(self, read: Read, claim: IngressClaim, item: TlsHosts, host: str) -> Iterator[Refusal]:
         hosts = self._hosts.rights(read)
@@ -386,24 +403,36 @@ def _restricted(service: Service, accepted: tuple[str, ...]) -> UnresolvedRefere
 
 
 class _Leading(NamedTuple):
-    """What leads to a backend: entries of maps, and the objects that they come from."""
+    """What leads to a backend: entries of maps, the objects that they come from, and requests that are not logged."""
 
     entries: tuple[PathEntry, ...]
     deciders: tuple[tuple[str, str], ...]
+    unlogged: tuple[str, ...]
+
+
+def _log_key(virtual_host: str, backend: str) -> str:
+    """Return what a line of the log is looked up by: it knows these two, and not which path led there."""
+    return f"{virtual_host}|{backend}"
 
 
 def _leading(_: Read, name: str, paths: Sequence[tuple[VirtualHostPath, DecidedPath]]) -> _Leading:
     of_virtual_host: dict[str, set[str]] = {}
+    logged = set()
     for path, decided in paths:
-        of_virtual_host.setdefault(path.virtual_host, set()).add(decided.effective[0].owner.name)
+        rule = decided.effective[0]
+        of_virtual_host.setdefault(path.virtual_host, set()).add(rule.owner.name)
+        if not rule.unlogged:
+            logged.add(path.virtual_host)
     namespace = paths[0][1].effective[0].owner.namespace
     # The log knows host and backend: where several Ingresses of a namespace lead one host there, it names these.
     deciders = (
-        (f"{virtual_host}|{name}", _some_of(sorted(names))) for virtual_host, names in sorted(of_virtual_host.items())
+        (_log_key(virtual_host, name), _some_of(sorted(names)))
+        for virtual_host, names in sorted(of_virtual_host.items())
     )
     return _Leading(
         tuple(entry_of(*path) for path, _ in paths),
         tuple((key, Decider("Ingress", namespace, names).logged) for key, names in deciders),
+        tuple(_log_key(each, name) for each in sorted(of_virtual_host.keys() - logged)),
     )
 
 

@@ -66,6 +66,7 @@ class RouteRule(NamedTuple):
     ``route`` of their choices (:class:`pyconfd.presets.gateway.http_rules.RuleSections`).
 
     Rules with a lower ``precedence`` come first whatever their match is: those of a route that names more of the host.
+    ``unlogged``: its object wants none of its requests in the access log.
     """
 
     virtual_host: str
@@ -74,6 +75,7 @@ class RouteRule(NamedTuple):
     owner: Owner
     number: int = 0
     precedence: int = 0
+    unlogged: bool = False
 
     @property
     def rank(self) -> tuple[int, str, str, str, str, int]:
@@ -183,7 +185,8 @@ class Decider(NamedTuple):
 class RouteBackend(msgspec.Struct, frozen=True, gc=False):
     """One section ``backend``. ``owner`` is for its comment, ``entries`` lead to it without conditions.
 
-    ``deciders`` are the objects that send requests to it, as the log has them, by ``HOST|NAME``.
+    ``deciders`` are the objects that send requests to it, as the log has them, by ``HOST|NAME``. ``unlogged`` are keys
+    of the map ``access-log-off``: requests whose answers are not logged.
     ``namespace`` and ``service`` are those of the Service where there is only one, else "". ``options`` are more words
     for the line of each server.
     """
@@ -197,6 +200,7 @@ class RouteBackend(msgspec.Struct, frozen=True, gc=False):
     mode: str = "http"
     options: str = ""
     deciders: tuple[tuple[str, str], ...] = ()
+    unlogged: tuple[str, ...] = ()
 
 
 def section_name(prefix: str, *parts: str) -> str:

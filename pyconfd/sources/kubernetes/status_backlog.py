@@ -33,6 +33,8 @@ CALM_S = 900.0
 
 _REWRITE_FIRST_S, _REWRITE_LAST_S = 2.0, 600.0
 _RETRY_FIRST_S, _RETRY_LAST_S = 1.0, 60.0
+_STORM, _SUMMARY_PAUSE_S = 10, 1.0
+"""While more than so many objects wait, a Gateway, which counts its routes, is written each second, not behind them."""
 
 _NO_STATUSES: Statuses = MappingProxyType({})
 
@@ -110,8 +112,16 @@ class _Turns:
     def __init__(self) -> None:
         self._waiting: dict[str, dict[ObjectKey, None]] = {}
 
-    def add(self, of: ObjectKey) -> None:
-        self._waiting.setdefault(of.key.namespace, {})[of] = None
+    def add(self, of: ObjectKey, *, first: bool) -> None:
+        """Add an object that does not wait: before or behind all others of its namespace."""
+        waiting = self._waiting.setdefault(of.key.namespace, {})
+        if first:
+            self._waiting[of.key.namespace] = {of: None, **waiting}
+        else:
+            waiting[of] = None
+
+    def __contains__(self, of: ObjectKey) -> bool:
+        return of in self._waiting.get(of.key.namespace, ())
 
     def discard(self, of: ObjectKey) -> None:
         waiting = self._waiting.get(of.key.namespace, {})
@@ -285,9 +295,17 @@ class StatusBacklog:
             at = known.at if known is not None and known.need.withdraws else now + self._grace_s
         elif written is not None and need.asked is not None and written.asked == need.asked.body:
             at = max(at, written.not_before)
+        counts = of.resource is Resource.GATEWAYS
+        calm_at = written.at + _SUMMARY_PAUSE_S if written is not None else now
+        if counts and len(self._due) > _STORM:
+            at = max(at, calm_at)
         self._due[of] = _Due(need, at)
-        (self._others if need.withdraws else self._withdrawals).discard(of)
-        (self._withdrawals if need.withdraws else self._others).add(of)
+        mine, other = self._others, self._withdrawals
+        if need.withdraws:
+            mine, other = other, mine
+        other.discard(of)
+        if of not in mine:
+            mine.add(of, first=counts and at >= calm_at)
 
     def _need(self, of: ObjectKey) -> _Need | None:
         """Return why one object has to be written; None where it says already what it shall say."""

@@ -21,6 +21,9 @@ let clockAheadS = 0;
 let answeredAt = 0;
 /* A page that nobody sees asks nothing: that makes it no stale one when it is looked at again. */
 let seenSince = Date.now();
+/* Of a page off loopback: kept while the tab is open, sent in a header, never in an address. */
+let token = sessionStorage.getItem("token") || "";
+let locked = false;
 let overview = null;
 let routes = null;
 let shownRows = ROWS;
@@ -62,6 +65,31 @@ function latency(seconds) {
   return seconds >= 1 ? `${seconds.toFixed(1)} s` : `${Number((seconds * 1000).toPrecision(2))} ms`;
 }
 
+function ask(path, headers, patienceMs) {
+  const all = token ? { ...headers, Authorization: `Bearer ${token}` } : headers;
+  return fetch(path, { headers: all, cache: "no-store", signal: AbortSignal.timeout(patienceMs) });
+}
+
+/* Nothing is asked, and nothing shown, until there is a token. */
+function lock() {
+  if (locked) return;
+  locked = true;
+  byId("token-wrong").textContent = token ? "This token is not, or no longer, the right one." : "";
+  for (const [id, hidden] of [["token-form", false], ["main", true], ["stale", true]]) byId(id).hidden = hidden;
+  byId("age").textContent = "";
+  byId("token").focus();
+}
+
+function unlock(given) {
+  token = given;
+  sessionStorage.setItem("token", token);
+  locked = false;
+  byId("token").value = "";
+  for (const [id, hidden] of [["token-form", true], ["main", false]]) byId(id).hidden = hidden;
+  seenSince = Date.now();
+  for (const poll of polls) poll.ask();
+}
+
 /* One path that is asked again and again; an answer that did not change costs a line of headers. */
 class Poll {
   constructor(path, everyMs, show) {
@@ -74,12 +102,16 @@ class Poll {
   }
 
   async ask() {
-    if (this.asking) return;
+    if (this.asking || locked) return;
     this.asking = true;
     clearTimeout(this.timer);
     try {
       const headers = this.etag ? { "If-None-Match": this.etag } : {};
-      const answer = await fetch(this.path, { headers, cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
+      const answer = await ask(this.path, headers, PATIENCE_MS);
+      if (answer.status === 401) {
+        lock();
+        return;
+      }
       if (answer.status !== 304) {
         if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
         const found = await answer.json();
@@ -94,7 +126,7 @@ class Poll {
     } finally {
       this.asking = false;
       showAge();
-      if (!document.hidden) this.timer = setTimeout(() => this.ask(), this.everyMs);
+      if (!document.hidden && !locked) this.timer = setTimeout(() => this.ask(), this.everyMs);
     }
   }
 }
@@ -116,6 +148,7 @@ function showAges() {
 }
 
 function showAge() {
+  if (locked) return;
   const age = answeredAt ? Date.now() - answeredAt : Infinity;
   const stale = Math.min(age, Date.now() - seenSince) >= OLD_MS;
   const alert = byId("stale");
@@ -390,8 +423,8 @@ function toggle(backend) {
 
 async function explain(query, place) {
   try {
-    const parameters = new URLSearchParams({ q: query });
-    const answer = await fetch(`explain?${parameters}`, { cache: "no-store", signal: AbortSignal.timeout(35000) });
+    const parameters = new URLSearchParams(query.includes(":/" + "/") ? { url: query } : { q: query });
+    const answer = await ask(`explain?${parameters}`, {}, 35000);
     if (!answer.ok) throw new Error((await answer.text()).trim());
     place.replaceChildren(...explanation(await answer.json()));
   } catch (error) {
@@ -408,6 +441,10 @@ function list(items) {
 function explanation(found) {
   const parts = [];
   if (found.subject) parts.push(element("h3", found.subject));
+  if (found.request) {
+    parts.push(element("h3", found.query), list(found.request.steps.slice(0, ROWS).map(stepWords)));
+    for (const each of found.request.uncovered || []) parts.push(element("p", `Not covered: ${each}`));
+  }
   if (found.candidates?.length) parts.push(element("p", "It may be one of these:"), list(found.candidates));
   if (found.looked_in?.length) {
     parts.push(element("p", `Not found in: ${found.looked_in.join(", ")}`));
@@ -426,6 +463,12 @@ function explanation(found) {
   }
   for (const note of found.notes || []) parts.push(element("p", note));
   return parts.length ? parts : [element("p", "Nothing is refused or missing.")];
+}
+
+function stepWords(step) {
+  const where = [step.object, step.field].filter(Boolean).join(", ");
+  const result = step.part === "rule" && step.result ? ` ${step.result}` : "";
+  return `${step.part}${result}: ${step.text}${where ? ` (${where})` : ""}`;
 }
 
 function serverWords(server) {
@@ -454,6 +497,10 @@ byId("search-form").addEventListener("submit", (event) => {
   const place = element("div", "Asking ...", "details");
   byId("explained").replaceChildren(place);
   explain(query, place);
+});
+byId("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (byId("token").value.trim()) unlock(byId("token").value.trim());
 });
 byId("more").addEventListener("click", () => {
   shownRows += ROWS;

@@ -618,6 +618,51 @@ def test_hosts_gateways_and_sections_of_a_gateway_that_change_are_on_the_account
         assert {owner.kind for _, owner in changed} == owners
 
 
+@pytest.mark.parametrize(
+    ("kind", "annotations", "quiet", "said"),
+    [
+        ("HTTPRoute", "{pyconfd.io/access-log: 'off'}", True, None),
+        ("GRPCRoute", "{pyconfd.io/access-log: 'off'}", True, None),
+        ("HTTPRoute", "{pyconfd.io/access-log: 'on'}", False, None),
+        ("HTTPRoute", "{pyconfd.io/acces-log: 'off'}", False, ("metadata.annotations", True, "pyconfd.io/access-log?")),
+        ("HTTPRoute", "{pyconfd.io/access-log: 'no'}", False, ("annotation pyconfd.io/access-log", False, "no effect")),
+        ("TLSRoute", "{pyconfd.io/access-log: 'off'}", False, ("metadata.annotations", True, "without effect")),
+        ("HTTPRoute", "{nginx.ingress.kubernetes.io/whitelist-source-range: 10.0.0.0/8}", False, None),
+    ],
+)
+def test_a_route_leaves_its_own_requests_out_of_the_log(
+    kind: str,
+    annotations: str,
+    quiet: bool,
+    said: tuple[str, bool, str] | None,
+) -> None:
+    other = SERVICE.format(name="other", address="10.0.0.2")
+    rules = f"[{{{_APART % 1}}}]" if kind != "TLSRoute" else "[{backendRefs: [{name: app, port: 80}]}]"
+    plain, loud = route("app", rules, kind=kind), route("loud", "[{backendRefs: [{name: app, port: 80}]}]")
+    wider = GATEWAY.replace(
+        "protocol: HTTP}]", "protocol: HTTP}, {name: tls, port: 443, protocol: TLS, tls: {mode: Passthrough}}]"
+    )
+    was = read(snapshot(CLASS, wider, APP, other, loud, plain))
+    now = read(
+        snapshot(
+            CLASS,
+            wider,
+            APP,
+            other,
+            loud,
+            plain.replace("{name: app, g", f"{{name: app, annotations: {annotations}, g", 1),
+        )
+    )
+    sections = {name: each.unlogged for name, each in given(now)["backends"].items() if not each.is_profile}
+    assert {name: keys for name, keys in sections.items() if keys} == {
+        name: (name,) for name in sections if quiet and "_app_" in name
+    }
+    assert now.owners == was.owners, "it takes no reload"
+    assert [(each.field, each.reason.is_note) for each in now.refused] == ([said[:2]] if said else [])
+    assert all(said and said[2] in each.detail for each in now.refused)
+    assert now.statuses == was.statuses, "the route is served as it was"
+
+
 def test_a_canary_endpoints_and_what_leads_nowhere_are_on_nobodys_account() -> None:
     other = SERVICE.format(name="other", address="10.0.0.2")
     moved = SERVICE.format(name="other", address="10.0.0.3")

@@ -407,6 +407,47 @@ def test_the_log_names_the_ingresses_that_lead_a_host_to_a_backend(names: Sequen
     assert dict(found.deciders) == {f"{HOST}|{name}": logged, f"other.example.com|{name}": "Ingress/demo/other"}
 
 
+OFF, ON = {"pyconfd.io/access-log": "off"}, {"pyconfd.io/access-log": "on"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "quiet"),
+    [
+        ([OFF], [f"{HOST}|ing_demo_web_80"]),
+        ([ON], []),
+        ([{}], []),
+        ([OFF, OFF], [f"{HOST}|ing_demo_web_80"]),
+        ([OFF, {}], []),
+        ([{"pyconfd.io/access-log": "no"}], []),
+    ],
+)
+def test_a_host_is_left_out_of_the_log_where_all_who_lead_it_to_a_port_say_so(
+    annotations: Sequence[Mapping[str, str]], quiet: Sequence[str]
+) -> None:
+    made = [
+        ingress(f"n{number}", rules=rule(path(f"/{number}")), annotations=each)
+        for number, each in enumerate(annotations)
+    ]
+    other = ingress("other", rules=rule(path("/"), host="other.example.com"))
+    context = read(CLASS, *WEB, *made, other)
+    ((_, found),) = context.names["ingress"]["backends"].items()
+    assert list(found.unlogged) == quiet
+    said = [each for each in context.refused if each.field == "annotation pyconfd.io/access-log"]
+    without_effect = [each for each in annotations if each not in (ON, {})] if not quiet else []
+    assert len(said) == len(without_effect)
+    if annotations == [OFF, {}]:
+        assert (said[0].ref.name, said[0].reason.is_note, said[0].value) == ("n0", True, HOST)
+        assert "Ingress/demo/n0,n1" in said[0].detail
+
+
+def test_paths_of_another_ingress_at_the_host_are_logged() -> None:
+    quiet = ingress("quiet", rules=rule(path("/a", "web:81")), annotations=OFF)
+    context = read(CLASS, *WEB, quiet, ingress("loud", rules=rule(path("/"))))
+    found = {name: each.unlogged for name, each in context.names["ingress"]["backends"].items()}
+    assert found == {"ing_demo_web_80": (), "ing_demo_web_81": (f"{HOST}|ing_demo_web_81",)}
+    assert context.refused == ()
+
+
 @pytest.mark.parametrize(
     ("class_name", "hint"), [("pyconfd", ""), ("pyconf", "pyconfd"), (None, "pyconfd"), ("other", "pyconfd")]
 )

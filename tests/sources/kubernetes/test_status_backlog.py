@@ -290,6 +290,34 @@ def test_withdrawals_of_one_namespace_delay_no_address_of_another(here: Here) ->
     assert order[1] == WEB
 
 
+def counting(routes: int) -> dict[str, Any]:
+    return {"listeners": [{"name": "web", "attachedRoutes": routes, "conditions": []}]}
+
+
+def written_while_a_gateway_counts(here: Here, others: int, writes: int) -> list[int]:
+    """Write each eighth of a second, with a new count each time; return which of the writes were the Gateway's."""
+    routes = [ObjectKey(Resource.INGRESSES, Key("shop", f"i{number}")) for number in range(others)]
+    for of in (*routes, GATEWAY):
+        here.put(of)
+    order: list[ObjectKey] = []
+    for number in range(writes):
+        here.ask({**dict.fromkeys(routes, LB), GATEWAY: counting(number)})
+        write = here.next()
+        assert write is not None
+        order.append(write.of)
+        here.accept(write)
+        here.now += 0.125
+    return [place for place, of in enumerate(order) if of == GATEWAY]
+
+
+def test_a_gateway_is_written_each_second_before_the_routes_that_it_counts(here: Here) -> None:
+    assert written_while_a_gateway_counts(here, others=300, writes=33) == [0, 8, 16, 24, 32]
+
+
+def test_a_gateway_beside_few_others_is_written_in_its_turn(here: Here) -> None:
+    assert written_while_a_gateway_counts(here, others=10, writes=13) == [0, 11, 12]
+
+
 def test_what_stands_is_not_written_again(here: Here) -> None:
     here.put(WEB)
     here.ask({WEB: LB})
