@@ -18,8 +18,8 @@ from pyconfd.daemon.memory import Seen
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.explain.conditions import Evidence
 from pyconfd.explain.queries import explain
-from pyconfd.explain.request import Request, request_of
-from pyconfd.explain.requests import explain_request
+from pyconfd.explain.request import ClientRequest, request_of
+from pyconfd.explain.request_answer import explain_request
 from pyconfd.fragments import of_presets
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.process.balancer import Balancer
@@ -27,7 +27,7 @@ from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.servers_now import ServerNow, servers_now
 from pyconfd.model.condition import Age
 from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason, in_order
-from pyconfd.model.explanation import Explanation, InstanceState
+from pyconfd.model.explanation import Explanation, InstanceState, RequestAnswer
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from pyconfd.presets import registry
@@ -95,7 +95,7 @@ class ShownServers:
             self._runtime.close()
 
 
-Query = str | Request
+Query = str | ClientRequest
 """A name, "" for everything that is refused; or a request."""
 
 
@@ -108,7 +108,7 @@ def ask_daemon(settings: Settings, query: Query) -> Explanation | TransientError
     if not settings.status.listen:
         return TransientError(Problem("status.listen", "the status page is switched off, so no daemon can be asked"))
     parameters = urlencode({"q": query} if query else {"refused": "yes"})
-    if isinstance(query, Request):
+    if isinstance(query, ClientRequest):
         parameters = query.encoded
     try:
         body = get(settings.status, f"/explain?{parameters}", ANSWER_TIMEOUT_S)
@@ -121,7 +121,7 @@ def ask_daemon(settings: Settings, query: Query) -> Explanation | TransientError
         raise RejectedInput(Problem(error.problems[0].place, message, remedy)) from error
     except msgspec.MsgspecError as error:
         raise RejectedInput(Problem("explain", f"the daemon is of another version: {error}", "restart it")) from error
-    if isinstance(query, Request) and found.request is None and not found.candidates:
+    if isinstance(query, ClientRequest) and found.request is None and not found.candidates:
         raise RejectedInput(
             Problem("explain", "the daemon is of an older version, which explains names only", "restart it")
         )
@@ -136,13 +136,15 @@ def explainer(settings: Settings, daemon: Daemon) -> Callable[[str], bytes]:
         try:
             name: Query = request_of(given) if "url" in given else given.get("q", [""])[0]
         except RejectedInput as error:
-            return msgspec.json.encode(Explanation("", time.time(), InstanceState(), looked_in=(str(error),)))
+            asked = given.get("q", [""])[0]
+            return msgspec.json.encode(_unanswered(asked, time.time(), InstanceState(), str(error), is_request=True))
         status, seen = daemon.status(), daemon.memory.seen
         instance = _instance(status, daemon.memory.outcome_since)
         if seen is None:
-            looked_in = ("nothing: the daemon has not read the cluster and its fragments yet",)
+            why = "the daemon has not read the cluster and its fragments yet"
+            is_request = isinstance(name, ClientRequest)
             shown = name if isinstance(name, str) else name.url
-            return msgspec.json.encode(Explanation(shown, status.now, instance, looked_in=looked_in))
+            return msgspec.json.encode(_unanswered(shown, status.now, instance, why, is_request=is_request))
         newest = daemon.newest()
         if status.live.paused and status.hold is None and newest is not None and newest is not seen.snapshot:
             seen = _translated(seen, newest, settings)
@@ -155,6 +157,15 @@ def explainer(settings: Settings, daemon: Daemon) -> Callable[[str], bytes]:
         return msgspec.json.encode(found)
 
     return explained
+
+
+def _unanswered(query: str, now: float, instance: InstanceState, why: str, *, is_request: bool) -> Explanation:
+    """Return an answer without anything but why; also then the answer to a request has a ``request``."""
+    looked_in = (f"nothing: {why}",)
+    if not is_request:
+        return Explanation(query, now, instance, looked_in=looked_in)
+    answer = RequestAnswer((), uncovered=(f"where it goes: {why}",))
+    return Explanation(query, now, instance, query, looked_in=looked_in, request=answer)
 
 
 def _translated(seen: Seen, newest: Snapshot, settings: Settings) -> Seen:
@@ -248,11 +259,11 @@ def _explained(
         haproxy=wiring.serves_haproxy(settings),
         kept=kept,
         secret_namespaces=settings.kubernetes.secret_namespaces,
-        variables=wiring.variables(settings) if isinstance(query, Request) else {},
-        own_fragments=tuple(_own_fragments(settings)) if isinstance(query, Request) else (),
+        variables=wiring.variables(settings) if isinstance(query, ClientRequest) else {},
+        own_fragments=tuple(_own_fragments(settings)) if isinstance(query, ClientRequest) else (),
     )
     with closing(shown):
-        found = explain_request(query, evidence) if isinstance(query, Request) else explain(query, evidence)
+        found = explain_request(query, evidence) if isinstance(query, ClientRequest) else explain(query, evidence)
     if not shown.why:
         return found
     notes = (*instance.notes, f"HAProxy could not be asked: {shown.why}")

@@ -19,11 +19,11 @@ _URL = re.compile(
     r"([a-z]+)://(?:[^/?#@]*@)?(\[[0-9a-f:.]+\]|[^/?#\[\]:]+)(?::([0-9]{1,5}))?([/?#].*)?", re.IGNORECASE | re.ASCII
 )
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
-_DELETED = re.compile(
+DELETED = re.compile(
     r"((x[-_](forwarded|ssl)|ssl[-_]client|client[-_]cert)([-_].*)?|forwarded"
     r"|(x[-_]real|x[-_]client|x[-_]cluster[-_]client|true[-_]client)[-_]ip|x[-_]request[-_]id)"
 )
-_ALWAYS_DELETED = re.compile(r"x[-_]forwarded[-_]for|x[-_]real[-_]ip|proxy")
+ALWAYS_DELETED = re.compile(r"x[-_]forwarded[-_]for|x[-_]real[-_]ip|proxy")
 """Headers that no client may send. Source: pyconfd/fragments/client.j2."""
 UNKNOWN = "\0"
 """Stands for the value of a header that HAProxy makes, or of which it is not known; no request has it."""
@@ -35,7 +35,7 @@ def is_url(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ClientRequest:
     """One request, or connection where ``is_http`` is False. ``host`` is as it stands in the URL, without a port.
 
     ``to`` is the address that the client connects to, "" for that of any listener that knows the host. ``source`` is
@@ -95,6 +95,10 @@ class Request:
         """Return the values of a header of the client."""
         return [value for name, value in self.headers if name == header]
 
+    def listed_values_of(self, header: str) -> list[str]:
+        """Return what ``req.hdr`` gives: the values of a header of the client, each cut at its commas."""
+        return [each.strip() for value in self.values_of(header) for each in value.split(",")]
+
     def is_from(self, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
         """Return whether its source is in one of the networks."""
         return bool(self.source) and any(parsed(self.source) in each for each in networks)
@@ -107,11 +111,9 @@ class Request:
         kept = [
             (name, value)
             for name, value in self.headers
-            if not _ALWAYS_DELETED.fullmatch(name) and (trusted or not _DELETED.fullmatch(name))
+            if not ALWAYS_DELETED.fullmatch(name) and (trusted or not DELETED.fullmatch(name))
         ]
-        upgrades = any(
-            each.strip().lower() == "upgrade" for value in self.values_of("connection") for each in value.split(",")
-        )
+        upgrades = any(each.lower() == "upgrade" for each in self.listed_values_of("connection"))
         made = {
             "x-request-id": UNKNOWN,
             "x-real-ip": self.source
@@ -146,7 +148,7 @@ def _decoded(value: str) -> bytes | None:
     return re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes((int(found[1], 16),)), text)
 
 
-def request_of(asked: Mapping[str, Sequence[str]]) -> Request:
+def request_of(asked: Mapping[str, Sequence[str]]) -> ClientRequest:
     """Parse a request: ``url``, ``method``, ``header`` (several), ``from``, ``to`` and ``tls-name``.
 
     Raises:
@@ -165,7 +167,7 @@ def request_of(asked: Mapping[str, Sequence[str]]) -> Request:
         raise _wrong("URL", f"a port from 1 to 65535 is needed, since {scheme} has none of its own")
     path, _, query = (found[4] or "").partition("#")[0].partition("?")
     literal = address(host.strip("[]"))
-    return Request(
+    return ClientRequest(
         scheme=scheme,
         host=host,
         port=port,

@@ -14,7 +14,7 @@ from ipaddress import ip_network
 from typing import Any, NamedTuple
 
 from pyconfd.explain.conditions import Evidence
-from pyconfd.explain.request import UNKNOWN, Request
+from pyconfd.explain.request import UNKNOWN, ClientRequest
 from pyconfd.haproxy.config.text import binds
 from pyconfd.model.context import PresetName, RefusalReason
 from pyconfd.model.explanation import RequestStep
@@ -49,7 +49,7 @@ _WORDS_OF_KIND = {
 }
 
 
-class Decision(NamedTuple):
+class RequestEnd(NamedTuple):
     """The end of a way: the section of a backend or the ``split:`` of a rule, an answer of HAProxy, or nothing."""
 
     route: str = ""
@@ -58,8 +58,8 @@ class Decision(NamedTuple):
     closed: bool = False
 
 
-CLOSED = Decision(closed=True)
-NOT_KNOWN = Decision()
+CLOSED = RequestEnd(closed=True)
+NOT_KNOWN = RequestEnd()
 
 
 @dataclass
@@ -82,10 +82,10 @@ class Trace:
         """Add what was not."""
         self.add(part, text, "lost", at=at, where=where)
 
-    def ends(self, text: str, decision: Decision, *, at: str = "", where: str = "") -> Decision:
+    def ends(self, text: str, end: RequestEnd, *, at: str = "", where: str = "") -> RequestEnd:
         """Add the answer, and return it."""
         self.add("answer", text, at=at, where=where)
-        return decision
+        return end
 
     def does_not_cover(self, text: str) -> None:
         """Add what is not answered."""
@@ -102,19 +102,15 @@ class Entrance(NamedTuple):
 # Listeners
 
 
-_LISTENING = re.compile(r"^(?:frontend|listen)[ \t].*|^[ \t]+bind[ \t].*", re.MULTILINE)
-
-
 def opened(text: str) -> tuple[list[Entrance], set[str]]:
     """Return all places where a configuration listens for clients, and the names of all sections with binds."""
-    # A frontend may have tens of thousands of other lines, which nobody needs parsed.
-    found = binds("\n".join(_LISTENING.findall(text)))
+    found = binds(text)
     sections = [bind.proxy.partition(" ")[2] for bind in found]
     places = [Entrance(name, each) for name, bind in zip(sections, found, strict=True) for each in bind.listeners()]
     return places, set(sections)
 
 
-def reached(entrances: Iterable[Entrance], request: Request) -> list[Entrance]:
+def reached(entrances: Iterable[Entrance], request: ClientRequest) -> list[Entrance]:
     """Return those at the port of a request; where its address is known, those that Linux gives the connection to."""
     at_port = [each for each in entrances if each.listener.port == request.port]
     if not request.to:
@@ -140,7 +136,13 @@ def _rank(listener: Listener, address: str) -> int:
 
 
 class SharedHosts:
-    """Hosts of the shared frontends, as the entries of their maps in ``02-http.tmpl`` to ``07-ingress.tmpl``."""
+    """Hosts of the shared frontends, as the entries of their maps in ``02-http.tmpl`` to ``07-ingress.tmpl``.
+
+    ``reads_hello``: the name in the ClientHello decides whether TLS passes through or is terminated here. ``through``
+    has the domains whose TLS passes through, ``through_wildcards`` the same by the end of the host, with None where TLS
+    is terminated all the same; ``ended`` are the hosts with a certificate. ``below_foreign`` are hosts below a wildcard
+    of another namespace: they do not get its certificate.
+    """
 
     def __init__(self, names: Mapping[str, Any], *, http: bool, https: bool) -> None:
         ingress = names.get("ingress") or {}
@@ -258,7 +260,7 @@ class PathCandidate(NamedTuple):
 class Rules:
     """Which rule has a request at one virtual host after the other."""
 
-    def __init__(self, request: Request, headers: Sequence[tuple[str, str]], trace: Trace) -> None:
+    def __init__(self, request: ClientRequest, headers: Sequence[tuple[str, str]], trace: Trace) -> None:
         self._request, self._headers, self._trace = request, headers, trace
 
     def find(self, virtual_host: str, candidates: Iterable[PathCandidate], owner_of: Mapping[str, str]) -> str:
@@ -353,10 +355,20 @@ def field_of_rule(owner: str) -> str:
 # The way of one request
 
 
+class _ClientHelloResult(NamedTuple):
+    """What the name in the ClientHello decides: the ``end``, or None where TLS is terminated here.
+
+    ``only_default``: with the default certificate, whatever others there are.
+    """
+
+    end: RequestEnd | None = None
+    only_default: bool = False
+
+
 class Way:
     """The way of one request; ``sections`` are those that listen, or end TLS behind one that does."""
 
-    def __init__(self, request: Request, evidence: Evidence, sections: Collection[str], trace: Trace) -> None:
+    def __init__(self, request: ClientRequest, evidence: Evidence, sections: Collection[str], trace: Trace) -> None:
         self.request, self.evidence, self.trace, self._sections = request, evidence, trace, sections
         self.names = evidence.context.names
         gateway = self.names.get("gateway") or {}
@@ -394,7 +406,7 @@ class Way:
         through = name in shared.through or longest_end(shared.through_wildcards, name) is not None
         return through or shared.find(name) is not None or shared.any is not None
 
-    def from_(self, entrance: Entrance) -> Decision:
+    def from_(self, entrance: Entrance) -> RequestEnd:
         """Return where the request goes."""
         section, request, trace, front = entrance.section, self.request, self.trace, self._front(entrance)
         at = front.owner if front is not None else ""
@@ -421,7 +433,7 @@ class Way:
         balanced = (self.names.get("loadbalancer") or {}).values()
         return {address for each in (*self.frontends.values(), *balanced) for address in each.addresses}
 
-    def _speaks(self, *, tls: bool) -> Decision | None:
+    def _speaks(self, *, tls: bool) -> RequestEnd | None:
         """Return the end of a connection whose client speaks TLS where it may not, or not where it has to."""
         if self.request.is_tls and not tls:
             return self.trace.ends("400 or a closed connection: no TLS is spoken here", CLOSED)
@@ -434,7 +446,7 @@ class Way:
 
     # Ports of their own
 
-    def _balanced(self, port: Any) -> Decision:
+    def _balanced(self, port: Any) -> RequestEnd:
         request, at = self.request, f"Service {port.namespace}/{port.name}"
         if port.source_ranges and not request.source:
             self.trace.does_not_cover("clients outside spec.loadBalancerSourceRanges (ask with --from ADDRESS)")
@@ -442,14 +454,14 @@ class Way:
             text = f"the connection is closed: {request.source} is in none of the allowed networks"
             return self.trace.ends(text, CLOSED, at=at, where="spec.loadBalancerSourceRanges")
         self.trace.chosen("rule", f"port {port.port}", at=at, where="spec.ports")
-        return Decision(f"lb-{port.key}")
+        return RequestEnd(f"lb-{port.key}")
 
-    def _domain_with_port(self, domain: str, entry: Any) -> Decision:
+    def _domain_with_port(self, domain: str, entry: Any) -> RequestEnd:
         if self.request.to in self.evidence.options.addresses.members:
             return self.trace.ends("the connection is closed: the address is one of the pool", CLOSED)
         at = self._owner_of_domain(domain, entry)
         self.trace.chosen("rule", f"port {entry['listen_port']} of {domain}", at=at, where="annotation listen-port")
-        return Decision(f"be-{entry['key']}")
+        return RequestEnd(f"be-{entry['key']}")
 
     def _owner_of_domain(self, domain: str, entry: Any) -> str:
         owner = self.evidence.context.owners.get(PresetName.DOMAINS, {}).get(Name("", domain))
@@ -457,7 +469,7 @@ class Way:
 
     # The shared frontends
 
-    def _at_shared(self, section: str) -> Decision:
+    def _at_shared(self, section: str) -> RequestEnd:
         request, shared = self.request, self.shared
         if (ended := self._speaks(tls=section != SHARED_HTTP)) is not None:
             return ended
@@ -465,10 +477,10 @@ class Way:
             return self._shared_request(shared, tls=False)
         only_default = False
         if section == SHARED_TLS:
-            passed = self._by_hello(shared)
-            if isinstance(passed, Decision):
-                return passed
-            only_default = passed
+            found = self._by_client_hello(shared)
+            if found.end is not None:
+                return found.end
+            only_default = found.only_default
         path = shared.default_certificate if only_default else shared.certificate_for(request.tls_name)
         if not path:
             return self.trace.ends("the handshake fails: there is no certificate for this name", CLOSED)
@@ -478,8 +490,8 @@ class Way:
             return NOT_KNOWN
         return self._shared_request(shared, tls=True)
 
-    def _by_hello(self, shared: SharedHosts) -> Decision | bool:
-        """Return where the name in the ClientHello leads; whether TLS is ended with the default certificate only."""
+    def _by_client_hello(self, shared: SharedHosts) -> _ClientHelloResult:
+        """Return where the name in the ClientHello leads."""
         name, trace = self.request.tls_name, self.trace
         is_foreign, is_ended = name in shared.below_foreign, shared.ends_tls and name in shared.ended
         found, known = shared.through.get(name), name in shared.through
@@ -492,15 +504,15 @@ class Way:
             trace.chosen(
                 "rule", f"TLS of {found['domain']} goes through, by the name {name}", at=at, where="annotation proto"
             )
-            return Decision(f"be-{found['key']}")
+            return _ClientHelloResult(RequestEnd(f"be-{found['key']}"))
         if not shared.ends_tls:
-            return trace.ends("the connection is closed: no object has TLS for this name", CLOSED)
+            return _ClientHelloResult(trace.ends("the connection is closed: no object has TLS for this name", CLOSED))
         if is_foreign and not is_ended and not known:
             if not shared.default_certificate:
                 text = "the wildcard above this host belongs to another namespace, whose certificate it does not get"
-                return trace.ends(f"the connection is closed: {text}", CLOSED)
-            return True
-        return False
+                return _ClientHelloResult(trace.ends(f"the connection is closed: {text}", CLOSED))
+            return _ClientHelloResult(only_default=True)
+        return _ClientHelloResult()
 
     def _present(self, path: str) -> None:
         directory = self.evidence.options.tls.directory
@@ -510,31 +522,31 @@ class Way:
         at = f"Secret {found.namespace}/{found.secret}" if found is not None else ""
         self.trace.chosen("certificate", f"{path.rpartition('/')[2]} is presented for {name}", at=at)
 
-    def _shared_request(self, shared: SharedHosts, *, tls: bool) -> Decision:
+    def _shared_request(self, shared: SharedHosts, *, tls: bool) -> RequestEnd:
         request, trace, name = self.request, self.trace, self.request.name
         found = shared.find(name) or shared.any
         if tls and shared.reads_hello:
             through = name in shared.through or (found is None and longest_end_key(shared.through_wildcards, name))
             if through:
                 text = "421: TLS of this host goes through, and this connection was made for another name"
-                return trace.ends(text, Decision(status=421))
+                return trace.ends(text, RequestEnd(status=421))
         if tls and request.tls_name and request.tls_name != name:
             made_for = shared.find(request.tls_name)
             owner = shared.owners.get(found.id, "") if found is not None and made_for is not None else ""
             mine = shared.owners.get(made_for.id, "") if made_for is not None else ""
             if owner and mine and owner != mine:
                 text = f"421: the connection was made for {request.tls_name} of namespace {mine}, the host is {owner}'s"
-                return trace.ends(text, Decision(status=421))
+                return trace.ends(text, RequestEnd(status=421))
         if found is None:
             trace.add("host", f"{name or '(none)'} is no virtual host")
-            return trace.ends("404: no object has this host", Decision(status=404))
+            return trace.ends("404: no object has this host", RequestEnd(status=404))
         trace.chosen("host", f"{found.host}: {_WORDS_OF_KIND[found.kind]}")
         if not tls and found.id in shared.redirects and not self._needs_no_tls():
             port = str(self.evidence.variables.get("https_port", 443))
             location = f"https://{name}{'' if port == '443' else f':{port}'}{request.pathq}"
             text, ended = (
                 f"308: to {location}, since the host has a certificate",
-                Decision(status=308, location=location),
+                RequestEnd(status=308, location=location),
             )
             return trace.ends(text, ended, where="annotation pyconfd.io/ssl-redirect")
         if tls and (seconds := shared.hsts.get(found.id, self.evidence.variables.get("hsts"))) is not None:
@@ -543,8 +555,8 @@ class Way:
         self._add_refused(found)
         route = self.rules.find(found.id, self._shared_paths(shared, found.id), {})
         if not route:
-            return trace.ends("404: the host has no such path", Decision(status=404))
-        return Decision(route)
+            return trace.ends("404: the host has no such path", RequestEnd(status=404))
+        return RequestEnd(route)
 
     def _add_refused(self, host: VirtualHost) -> None:
         """Add what asked for the host, or a path of it, and lost that to another object."""
@@ -557,7 +569,7 @@ class Way:
     def _needs_no_tls(self) -> bool:
         """Return whether it is the question of an issuer, or a proxy in front says that TLS ended there."""
         request = self.request
-        is_ended = self.is_trusted and "https" in request.values_of("x-forwarded-proto")
+        is_ended = self.is_trusted and "https" in request.listed_values_of("x-forwarded-proto")
         return is_ended or request.path.startswith(_ACME)
 
     def _shared_paths(self, shared: SharedHosts, id_: str) -> Iterator[PathCandidate]:
@@ -577,14 +589,14 @@ class Way:
 
     # Gateways
 
-    def _at_gateway(self, front: GatewayFrontend) -> Decision:
+    def _at_gateway(self, front: GatewayFrontend) -> RequestEnd:
         if front.kind is FrontendKind.TCP:
             return self._connection(front.backend, front.owner)
         if (ended := self._speaks(tls=front.kind is FrontendKind.TLS)) is not None:
             return ended
         return self._gateway_request(front, "") if front.kind is FrontendKind.HTTP else self._gateway_tls(front)
 
-    def _gateway_tls(self, front: GatewayFrontend) -> Decision:
+    def _gateway_tls(self, front: GatewayFrontend) -> RequestEnd:
         request, trace = self.request, self.trace
         if not front.reads_hello:
             return self._ended(front, front.https[0].name)
@@ -597,7 +609,7 @@ class Way:
             return self._connection(named.backend, front.owner)
         return self._ended(front, named.listener)
 
-    def _ended(self, front: GatewayFrontend, listener: str) -> Decision:
+    def _ended(self, front: GatewayFrontend, listener: str) -> RequestEnd:
         """Return where what is in the TLS goes that a listener ends."""
         trace, ending = self.trace, next(each for each in front.listeners if each.name == listener)
         trace.chosen("listener", f"listener {listener} ends TLS", at=front.owner, where=f"spec.listeners[{listener}]")
@@ -614,13 +626,13 @@ class Way:
             return NOT_KNOWN
         return self._gateway_request(front, listener)
 
-    def _connection(self, backend: str, at: str) -> Decision:
+    def _connection(self, backend: str, at: str) -> RequestEnd:
         if not backend:
             return self.trace.ends("the connection is closed: no route is attached here", CLOSED, at=at)
         found = self.rules_backends.get(backend)
         owner = found.owner if found is not None else ""
         self.trace.chosen("rule", "the route of connections", at=owner, where=field_of_rule(owner))
-        return Decision(backend)
+        return RequestEnd(backend)
 
     def _gateway_host(self, front: GatewayFrontend) -> VirtualHost | None:
         """Return the virtual host of the request: the host itself, the longest wildcard, or that of any host."""
@@ -633,14 +645,14 @@ class Way:
         found = (self.gateway_hosts.get(f"{front.name}|{each}") for each in (*ends, "*"))
         return next((each for each in found if each is not None), None)
 
-    def _gateway_request(self, front: GatewayFrontend, listener: str) -> Decision:
+    def _gateway_request(self, front: GatewayFrontend, listener: str) -> RequestEnd:
         trace, host = self.trace, self._gateway_host(front)
         if host is None:
             trace.add("host", f"{self.request.name or '(none)'} is no virtual host of this port")
-            return trace.ends("404: no listener or route has this host", Decision(status=404), at=front.owner)
+            return trace.ends("404: no listener or route has this host", RequestEnd(status=404), at=front.owner)
         if front.https and host.listener and host.listener != listener:
             text = f"421: the host belongs to listener {host.listener}, and the connection was made for {listener}"
-            return trace.ends(text, Decision(status=421), at=front.owner, where="spec.listeners")
+            return trace.ends(text, RequestEnd(status=421), at=front.owner, where="spec.listeners")
         chain = [host]
         if host.kind is HostKind.EXACT:
             above = self._wildcard(front) if host.id not in front.ends else None
@@ -650,8 +662,8 @@ class Way:
             trace.chosen("host", f"{each.host or '*'}: {_WORDS_OF_KIND[each.kind]}")
             route = self.rules.find(each.id, self._gateway_paths(each), self._owners_of_routes)
             if route:
-                return Decision(route)
-        return trace.ends("404: no rule of a route is for this request", Decision(status=404), at=front.owner)
+                return RequestEnd(route)
+        return trace.ends("404: no rule of a route is for this request", RequestEnd(status=404), at=front.owner)
 
     def _gateway_paths(self, host: VirtualHost) -> Iterator[PathCandidate]:
         start = f"{host.id}/"

@@ -29,6 +29,9 @@ def render(explanation: Explanation, *, colour: bool = False) -> str:
     if explanation.candidates:
         lines.append(f"{clean(explanation.query)!r} stands for several things; ask for one of them:")
         lines += _some([f"  pyconfd explain {clean(each)}" for each in explanation.candidates])
+    elif explanation.request is not None:
+        lines.append(pen(_BOLD, clean(explanation.subject)))
+        lines += _request(explanation.request, explanation.servers, pen)
     elif not explanation.found:
         looked_in = clean(", ".join(explanation.looked_in))
         lines.append(f"Nothing is called {clean(explanation.query)!r}. Looked in: {looked_in}.")
@@ -37,9 +40,6 @@ def render(explanation: Explanation, *, colour: bool = False) -> str:
             lines.append(f"Did you mean {clean(' or '.join(explanation.close))}?")
     elif not explanation.query and not explanation.claims:
         lines.append("Nothing is refused.")
-    elif explanation.request is not None:
-        lines.append(pen(_BOLD, clean(explanation.subject)))
-        lines += _request(explanation.request, explanation.servers, pen)
     else:
         lines += _answer(explanation, pen)
     return "\n".join(lines).rstrip("\n") + "\n"

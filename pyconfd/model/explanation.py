@@ -9,7 +9,7 @@ from pyconfd.model.condition import Condition
 
 
 class ServerReport(msgspec.Struct, frozen=True, gc=False):
-    """One server of the running configuration.
+    """One server of the running configuration, or for a request of the newest one.
 
     ``state`` is what HAProxy says (``up``, ``down``, ``drain``, ``maint``), "" where it could not be asked, ``absent``
     where it has no such server; ``state_s`` is for how many seconds that is so, -1 where it is not known. ``place``
@@ -99,8 +99,9 @@ class RequestStep(msgspec.Struct, frozen=True, gc=False):
 class RequestAnswer(msgspec.Struct, frozen=True, gc=False):
     """What becomes of a request: the steps in their order, and the end.
 
-    ``backends`` are the sections that one of serves it, each with its share in percent. ``status`` is what HAProxy
-    itself answers, 0 where a server does; ``location`` is where a redirect leads. ``closed``: there is no answer.
+    ``backends`` are the sections that it may go to, each with its share of such requests in percent. ``status`` is what
+    HAProxy itself answers, 0 where a server does; ``location`` is where a redirect leads. ``closed``: there is no
+    answer.
     ``sometimes`` are statuses that a part of such requests get instead, in percent; 0 is a closed connection.
     ``uncovered`` says what is not known of it: then the end may be another one.
     """

@@ -101,6 +101,11 @@ class PageAccess:
         """Return what a new connection is secured with; None for plain HTTP."""
         return self._certificate.current() if self._certificate is not None else None
 
+    @property
+    def needs_token(self) -> bool:
+        """Whether requests have to show a token."""
+        return self._token is not None
+
     def admits(self, authorizations: Sequence[str]) -> bool:
         """Return whether a request with these Authorization headers has the token, or none is needed."""
         if self._token is None:

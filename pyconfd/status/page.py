@@ -4,6 +4,7 @@ import contextlib
 import socket
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -144,7 +145,11 @@ class StatusPage:
 
 
 class _PageServer(ThreadingMixIn, TCPServer):
-    """A thread for each connection. Of too many connections the oldest is cut: silent clients keep nobody waiting."""
+    """A thread for each connection. Of too many connections one is cut, so silent clients keep nobody waiting.
+
+    It is one without the token where there is one, of the address that has most of these, the oldest: who has no token,
+    or opens hundreds, cuts off nobody else.
+    """
 
     daemon_threads = True
     block_on_close = False
@@ -157,7 +162,8 @@ class _PageServer(ThreadingMixIn, TCPServer):
         self.socket = listener
         self.answer, self.listen, self.access = answer, listen, access
         self._lock = threading.Lock()
-        self._open: dict[socket.socket, None] = {}
+        self._open: dict[socket.socket, str] = {}
+        """The client's address, "" once the token was shown."""
         self._thread = threading.Thread(target=self.serve_forever, args=(60.0,), name="status", daemon=True)
         self._thread.start()
 
@@ -172,9 +178,11 @@ class _PageServer(ThreadingMixIn, TCPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
             if len(self._open) >= MAX_CONNECTIONS:
-                _shut_down(next(iter(self._open)))
-                del self._open[next(iter(self._open))]
-            self._open[request] = None
+                ((most, _),) = Counter(filter(None, self._open.values())).most_common(1) or (("", 0),)
+                cut = next(each for each, address in self._open.items() if address == most)
+                _shut_down(cut)
+                del self._open[cut]
+            self._open[request] = client_address[0]
         super().process_request(request, client_address)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
@@ -188,13 +196,18 @@ class _PageServer(ThreadingMixIn, TCPServer):
             # This takes the socket out of the request: until it is known by its new object nobody may cut it.
             secured = context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
             if request in self._open:  # else it was cut, and its handshake fails
-                del self._open[request]
-                self._open[secured] = None
+                self._open[secured] = self._open.pop(request)
         try:
             secured.do_handshake()
             super().finish_request(secured, client_address)
         finally:
             self.shutdown_request(secured)
+
+    def admitted(self, connection: socket.socket) -> None:
+        """Record that a connection showed the token that is needed."""
+        with self._lock:
+            if connection in self._open and self.access.needs_token:
+                self._open[connection] = ""
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
@@ -217,11 +230,7 @@ class _PageHandler(BaseHTTPRequestHandler):
     timeout = REQUEST_TIMEOUT_S
 
     def do_GET(self) -> None:
-        url = urlsplit(self.path)
-        path = chosen(url.path, self.headers.get("Accept", ""))
-        # The files of the page have nothing of the cluster; its script asks for the token.
-        refused = self._host_refused() or (None if page_file(path) is not None else self._token_refused())
-        code, content_type, body = refused or self.server.answer(path, url.query)
+        code, content_type, body = self._host_refused() or self._answered()
         etag = etag_of(body)
         if is_known(code, etag, self.headers.get("If-None-Match", "")):
             code, body = HTTPStatus.NOT_MODIFIED, b""
@@ -253,6 +262,19 @@ class _PageHandler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name in the base class
         """Log nothing."""
+
+    def _answered(self) -> Answer:
+        try:
+            url = urlsplit(self.path)
+        except ValueError:
+            return self._token_refused() or _plain(HTTPStatus.BAD_REQUEST, "this is no URL")
+        path = chosen(url.path, self.headers.get("Accept", ""))
+        # The files of the page have nothing of the cluster; its script asks for the token.
+        if page_file(path) is None:
+            if (refused := self._token_refused()) is not None:
+                return refused
+            self.server.admitted(self.connection)
+        return self.server.answer(path, url.query)
 
     def _host_refused(self) -> Answer | None:
         """Refuse names that are not this machine's own: a web page elsewhere may point its name at 127.0.0.1."""

@@ -7,17 +7,20 @@ import msgspec
 import pytest
 
 from pyconfd.admission.endpoint_counts import EndpointCounts
-from pyconfd.admission.kept_objects import KeptObjects
+from pyconfd.admission.kept_objects import KeptObjects, addresses_of, with_missing
 from pyconfd.admission.removal_protection import Moment, RemovalProtection, RemovalRules, SavedHold
 from pyconfd.model.context import Claimed
 from pyconfd.model.hold import Hold, HoldKind, HoldStep
-from pyconfd.model.kubernetes import ServicePort
+from pyconfd.model.kubernetes import EndpointPort, PodStatus, ServicePort
+from pyconfd.model.kubernetes import Pod as KubernetesPod
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import RECORD_OF, ROUTING_RESOURCES, Key, Resource, Snapshot, Terminating
 from pyconfd.presets import registry
+from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.preset import PresetOptions
 from tests.admission.cluster import Cluster, Pod
 from tests.presets import objects
+from tests.presets.gateway import objects as gateways
 from tests.presets.ingress import objects as ingresses
 
 TOTAL, SHARE = HoldKind.TOTAL, HoldKind.SHARE
@@ -394,6 +397,293 @@ def test_what_routes_depend_on_is_kept_over_a_restart(resource: Resource) -> Non
     again = KeptObjects()
     again.restore({name: getattr(saved, name) for name in again.objects}, Snapshot())
     assert getattr(again.merged(Snapshot(), {"10.0.0.1"}), field) == {key: record}
+
+
+def pod_at(address: str, name: str, **more: Any) -> Any:
+    return objects.endpoint(address, pod=name, **more)
+
+
+OLD = objects.snapshot(
+    objects.service("web"),
+    objects.slice_("web", pod_at("10.0.0.1", "a"), pod_at("10.0.0.2", "b")),
+    objects.node("node-1", "192.0.2.1"),
+)
+SLICE, WEB = Key("demo", "web-a"), Key("demo", "web")
+
+
+def kept_of(*missing: str, new: Snapshot | None = None, name_vanished: bool = False) -> KeptObjects:
+    kept = KeptObjects()
+    kept.keep_lost(OLD, new if new is not None else Snapshot(), missing, name_vanished=name_vanished)
+    return kept
+
+
+def there(kept: KeptObjects) -> dict[str, list[str]]:
+    """Return the names of what is kept; of a slice its addresses."""
+    return {
+        field: sorted(key.name for key in found) if field != "endpointslices" else addresses(found[SLICE])
+        for field, found in kept.objects.items()
+        if found
+    }
+
+
+def addresses(record: Any) -> list[str]:
+    return [each.addresses[0] for each in record.endpoints]
+
+
+@pytest.mark.parametrize(
+    ("missing", "new", "name_vanished", "expected"),
+    [
+        ((), OLD, False, {}),
+        ((), Snapshot(), False, {"services": ["web"]}),
+        (("10.0.0.2",), Snapshot(), False, {"endpointslices": ["10.0.0.2"], "services": ["web"]}),
+        (
+            ("10.0.0.1", "10.0.0.2", "192.0.2.1"),
+            Snapshot(),
+            False,
+            {"endpointslices": ["10.0.0.1", "10.0.0.2"], "nodes": ["node-1"], "services": ["web"]},
+        ),
+        # The Service is kept with its endpoints: it may be deleted next.
+        (
+            ("10.0.0.2",),
+            replace(OLD, endpointslices={}),
+            False,
+            {"endpointslices": ["10.0.0.2"], "services": ["web"]},
+        ),
+        # An edit is intended, unless it withdrew a name.
+        ((), replace(OLD, services={WEB: objects.service("web", {"a": "b"})}), False, {}),
+        ((), replace(OLD, services={WEB: objects.service("web", {"a": "b"})}), True, {"services": ["web"]}),
+    ],
+)
+def test_what_is_kept_of_a_loss(
+    missing: tuple[str, ...], new: Snapshot, name_vanished: bool, expected: dict[str, list[str]]
+) -> None:
+    assert there(kept_of(*missing, new=new, name_vanished=name_vanished)) == expected
+
+
+def test_of_what_is_edited_during_a_hold_the_new_version_is_kept_once() -> None:
+    kept, edited = kept_of("10.0.0.1"), replace(OLD, services={WEB: objects.service("web", {"a": "b"})})
+    kept.changed = False
+    kept.keep_lost(Snapshot(), edited, {"10.0.0.1"}, name_vanished=False)
+    assert (kept.objects["services"][WEB], kept.changed) == (edited.services[WEB], True)
+    kept.changed = False
+    kept.keep_lost(Snapshot(), edited, {"10.0.0.1"}, name_vanished=False)
+    assert (kept.objects["services"][WEB], kept.changed) == (edited.services[WEB], False)
+
+
+@pytest.mark.parametrize(
+    ("missing", "shown", "reused"),
+    [
+        # Another pod has the address of one that is kept.
+        (("10.0.0.1",), objects.snapshot(objects.slice_("api", pod_at("10.0.0.1", "c"))), {"10.0.0.1"}),
+        (("10.0.0.1",), objects.snapshot(objects.slice_("api", pod_at("10.0.0.1", "a"))), set()),
+        (("10.0.0.1",), objects.snapshot(objects.slice_("api", pod_at("10.0.0.2", "c"))), set()),
+        (
+            ("10.0.0.1",),
+            objects.snapshot(objects.slice_("api", pod_at("10.0.0.1", "c")), objects.node("n", "10.0.0.1")),
+            set(),
+        ),
+        # A pod in the network of its node has the address of the node.
+        (("192.0.2.1",), objects.snapshot(objects.slice_("api", pod_at("192.0.2.1", "c"))), set()),
+    ],
+)
+def test_kept_addresses_that_another_pod_has(missing: tuple[str, ...], shown: Snapshot, reused: set[str]) -> None:
+    assert kept_of(*missing).reused_addresses(Snapshot(), shown) == reused
+
+
+@pytest.mark.parametrize(
+    ("shown", "served"),
+    [
+        ((), ["10.0.0.1"]),
+        ((pod_at("10.0.0.3", "c"),), ["10.0.0.3", "10.0.0.1"]),
+        # What is shown with the address is not served twice, and counts where it is ready.
+        ((pod_at("10.0.0.1", "c"),), ["10.0.0.1"]),
+        ((pod_at("10.0.0.1", "c", ready=False), pod_at("10.0.0.3", "d")), ["10.0.0.3", "10.0.0.1"]),
+    ],
+)
+def test_kept_endpoints_are_served_beside_those_that_are_shown(shown: tuple[Any, ...], served: list[str]) -> None:
+    now = objects.snapshot(objects.slice_("web", *shown)) if shown else Snapshot()
+    kept = kept_of("10.0.0.1")
+    found = kept.merged(now, {"10.0.0.1"})
+    assert addresses(found.endpointslices[SLICE]) == served
+    assert found.services == OLD.services
+    assert kept.merged(now, {"10.0.0.1"}) is found
+    # Once it is not missing any more, there is nothing to add.
+    kept.merge_all_again()
+    again = kept.merged(now, ()).endpointslices.get(SLICE)
+    assert (addresses(again) if again is not None else []) == [each.addresses[0] for each in shown]
+
+
+def pod_with(name: str, address: str | None) -> KubernetesPod:
+    return KubernetesPod(ObjectMeta(name, "demo"), status=PodStatus("Running", address))
+
+
+@pytest.mark.parametrize(
+    ("kept", "present", "missing", "expected"),
+    [
+        (pod_with("a", "10.0.0.1"), None, {"10.0.0.1"}, pod_with("a", "10.0.0.1")),
+        (pod_with("a", "10.0.0.1"), None, {"10.0.0.2"}, None),
+        (
+            pod_with("a", "10.0.0.1"),
+            pod_with("a", None),
+            {"10.0.0.1"},
+            pod_with("a", None),  # a pod of the same name, and another one
+        ),
+        (objects.node("n", "192.0.2.1"), None, {"192.0.2.1"}, objects.node("n", "192.0.2.1")),
+        (
+            objects.node("n", "192.0.2.1"),
+            objects.node("n", "192.0.2.1", ready=False),
+            {"192.0.2.1"},
+            objects.node("n", "192.0.2.1"),
+        ),
+        (
+            objects.node("n", "192.0.2.1"),
+            objects.node("n", "192.0.2.1", ready=False),
+            {"192.0.2.2"},
+            objects.node("n", "192.0.2.1", ready=False),
+        ),
+        (None, objects.node("n", "192.0.2.1"), {"192.0.2.1"}, objects.node("n", "192.0.2.1")),
+        (None, None, {"192.0.2.1"}, None),
+        # What asks for something is kept whatever is missing.
+        (objects.service("web"), None, set(), objects.service("web")),
+        (
+            objects.slice_("web", pod_at("10.0.0.1", "a"), pod_at("10.0.0.2", "b")),
+            objects.slice_("web", pod_at("10.0.0.3", "c"), ports=()),
+            {"10.0.0.2"},
+            objects.slice_("web", pod_at("10.0.0.3", "c"), pod_at("10.0.0.2", "b")),
+        ),
+        (
+            objects.slice_("web", pod_at("10.0.0.1", "a")),
+            objects.slice_("web", ports=[EndpointPort("web", 9090, "TCP")]),
+            {"10.0.0.1"},
+            objects.slice_("web", pod_at("10.0.0.1", "a"), ports=[EndpointPort("web", 9090, "TCP")]),
+        ),
+        (
+            objects.slice_("web", pod_at("10.0.0.1", "a")),
+            None,
+            {"10.0.0.2"},
+            objects.slice_("web"),
+        ),
+        # It ends, so that it is not one that is back.
+        (
+            objects.slice_("web", pod_at("10.0.0.1", "a")),
+            objects.slice_("web", pod_at("10.0.0.1", "a", terminating=True)),
+            {"10.0.0.1"},
+            objects.slice_("web", pod_at("10.0.0.1", "a")),
+        ),
+    ],
+)
+def test_an_object_as_it_is_shown_with_what_is_missing(
+    kept: Any, present: Any, missing: set[str], expected: Any
+) -> None:
+    assert with_missing(kept, present, missing) == expected
+
+
+@pytest.mark.parametrize(
+    ("record", "found"),
+    [
+        (objects.slice_("web", pod_at("2001:DB8::1", "a"), pod_at("10.0.0.1", "b")), ["2001:db8::1", "10.0.0.1"]),
+        (
+            objects.endpoints("web", None, objects.subset("10.0.0.1"), objects.subset("10.0.0.2")),
+            ["10.0.0.1", "10.0.0.2"],
+        ),
+        (objects.endpoints("web", None, objects.subset(not_ready=["10.0.0.1"])), []),
+        (pod_with("a", "2001:DB8::1"), ["2001:db8::1"]),
+        (pod_with("a", None), []),
+        (objects.node("n", "192.0.2.1"), ["192.0.2.1"]),
+        (objects.service("web"), []),
+        (None, []),
+    ],
+)
+def test_addresses_that_traffic_is_sent_to(record: Any, found: list[str]) -> None:
+    assert [address for address, _ in addresses_of(record)] == found
+
+
+def test_a_pod_that_is_kept_yields_its_address_to_another_one() -> None:
+    """The same pod in a slice and by itself is one; another name is another pod."""
+    kept = kept_of("10.0.0.1")
+    same = Snapshot(pods={Key("demo", "a"): pod_with("a", "10.0.0.1")})
+    assert kept.reused_addresses(Snapshot(), same) == set()
+    other = Snapshot(pods={Key("demo", "b"): pod_with("b", "10.0.0.1")})
+    assert kept.reused_addresses(Snapshot(), other) == {"10.0.0.1"}
+
+
+def test_a_service_that_is_edited_while_its_endpoints_go_is_not_kept_anew_for_that() -> None:
+    edited = replace(OLD, services={WEB: objects.service("web", {"a": "b"})}, endpointslices={})
+    kept = kept_of("10.0.0.1", new=edited)
+    assert kept.objects["services"] == {WEB: OLD.services[WEB]}
+    kept.changed = False
+    kept.keep_lost(OLD, edited, {"10.0.0.1"}, name_vanished=False)
+    assert (kept.objects["services"], kept.changed) == ({WEB: OLD.services[WEB]}, False)
+
+
+def test_lost_endpoints_without_a_service_are_kept_alone() -> None:
+    kept = KeptObjects()
+    kept.keep_lost(replace(OLD, services={}), Snapshot(), {"10.0.0.1"}, name_vanished=False)
+    assert there(kept) == {"endpointslices": ["10.0.0.1"]}
+
+
+def test_a_service_that_is_deleted_by_name_takes_its_endpoints_along() -> None:
+    kept = kept_of("10.0.0.1", "192.0.2.1")
+    assert kept.forget([("services", WEB)]) == ({"10.0.0.1"}, {"10.0.0.1"})
+    assert {field: list(found) for field, found in kept.objects.items() if found} == {"nodes": [Key("", "node-1")]}
+    assert kept.forget([("nodes", Key("", "node-1"))]) == (set(), set())
+    assert not any(kept.objects.values())
+
+
+def test_after_a_restart_without_a_hold_a_loss_is_held_as_before() -> None:
+    full = objects.snapshot(
+        objects.service("web"), objects.slice_("web", *(pod_at(f"10.0.0.{number}", "") for number in range(6)))
+    )
+    protection, context = RemovalProtection(RemovalRules()), registry.translate(full, (), PresetOptions())
+    assert protection.restore(SavedHold(), Moment(1.0, 1.0), full, context) is full
+    assert protection.hold is None
+    assert protection.saved() == SavedHold()
+    empty = replace(full, endpointslices={})
+    served = protection.admit(
+        Moment(2.0, 2.0), empty, registry.translate(empty, (), PresetOptions()), confirmed=False, allowed=()
+    )
+    assert protection.hold is not None
+    assert (protection.hold.lost, served.endpointslices) == (6, full.endpointslices)
+
+
+def test_a_gateway_class_that_is_gone_is_named() -> None:
+    other = gateways.CLASS.replace("name: pyconfd, uid: class", "name: other, uid: other").replace(
+        "pyconfd.io/gateway", "example.com/other"
+    )
+    slices = "".join(f"- {{addresses: [10.0.0.{number}]}}\n" for number in range(6))
+    full = gateways.snapshot(
+        gateways.CLASS,
+        other,
+        """
+kind: Gateway
+metadata: {name: web}
+spec: {gatewayClassName: pyconfd, listeners: [{name: http, port: 80, protocol: HTTP}]}
+---
+kind: HTTPRoute
+metadata: {name: web}
+spec: {parentRefs: [{name: web}], rules: [{backendRefs: [{name: web, port: 80}]}]}
+---
+kind: Service
+metadata: {name: web}
+spec: {ports: [{name: web, port: 80}]}
+""",
+        f"""
+kind: EndpointSlice
+metadata: {{name: web-a, labels: {{kubernetes.io/service-name: web}}}}
+addressType: IPv4
+ports: [{{name: web, port: 8080, protocol: TCP}}]
+endpoints:
+{slices}
+""",
+    )
+    options = PresetOptions(addresses=AddressOptions(("192.0.2.1",)))
+    protection = RemovalProtection(RemovalRules())
+    protection.start(full, registry.translate(full, ("gateway",), options))
+    now = replace(full, gatewayclasses={})
+    context = registry.translate(now, ("gateway",), options)
+    protection.admit(Moment(1.0, 1.0), now, context, confirmed=False, allowed=())
+    assert protection.hold is not None
+    assert protection.hold.missing_classes == ("GatewayClass pyconfd",)
 
 
 def test_a_class_that_is_gone_is_named_first() -> None:

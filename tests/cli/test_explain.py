@@ -4,17 +4,26 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
+import msgspec
 import pytest
 
-from pyconfd.app.explaining import ask_daemon
+from pyconfd.app.explaining import Query, ask_daemon, explainer
+from pyconfd.daemon.memory import Memory
 from pyconfd.errors import RejectedInput
 from pyconfd.explain.request import request_of
+from pyconfd.explain.text import render
 from pyconfd.fragments import directory
+from pyconfd.model.explanation import Explanation
 from pyconfd.model.status import Phase, Status
 from pyconfd.settings import HaproxySettings, KubernetesSettings, Settings, StatusSettings, TemplateSettings
 from tests.cli.invoking import invoke
 from tests.status.serving import served
+
+if TYPE_CHECKING:
+    from pyconfd.daemon.loop import Daemon
 
 SNAPSHOT = """
 kind: List
@@ -149,3 +158,27 @@ def test_a_daemon_that_knows_no_requests_is_told_as_such(settings_for: Callable[
     request = request_of({"url": ["http://a.example.com/"]})
     with served(status, explain=lambda _: names_only) as server, pytest.raises(RejectedInput, match="older version"):
         ask_daemon(settings_for(server.address), request)
+
+
+@pytest.mark.parametrize("query", ["web", request_of({"url": ["http://a.example.com/"]})])
+def test_a_daemon_that_begins_says_so(settings_for: Callable[[str], Settings], query: Query) -> None:
+    daemon = cast("Daemon", SimpleNamespace(status=status, memory=Memory()))
+    with served(status, explain=explainer(settings_for(""), daemon)) as server:
+        found = ask_daemon(settings_for(server.address), query)
+    assert isinstance(found, Explanation)
+    assert not found.found
+    assert "has not read the cluster" in render(found)
+    if isinstance(query, str):
+        assert found.request is None
+    else:
+        assert found.request is not None
+        assert "has not read the cluster" in found.request.uncovered[0]
+
+
+def test_a_request_that_the_daemon_rejects_is_an_answer(settings_for: Callable[[str], Settings]) -> None:
+    daemon = cast("Daemon", SimpleNamespace(status=status, memory=Memory()))
+    body = explainer(settings_for(""), daemon)("q=ftp://a/&url=ftp://a/")
+    found = msgspec.json.decode(body, type=Explanation)
+    assert (found.query, found.found) == ("ftp://a/", False)
+    assert found.request is not None
+    assert "expected SCHEME" in render(found)

@@ -113,6 +113,48 @@ def test_fewer_bad_looks_in_a_row_than_fall_never_withdraw(looks: str, fall: int
     assert found.active is ("-" * fall not in looks) or found.joins
 
 
+RULES = DnsSettings(rise=2, fall=3, hold_s=60.0, joins_an_hour=2)
+
+
+@pytest.mark.parametrize(
+    ("former", "good", "following"),
+    [
+        (Activity(), True, Activity(streak=1)),
+        (Activity(streak=-2), True, Activity(streak=1)),
+        (Activity(streak=1), True, Activity(active=True, streak=2)),
+        (Activity(streak=5), False, Activity(streak=-1)),
+        (Activity(streak=-2), False, Activity(active=False, streak=-3, withdrawn_at=5000.0)),
+        (Activity(True, -2), False, Activity(active=False, streak=-3, withdrawn_at=5000.0)),
+        # It stays withdrawn from then on.
+        (Activity(False, -3, 4990.0), False, Activity(active=False, streak=-4, withdrawn_at=4990.0)),
+        (Activity(True, 5), True, Activity(active=True, streak=6)),
+        (Activity(False, 1, 4940.0), True, Activity(True, 2, 4940.0, (5000.0,))),
+        (Activity(False, 1, 4940.1), True, Activity(False, 2, 4940.1)),
+        # A join of an hour ago no longer counts, nor one of before the machine booted.
+        (Activity(False, 1, 0.0, (1400.0, 1401.0, 5001.0)), True, Activity(True, 2, 0.0, (1401.0, 5000.0))),
+        (Activity(False, 1, 0.0, (1401.0, 5000.0)), True, Activity(False, 2, 0.0, (1401.0, 5000.0))),
+    ],
+)
+def test_one_more_look(former: Activity, good: bool, following: Activity) -> None:
+    assert advance(former, good=good, now=5000.0, rules=RULES) == following
+
+
+@pytest.mark.parametrize(
+    ("activity", "waits"),
+    [
+        (Activity(False, 0, 4990.0), 50.0),
+        (Activity(False, 0, 4940.0), 0.0),
+        (Activity(False, 0, 4000.0, (4999.0,)), 0.0),
+        (Activity(False, 0, 4000.0, (4000.0, 4999.0)), 2600.0),
+        (Activity(False, 0, 4000.0, (1.0, 4000.0, 4999.0)), 2600.0),
+        # The longer one of the two.
+        (Activity(False, 0, 4990.0, (1410.0, 4999.0)), 50.0),
+    ],
+)
+def test_how_long_a_node_may_not_join(activity: Activity, waits: float) -> None:
+    assert waits_s(activity, 5000.0, RULES) == waits
+
+
 NOW = 1_800_000_000.0
 V4, V6 = "192.0.2.9", "2001:db8::9"
 
@@ -131,13 +173,21 @@ def report(*, holds: bool = True, rivals: bool = False, drained: bool = False, h
 def test_the_holder_is_who_the_hook_says_and_has_no_rival() -> None:
     assert holders_of(report(), NOW) == ({V4: "", V6: ""}, False)
     for said, why in (
-        (report(holds=False), "lb2 has it"),
-        (report(holds=False, holder=""), "no node seems to have it"),
-        (report(rivals=True), "another node has"),
+        (report(holds=False), f"the floating address {V4}, {V6} is elsewhere: lb2 has it"),
+        (report(holds=False, holder=""), f"the floating address {V4}, {V6} is elsewhere: no node seems to have it"),
+        (report(rivals=True), f"another node has the floating address {V4}, {V6} too"),
     ):
-        found = holders_of(said, NOW)[0]
-        assert found.keys() == {V4, V6}
-        assert all(why in each for each in found.values())
+        assert holders_of(said, NOW) == ({V4: why, V6: why}, False)
+
+
+@pytest.mark.parametrize(("age_s", "is_fresh"), [(19.9, True), (20.0, False), (-19.9, True), (-20.0, False)])
+def test_a_report_counts_for_twenty_seconds(age_s: float, is_fresh: bool) -> None:
+    said = report() | {"at": NOW - age_s}
+    assert holders_of(said, NOW) == ({V4: "", V6: ""} if is_fresh else {}, False)
+
+
+def test_a_report_without_a_router_says_of_no_drained_node() -> None:
+    assert holders_of({"at": NOW, "routers": []}, NOW) == ({}, False)
 
 
 def test_a_dead_hook_says_nothing_of_holders_but_an_order_to_drain_stands() -> None:

@@ -5,7 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.dns.planner import DnsNode, NamePlan, Wish, adopt, doubt, drop, forget, plan, policy_of
-from pyconfd.dns.records import Policy, RecordSet, RefusedBatchError, marker_name, markers_of, owners_of, record_set
+from pyconfd.dns.records import (
+    NameOwner,
+    Policy,
+    RecordSet,
+    RefusedBatchError,
+    marker_name,
+    markers_of,
+    owners_of,
+    record_set,
+)
+from pyconfd.errors import Problem
 from pyconfd.settings import Mode, NameSettings
 from tests.dns.stage import NAME, SPEC, ZONE, beside, carry_out, foreign, node, turn, zone_with
 from tests.dns.strict import StrictRoute53
@@ -13,6 +23,7 @@ from tests.dns.strict import StrictRoute53
 PUBLISH, WITHDRAW = Wish.PUBLISH, Wish.WITHDRAW
 SHARED, VIP = replace(SPEC, mode=Mode.SHARED), replace(SPEC, mode=Mode.VIP)
 WEIGHTED = replace(SPEC, weight=10)
+BY_HAND = "pyconfd never touches it: remove it by hand, or take another name"
 
 
 def read(provider: StrictRoute53) -> tuple[RecordSet, ...]:
@@ -73,9 +84,12 @@ def test_a_node_withdraws_while_enough_others_answer_and_the_last_one_stays(spec
     turn(provider, spec, node(0, v6=True), WITHDRAW)
     assert provider.answer(NAME, "A") == ("192.0.2.2", "192.0.2.3")
     careful = replace(spec, min_records=2)
-    found = turn(provider, careful, node(1, v6=True), WITHDRAW)
-    assert found.in_step
-    assert "dns.min_records is 2" in found.kept[0]
+    assert turn(provider, careful, node(1, v6=True), WITHDRAW) == NamePlan(
+        kept=(
+            "A 192.0.2.2 stays: 1 would be left, and dns.min_records is 2",
+            "AAAA 2001:db8::2 stays: 1 would be left, and dns.min_records is 2",
+        )
+    )
     turn(provider, spec, node(1, v6=True), WITHDRAW)
     assert turn(provider, spec, node(2, v6=True), WITHDRAW).in_step
     assert (provider.answer(NAME, "A"), provider.answer(NAME, "AAAA")) == (("192.0.2.3",), ("2001:db8::3",))
@@ -87,7 +101,7 @@ def test_each_type_of_address_keeps_its_last_record() -> None:
     turn(provider, SPEC, node(1), PUBLISH)
     found = turn(provider, SPEC, node(0, v6=True), WITHDRAW)
     assert found.changes
-    assert "AAAA" in found.kept[0]
+    assert found.kept == ("AAAA 2001:db8::1 stays: 0 would be left, and dns.min_records is 1",)
     assert (provider.answer(NAME, "A"), provider.answer(NAME, "AAAA")) == (("192.0.2.2",), ("2001:db8::1",))
 
 
@@ -131,27 +145,47 @@ def test_the_name_follows_who_holds_the_floating_address_and_nobody_withdraws() 
 
 
 @pytest.mark.parametrize(
-    ("there", "says", "remedy"),
+    ("there", "message", "remedy"),
     [
-        (record_set(NAME, "A", 60, ["198.51.100.1"]), "a simple A record (198.51.100.1)", f"dns adopt {NAME}"),
-        (record_set(NAME, "CNAME", 60, ["x.example.org."]), "a CNAME is at", "by hand"),
-        (replace(record_set(NAME, "A", 60, ()), ttl_s=None, alias=True), "an alias", "by hand"),
         (
-            replace(record_set(NAME, "A", 60, ["198.51.100.1"], Policy.OTHER, "eu")),
-            "routing policy other (eu)",
-            "by hand",
+            record_set(NAME, "A", 60, ["198.51.100.1", "198.51.100.2"]),
+            "a simple A record (198.51.100.1, 198.51.100.2) is there that pyconfd did not write",
+            f"to take it over, run: pyconfd dns adopt {NAME}",
         ),
-        (record_set(marker_name(NAME), "TXT", 60, ['"hello"']), "a TXT record is at", "by hand"),
+        (
+            record_set(NAME, "CNAME", 60, ["x.example.org."]),
+            f"a CNAME is at {NAME}., and nothing can stand beside one",
+            BY_HAND,
+        ),
+        (
+            record_set(marker_name(NAME), "CNAME", 60, ["x.example.org."]),
+            f"a CNAME is at _pyconfd.{NAME}., and nothing can stand beside one",
+            BY_HAND,
+        ),
+        (replace(record_set(NAME, "A", 60, ()), ttl_s=None, alias=True), "an alias is there as A", BY_HAND),
+        (
+            record_set(NAME, "A", 60, ["198.51.100.1"], Policy.OTHER, "eu"),
+            "A records are there with routing policy other (eu), not {policy}",
+            BY_HAND,
+        ),
+        (
+            record_set(NAME, "A", 60, ["198.51.100.1"], Policy.OTHER, "pyconfd:prod:n1"),
+            "A records are there with routing policy other (pyconfd:prod:n1), not {policy}",
+            f"give all nodes the same dns.mode, and dns.weight to all or to none, then run: pyconfd dns adopt {NAME}",
+        ),
+        (
+            record_set(marker_name(NAME), "TXT", 60, ['"hello"']),
+            f"a TXT record is at _pyconfd.{NAME} that pyconfd did not write",
+            BY_HAND,
+        ),
     ],
 )
 @pytest.mark.parametrize("spec", [SPEC, WEIGHTED, SHARED, VIP])
-def test_what_is_in_the_way_blocks_and_stays(there: RecordSet, says: str, remedy: str, spec: NameSettings) -> None:
+def test_what_is_in_the_way_blocks_and_stays(there: RecordSet, message: str, remedy: str, spec: NameSettings) -> None:
     provider = zone_with(there)
     before = provider.everything()
-    found = turn(provider, spec, node(0), PUBLISH)
-    assert found.problem
-    assert says in found.problem.message
-    assert remedy in found.problem.remedy
+    problem = Problem(NAME, message.format(policy=policy_of(spec)), remedy)
+    assert turn(provider, spec, node(0), PUBLISH) == NamePlan(problem=problem)
     assert turn(provider, spec, node(0), WITHDRAW) == NamePlan()
     assert provider.everything() == before
 
@@ -159,11 +193,26 @@ def test_what_is_in_the_way_blocks_and_stays(there: RecordSet, says: str, remedy
 def test_a_node_with_another_mode_or_weight_than_the_others_is_blocked() -> None:
     provider = zone_with()
     turn(provider, SPEC, node(0), PUBLISH)
-    for spec, says in ((SHARED, "mode multivalue"), (WEIGHTED, "routing policy multivalue")):
-        found = turn(provider, spec, node(1), PUBLISH)
-        assert found.problem
-        assert says in found.problem.message
-        assert "pyconfd dns adopt" in found.problem.remedy
+    run = f"run: pyconfd dns adopt {NAME}"
+    for spec, problem in (
+        (
+            SHARED,
+            Problem(
+                NAME,
+                "prod keeps this name in mode multivalue, and this node has mode shared",
+                f"set dns.mode to multivalue here, or change it on all nodes and {run}",
+            ),
+        ),
+        (
+            WEIGHTED,
+            Problem(
+                NAME,
+                "A records are there with routing policy multivalue (pyconfd:prod:n0), not weighted",
+                f"give all nodes the same dns.mode, and dns.weight to all or to none, then {run}",
+            ),
+        ),
+    ):
+        assert turn(provider, spec, node(1), PUBLISH) == NamePlan(problem=problem)
 
 
 @pytest.mark.parametrize("spec", [SPEC, WEIGHTED, SHARED])
@@ -197,12 +246,38 @@ def test_adoption_changes_the_mode_of_a_name_and_its_answer_stays(spec: NameSett
     assert (provider.answer(NAME, "A"), provider.answer(NAME, "AAAA")) == before
 
 
+def test_what_is_in_the_way_is_found_behind_what_is_not() -> None:
+    there = record_set(NAME, "A", 60, ["198.51.100.1"], Policy.OTHER, "eu")
+    (problem,) = {plan(SPEC, node(0), PUBLISH, each).problem for each in ((beside(), there), (there, beside()))}
+    message = "A records are there with routing policy other (eu), not multivalue"
+    assert problem == Problem(NAME, message, BY_HAND)
+
+
+@pytest.mark.parametrize("spec", [SPEC, WEIGHTED, SHARED, VIP])
+def test_each_batch_that_takes_something_out_counts_once(spec: NameSettings) -> None:
+    provider, counted = zone_with(record_set(NAME, "A", 300, ["198.51.100.7"])), []
+    carry_out(provider, adopt(spec, read(provider)))
+    counted.append(owners_of(read(provider))["prod"][0])
+    other = replace(SPEC, mode=Mode.SHARED) if spec.mode is Mode.MULTIVALUE else SPEC
+    carry_out(provider, adopt(other, read(provider)))
+    counted.append(owners_of(read(provider))["prod"][0])
+    assert counted == [NameOwner("prod", spec.mode, 1), NameOwner("prod", other.mode, 2)]
+
+
+def test_a_node_that_joins_counts_once_and_one_that_leaves_once_more() -> None:
+    provider, generations = zone_with(), []
+    for number, wish in ((0, PUBLISH), (1, PUBLISH), (0, WITHDRAW), (0, WITHDRAW), (0, PUBLISH)):
+        turn(provider, SPEC, node(number), wish)
+        generations.append(owners_of(read(provider))["prod"][0].generation)
+    assert generations == [1, 1, 2, 2, 2]
+
+
 def test_adoption_takes_a_shared_record_from_another_owner() -> None:
     provider = zone_with()
     turn(provider, replace(SHARED, owner="other"), node(0), PUBLISH)
-    found = turn(provider, SHARED, node(1), PUBLISH)
-    assert found.problem
-    assert "that other keeps" in found.problem.message
+    message = "a simple A record (192.0.2.1) is there that other keeps"
+    problem = Problem(NAME, message, f"to take it over, run: pyconfd dns adopt {NAME}")
+    assert turn(provider, SHARED, node(1), PUBLISH) == NamePlan(problem=problem)
     carry_out(provider, adopt(SHARED, read(provider)))
     assert list(owners_of(read(provider))) == ["prod"]
     assert provider.answer(NAME, "A") == ("192.0.2.1",)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from random import Random
 
 from pyconfd.explain.conditions import Evidence
-from pyconfd.explain.request import Request, request_of
+from pyconfd.explain.request import ClientRequest, request_of
 from tests.fuzz.clusters import HOSTS, NAMESPACES, PATHS, POOL, SHARED_ADDRESS, Document, Slot, made_of
 from tests.fuzz.ownership import ASKED_HOSTS, PRESETS, Seen, Story
 
@@ -162,7 +162,7 @@ def cluster(seed: int, number: int, folder: str) -> Served:
     return Served(seen, evidence, story.name, tuple(matches), tuple(seen.context.names["gateway"]["virtual_hosts"]))
 
 
-def request(rng: Random, served: Served, to: str = "") -> Request:
+def request(rng: Random, served: Served, to: str = "") -> ClientRequest:
     """Return a random request for what such a cluster may have, to the shared frontends at an address ``to``."""
     opened = [(front.name, bind) for front, binds in served.seen.config.frontends for bind in binds]
     frontend, bind = rng.choice([each for each in opened if each[1].port in _PORTS])
@@ -190,6 +190,8 @@ def request(rng: Random, served: Served, to: str = "") -> Request:
         query.append(f"{rng.choice((*_PARAMETERS, 'V'))}{rng.choice(('=', '=', '=', ''))}{rng.choice(_ENCODED)}")
     rng.shuffle(query)
     headers += [f"{rng.choice(_HEADERS)}: {rng.choice(_VALUES)}" for _ in range(rng.choice((0, 0, 1, 2)))]
+    if not to and rng.random() < 0.1:  # the model knows headers with one value only
+        headers.append("X-Forwarded-Proto: https, http")
     is_asking = method == "OPTIONS" and rng.random() < 0.5
     if is_asking or rng.random() < 0.1:
         headers.append(f"Origin: {rng.choice(('https://a.test', 'https://b.a.test', 'null'))}")

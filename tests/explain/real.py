@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pyconfd.explain.request import Request
+from pyconfd.explain.request import ClientRequest
 from pyconfd.model.context import Context
 from pyconfd.model.rendering import Rendering
 from tests.fuzz.haproxy_model import Bind
@@ -127,7 +127,7 @@ frontend answer-{number}-http
     bind {at}s ssl crt {pem}
     http-request return status {SERVED} hdr {BACKEND} {name}"""
 
-    def ask(self, request: Request, default_source: str = "198.51.100.250") -> Answered:
+    def ask(self, request: ClientRequest, default_source: str = "198.51.100.250") -> Answered:
         """Return what a client gets, at the socket to which Linux would give its connection."""
         ranked = [(each.rank(request.to), path) for each, path in self.binds if each.port == request.port]
         best = max(ranked, default=(0, ""), key=lambda each: each[0])
@@ -162,7 +162,7 @@ def _over_tls(plain: socket.socket, name: str) -> ssl.SSLSocket:
     return tls
 
 
-def _answer(connection: socket.socket, request: Request) -> Answered:
+def _answer(connection: socket.socket, request: ClientRequest) -> Answered:
     host, *headers = request.headers
     lines = [f"{request.method} {request.pathq} HTTP/1.1", f"host: {host[1]}", *(f"{n}: {v}" for n, v in headers)]
     body = ["content-length: 0"] if request.method in {"POST", "PUT"} else []

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from pyconfd.explain.request import Request
-from pyconfd.explain.requests import explain_request
+from pyconfd.explain.request import ClientRequest
+from pyconfd.explain.request_answer import explain_request
 from pyconfd.model.explanation import RequestAnswer
 from pyconfd.trying.own_haproxy import short_folder
 from tests.explain.random_requests import SECRET, Served, cluster, request
@@ -32,7 +32,7 @@ def haproxy(tmp_path: Path) -> Iterator[NamedBackends]:
         yield NamedBackends(short_folder("req-"), process)
 
 
-def answer_of(asked: Request, served: Served) -> RequestAnswer:
+def answer_of(asked: ClientRequest, served: Served) -> RequestAnswer:
     answer = explain_request(asked, served.evidence).request
     assert answer is not None
     return answer
@@ -112,7 +112,9 @@ def test_requests_go_where_it_says(haproxy: NamedBackends) -> None:
             presented = [each.text.partition(" ")[0] for each in answer.steps if each.part == "certificate"]
             kinds["certificates"] += bool(presented and got.certificate)
             is_other = presented and got.certificate and got.certificate != certificates[presented[0]]
-            if (is_other or not agrees(answer, got)) and not answer.uncovered:
+            # No header of these clusters has a value for which it matters that HAProxy sets it.
+            has_end = answer.closed or answer.status or answer.backends or not answer.uncovered
+            if is_other or (has_end and not agrees(answer, got)):
                 steps = "\n    ".join(f"{each.part} {each.result} {each.text}" for each in answer.steps)
                 differing.append(f"{served.name}: {dict(asked.asked)} {asked.headers}\n  got {got}\n    {steps}")
     print(f"{CASES:,} requests, {len(differing)} differ: {dict(kinds)}")

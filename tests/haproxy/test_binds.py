@@ -84,7 +84,10 @@ def test_each_problem_names_fragment_and_line(
         ("[::1]:80", "::", True),
         ("[::]:80 v6only", "2001:db8::1", True),
         ("10.0.0.1:70-90", "10.0.0.1", True),
+        ("10.0.0.1:80-90", "10.0.0.1", True),
+        ("10.0.0.1:70-80", "10.0.0.1", True),
         ("10.0.0.1:81-90", "10.0.0.1", False),
+        ("10.0.0.1:70-79", "10.0.0.1", False),
     ],
 )
 def test_a_port_that_somebody_has(written: str, taken: str, conflict: bool) -> None:
@@ -107,6 +110,74 @@ def test_what_the_running_configuration_holds_is_not_judged_again() -> None:
         frozenset({"10.0.0.1"}),
         frozenset({81, 82}),
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "held", "is_held"),
+    [
+        ("10.0.0.1:80", "10.0.0.1:80-81", True),
+        ("10.0.0.1:81", "10.0.0.1:80-81", True),
+        ("10.0.0.1:80-81", "10.0.0.1:80-81", True),
+        ("10.0.0.1:79-81", "10.0.0.1:80-81", False),
+        ("10.0.0.1:80-82", "10.0.0.1:80-81", False),
+        ("10.0.0.1:80", "10.0.0.2:80-81", False),
+        ("10.0.0.1:80", "10.0.0.1:80-81 interface eth0", False),
+        ("10.0.0.1:80", "10.0.0.1:80 interface eth0", False),
+        ("10.0.0.1:80", "10.0.0.1:81", False),
+    ],
+)
+def test_a_range_that_is_held_holds_what_is_within_it(written: str, held: str, is_held: bool) -> None:
+    addresses, ports = addresses_and_ports(wanted(written), wanted(held))
+    (bind,) = wanted(written)
+    asked = frozenset(range(bind.first_port, bind.last_port + 1))
+    assert (addresses, ports) == ((frozenset(), frozenset()) if is_held else ({"10.0.0.1"}, asked))
+
+
+@pytest.mark.parametrize(
+    ("socket", "held", "is_ours"),
+    [
+        (ListeningSocket("10.0.0.1", 80), "10.0.0.1:80", True),
+        (ListeningSocket("10.0.0.1", 80), "10.0.0.1:80-90", True),
+        (ListeningSocket("10.0.0.1", 80), "10.0.0.1:70-80", True),
+        (ListeningSocket("10.0.0.1", 80), "10.0.0.1:70-79", False),
+        (ListeningSocket("10.0.0.1", 80), "10.0.0.1:81-90", False),
+        (ListeningSocket("10.0.0.1", 80), "10.0.0.2:70-90", False),
+        # That it is of somebody else is known.
+        (ListeningSocket("10.0.0.1", 80, "nginx"), "10.0.0.1:80", False),
+    ],
+)
+def test_a_socket_of_our_own_takes_nothing(socket: ListeningSocket, held: str, is_ours: bool) -> None:
+    assert (judged(wanted("*:80"), wanted(held), facts(socket)) == ()) is is_ours
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [
+        ("*:80-82", "*:82-84", [82]),
+        ("*:80-82", "*:83-84", []),
+        ("*:82-84", "*:80-82", [82]),
+        ("*:80-90", "*:84-85", [84, 85]),
+        ("*:84", "*:80-84", [84]),
+        ("10.0.0.1:80", "*:80", []),
+    ],
+)
+def test_ports_that_two_proxies_share(first: str, second: str, shared: list[int]) -> None:
+    found = judge(wanted(first, second), (), facts())
+    why = "frontend f0 and frontend f1 of the rendered text both listen on 0.0.0.0"
+    assert [dict(fault.unavailable) for fault in found] == (
+        [{Listener("0.0.0.0", port): f"{why}:{port}" for port in shared}] if shared else []
+    )
+
+
+def test_the_first_port_that_haproxy_may_bind() -> None:
+    for port, is_low in ((1023, True), (1024, False)):
+        (fault,) = judge(wanted(f"10.0.0.1:{port}"), (), facts(), may_bind_low_ports=False) or (None,)
+        assert (fault is not None) is is_low
+    (fault,) = judge(wanted("10.0.0.1:79"), (), facts(unprivileged_port_start=80), may_bind_low_ports=False)
+    message = "haproxy may not bind ports below 80"
+    remedy = "give its unit AmbientCapabilities=CAP_NET_BIND_SERVICE, or use a higher port"
+    assert fault.problem == Problem("line 2", f"bind 10.0.0.1:79 of frontend f0: {message}", remedy)
+    assert fault.unavailable == {Listener("10.0.0.1", 79): message}
 
 
 def test_a_wider_bind_beside_our_own_is_no_conflict_with_ourselves() -> None:
@@ -178,6 +249,13 @@ def test_binds_that_the_kernel_tells_apart_are_fine(written: tuple[str, str]) ->
 
 def test_overlapping_ranges_of_two_proxies() -> None:
     assert len(judged(wanted("*:80-90", "*:85"), (), facts())) == 1
+
+
+def test_what_lies_between_hides_no_socket_that_two_proxies_share() -> None:
+    own = binds("frontend a\n bind *:80-90\n bind *:81\nfrontend b\n bind *:85\n")
+    assert len(judged(own, (), facts())) == 1
+    found = judge(wanted("*:80-90", "*:81", "*:85"), (), facts())
+    assert [[each.port for each in fault.unavailable] for fault in found] == [[81], [85]]
 
 
 def test_one_proxy_may_repeat_itself() -> None:

@@ -1,11 +1,23 @@
+import datetime as dt
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
 
 from pyconfd.errors import RejectedInput
-from pyconfd.haproxy.config.certificates import CertificateFiles, fault_of, stub_pem, with_stubs
+from pyconfd.haproxy.config.certificates import (
+    CertificateFiles,
+    expiry_of,
+    fault_of,
+    leaf_expiry,
+    stub_pem,
+    with_stubs,
+)
 from pyconfd.haproxy.process.check import check
 from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
@@ -78,6 +90,60 @@ def test_files_are_found_in_folders_and_behind_links(tmp_path: Path, pairs: list
         f"{ssl}/team/a.pem": "",
         bundle: "",
     }
+
+
+@pytest.mark.parametrize("end", ["", "/", "//"])
+def test_a_file_has_one_path_however_its_directory_is_written(tmp_path: Path, pairs: list[KeyPair], end: str) -> None:
+    path = write(tmp_path / "ssl" / "a.pem", pem(pairs[0]))
+    assert CertificateFiles(f"{tmp_path}/ssl{end}").read() == {path: ""}
+
+
+def test_a_directory_without_a_name_has_no_certificate() -> None:
+    assert CertificateFiles().read() == {}
+
+
+def test_folders_are_read_four_deep(tmp_path: Path, pairs: list[KeyPair]) -> None:
+    deep = write(tmp_path / "1" / "2" / "3" / "4" / "a.pem", pem(pairs[0]))
+    write(tmp_path / "1" / "2" / "3" / "4" / "5" / "b.pem", pem(pairs[0]))
+    assert CertificateFiles(str(tmp_path)).read() == {deep: ""}
+
+
+def _private(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, passphrase: str = "") -> bytes:
+    encryption = (
+        serialization.BestAvailableEncryption(passphrase.encode()) if passphrase else serialization.NoEncryption()
+    )
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+
+
+def _rsa_pair(bits: int) -> bytes:
+    key, name = rsa.generate_private_key(65537, bits), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x")])
+    now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + dt.timedelta(days=36500))
+    return _private(key) + made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def test_what_is_wrong_with_a_key(tmp_path: Path, pairs: list[KeyPair]) -> None:
+    chain, key = pairs[0].cert.read_bytes(), ec.generate_private_key(ec.SECP256R1())
+    body = b"".join(pairs[0].key.read_bytes().splitlines()[1:-1])
+    unreadable = pairs[0].key.read_bytes().replace(body[:8], b"A" * 8)
+    for content, fault in (
+        (_private(key, "secret") + chain, "the private key has a passphrase"),
+        (unreadable + chain, "the private key cannot be read"),
+        (_private(key) + chain, "the private key does not belong to the certificate"),
+        (_rsa_pair(1024), "OpenSSL refuses RSA keys of less than 2048 bits"),
+        (_rsa_pair(2048), ""),
+    ):
+        assert fault_of(write(tmp_path / "x.pem", content)) == fault
+
+
+def test_when_the_first_certificate_of_a_file_ends(tmp_path: Path, pairs: list[KeyPair]) -> None:
+    ends = [x509.load_pem_x509_certificate(each.cert.read_bytes()).not_valid_after_utc.timestamp() for each in pairs]
+    longer = _rsa_pair(2048)
+    path = write(tmp_path / "x.pem", pairs[0].key.read_bytes() + pairs[0].cert.read_bytes() + longer)
+    assert expiry_of(path) == leaf_expiry(pairs[0].cert.read_bytes()) == ends[0]
+    assert expiry_of(write(tmp_path / "y.pem", longer + pairs[0].cert.read_bytes())) != ends[0]
+    with pytest.raises(ValueError, match="no certificate in PEM"):
+        leaf_expiry(pairs[0].key.read_bytes())
 
 
 def test_a_directory_that_is_not_there_has_no_certificate(tmp_path: Path) -> None:
@@ -157,5 +223,58 @@ def test_stubs_are_made_for_what_lists_name_below_the_directories_of_the_globals
     listed = "# comment\n/nowhere/one.pem [ca-file clients.crt verify required] a.example.com\ntwo.pem\n"
     files = (OutputFile(FileKind.MAP, "/nowhere/list", listed),)
     stubbed = with_stubs(Rendering((Piece("01.conf", text),), files))
-    made = {file.path for file in stubbed.files if file.content == stub_pem()}
-    assert {"/nowhere/one.pem", "/nowhere/own/two.pem", "/nowhere/own/list.pem", "/nowhere/ca/clients.crt"} <= made
+    assert [(file.kind, file.path) for file in stubbed.files if file.content == stub_pem()] == [
+        (FileKind.CERTIFICATE, path)
+        for path in (
+            "/nowhere/ca.crt",
+            "/nowhere/ca/clients.crt",
+            "/nowhere/ca/stub.pem",
+            "/nowhere/client.pem",
+            "/nowhere/declared.pem",
+            "/nowhere/named.pem",
+            "/nowhere/one.pem",
+            "/nowhere/other-ca.pem",
+            "/nowhere/own/list.pem",
+            "/nowhere/own/stub.pem",
+            "/nowhere/own/two.pem",
+        )
+    ]
+    assert files[0] in stubbed.files
+
+
+def test_a_list_that_is_not_declared_gets_one_stub() -> None:
+    stubbed = with_stubs(Rendering((Piece("01.conf", "frontend f\n    bind :1 ssl crt-list /nowhere/list\n"),)))
+    assert stubbed.files == (
+        OutputFile(FileKind.MAP, "/nowhere/list", "/nowhere/list.stub.pem\n"),
+        OutputFile(FileKind.CERTIFICATE, "/nowhere/list.stub.pem", stub_pem()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "paths"),
+    [
+        ("crt /a/b.pem", ["/a/b.pem"]),
+        ("crt /a", ["/a/stub.pem"]),
+        ("crt /a/", ["/a/stub.pem"]),
+        ("crt $VAR/b.pem", []),
+        ("crt relative.pem", []),
+        ("ca-file @system-ca", []),
+        (
+            "ca-file /a/ca.pem ca-verify-file /a/verify.pem crl-file /a/crl.pem",
+            ["/a/ca.pem", "/a/crl.pem", "/a/verify.pem"],
+        ),
+        ("crt-list relative", []),
+        ("crt-list $VAR", []),
+    ],
+)
+@pytest.mark.parametrize("line", ["bind :1 ssl", "server s 192.0.2.1:443 ssl", "default-server ssl"])
+def test_what_a_line_names_by_path(line: str, words: str, paths: list[str]) -> None:
+    text = f"listen f\n    {line} {words}\n    option httpchk crt /never.pem\n"
+    assert [file.path for file in with_stubs(Rendering((Piece("01.conf", text),))).files] == paths
+
+
+def test_a_directory_of_declared_certificates_gets_no_stub() -> None:
+    text = "frontend f\n    bind :1 ssl crt /a crt /b\n"
+    files = (OutputFile(FileKind.CERTIFICATE, "/a/own.pem", "secret"),)
+    found = with_stubs(Rendering((Piece("01.conf", text),), files)).files
+    assert [file.path for file in found] == ["/a/own.pem", "/b/stub.pem"]

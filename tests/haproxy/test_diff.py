@@ -106,6 +106,43 @@ def test_each_change_has_its_reason_and_is_told(new: str, reason: ReloadReason, 
     assert differences(rendering(BASE), rendering(new)) == (detail,)
 
 
+ONE = "defaults one\n    mode http\n"
+TWO = "defaults two\n    mode tcp\n"
+FRONTEND, BACKEND = "frontend f\n    bind :80\n", "backend x\n    server s 192.0.2.1:80\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "moved"),
+    [
+        ((ONE, TWO, BACKEND), (ONE, BACKEND, TWO), "backend x"),
+        ((ONE, BACKEND, TWO, FRONTEND), (ONE, FRONTEND, TWO, BACKEND), "frontend f"),
+        ((ONE, FRONTEND, BACKEND), (FRONTEND, BACKEND, ONE), "frontend f"),
+        # What says from which section it inherits inherits from that wherever it stands.
+        (
+            (ONE, TWO, BACKEND.replace("backend x", "backend x from one")),
+            (ONE, BACKEND.replace("backend x", "backend x from one"), TWO),
+            "",
+        ),
+        ((ONE, FRONTEND, BACKEND), (ONE, BACKEND, FRONTEND), ""),
+        # Without names they differ by their lines alone, also by one that says nothing of servers.
+        (
+            ("defaults\n mode http\n", "defaults\n mode tcp\n", BACKEND),
+            ("defaults\n mode http\n", BACKEND, "defaults\n mode tcp\n"),
+            "backend x",
+        ),
+    ],
+)
+def test_a_section_that_moves_below_other_defaults_needs_a_reload(
+    old: tuple[str, ...], new: tuple[str, ...], moved: str
+) -> None:
+    made = plan(rendering("".join(new)), rendering("".join(old)), level_with(rendering("".join(old))))
+    assert made == (
+        Reload((ReloadReason.DEFAULTS_CHANGED,), (f"{moved} inherits from another section",))
+        if moved
+        else RuntimeUpdate((), ("comments, blanks or the order of sections",))
+    )
+
+
 def test_comments_change_the_file_alone() -> None:
     old = rendering(BASE)
     made = plan(rendering("# hello\n" + BASE), old, level_with(old))

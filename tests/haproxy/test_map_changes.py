@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyconfd.haproxy.config.changes import _single, changed_files, differing_lines
+from pyconfd.haproxy.config.changes import MAX_ENTRY_BYTES, _single, changed_files, differing_lines, entries_of
 from pyconfd.haproxy.config.index import index_of
 from pyconfd.model.operations import AddMapEntries, ChangeMapEntries, Command, RemoveMapEntries, ReplaceMap
 from pyconfd.model.rendering import FileKind, OutputFile
@@ -51,6 +51,60 @@ def test_lines_outside_of_the_difference_are_the_same(old: str, new: str) -> Non
     before, after = differing_lines(old, new)
     rest = old.replace(before, "", 1) if before else old
     assert rest == (new.replace(after, "", 1) if after else new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "differing"),
+    [
+        ("", "", ("", "")),
+        ("a 1\n", "a 1\n", ("", "")),
+        ("a 1\nc 1\n", "a 1\nb 1\nc 1\n", ("c 1\n", "b 1\nc 1\n")),
+        ("a 1\nb 1\n\n", "a 1\nx 1\n\n", ("b 1\n", "x 1\n")),
+        ("a 1\nb 2\nc 1\n", "a 1\nb 3\nc 1\n", ("b 2\n", "b 3\n")),
+        # The first line break of the old text is where its common end begins.
+        ("\na 1\n", "b 1\n\na 1\n", ("\n", "b 1\n\n")),
+        ("aa 1\n", "ba 1\n", ("aa 1\n", "ba 1\n")),
+        ("a 1", "a 1\nb 1", ("a 1", "a 1\nb 1")),
+        ("", "a 1\n", ("", "a 1\n")),
+        ("a 1\n", "", ("a 1\n", "")),
+    ],
+)
+def test_whole_lines_that_differ_are_looked_at(old: str, new: str, differing: tuple[str, str]) -> None:
+    assert differing_lines(old, new) == differing
+
+
+@pytest.mark.parametrize(
+    ("content", "entries"),
+    [
+        ("", ()),
+        ("a 1\nb  2 3 \r\n", (("a", "1"), ("b", "2 3"))),
+        ("# comment\n\n #k v\n\ta\t1\n", (("#k", "v"), ("a", "1"))),
+        ("a\xa0b 1\n", (("a\xa0b", "1"),)),
+        ("a\n", None),
+        ("a 1\x00\n", None),
+        ("a 1\nb\n", None),
+        (f"a {'v' * (MAX_ENTRY_BYTES - 2)}\n", (("a", "v" * (MAX_ENTRY_BYTES - 2)),)),
+        (f"a {'v' * (MAX_ENTRY_BYTES - 1)}\n", None),
+        (f"a {'é' * (MAX_ENTRY_BYTES // 2)}\n", None),
+    ],
+)
+def test_entries_are_read_as_haproxy_reads_them(content: str, entries: tuple[tuple[str, str], ...] | None) -> None:
+    assert entries_of(content) == entries
+
+
+@pytest.mark.parametrize(("changes", "is_single"), [(8, True), (9, False)])
+def test_a_small_map_is_replaced_where_more_than_eight_entries_change(changes: int, is_single: bool) -> None:
+    old = "".join(f"k{number:02} x\n" for number in range(20))
+    new = "".join(f"k{number:02} {'y' if number < changes else 'x'}\n" for number in range(20))
+    entries = tuple((f"k{number:02}", "y") for number in range(changes))
+    assert _single("/m", old, new) == ([ChangeMapEntries("/m", entries)] if is_single else [])
+
+
+@pytest.mark.parametrize(("changes", "is_single"), [(25, True), (26, False)])
+def test_a_big_map_is_replaced_where_more_than_a_quarter_changes(changes: int, is_single: bool) -> None:
+    old = "".join(f"k{number:03} x\n" for number in range(100))
+    new = "".join(f"k{number:03} {'y' if number < changes else 'x'}\n" for number in range(100))
+    assert bool(_single("/m", old, new)) is is_single
 
 
 def test_one_entry_of_many_is_one_command() -> None:

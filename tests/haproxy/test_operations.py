@@ -28,6 +28,7 @@ from pyconfd.model.operations import (
     ServerState,
     SetState,
     SetWeight,
+    SocketLine,
     UpdateCertificate,
 )
 
@@ -142,6 +143,202 @@ def test_the_place_the_line_and_the_reading_back_of_a_command(
 @pytest.mark.parametrize(("command", "text"), EACH)
 def test_a_command_in_words(command: Command, text: str) -> None:
     assert command.description() == text
+
+
+CERTIFICATE = PEM.removesuffix("\n")
+LINES: list[tuple[Command, list[SocketLine], tuple[str, str, int]]] = [
+    (
+        AddBackend("be-a", "plain", "tcp"),
+        [SocketLine("add backend be-a from plain mode tcp", ("New backend registered",))],
+        ("be-a", "added", 0),
+    ),
+    (SPARE, [], ("be-a", "added", 0)),
+    (replace(SPARE, changed=True), [], ("be-a", "changed", 0)),
+    (LEAD, [SocketLine("add map /s be-a spare-plain-1")], ("be-a", "", 0)),
+    (
+        EmptyBackend("be-a", (RemoveServer("be-a", "s1"), RemoveServer("be-a", "s2"))),
+        [SocketLine("set server be-a/s1 state drain"), SocketLine("set server be-a/s2 state drain")],
+        ("be-a", "removed", 0),
+    ),
+    (
+        RemoveBackend("be-a", (RemoveServer("be-a", "s1"),)),
+        [
+            SocketLine("unpublish backend be-a", ("Backend unpublished",)),
+            SocketLine("set server be-a/s1 state drain"),
+        ],
+        ("be-a", "removed", 0),
+    ),
+    (
+        AddServer("be-a", "s1", "192.0.2.1:80", ("no-check", "check", "agent-check", "weight", "5")),
+        [
+            SocketLine(
+                "add server be-a/s1 192.0.2.1:80 no-check check agent-check weight 5", ("New server registered",)
+            ),
+            SocketLine("set server be-a/s1 state ready"),
+            SocketLine("enable health be-a/s1"),
+            SocketLine("enable agent be-a/s1"),
+        ],
+        ("be-a", "+ server", 1),
+    ),
+    (
+        AddServer("be-a", "s1", "192.0.2.1:80", ("check", "no-check", "agent-check", "no-agent-check", "disabled")),
+        [
+            SocketLine(
+                "add server be-a/s1 192.0.2.1:80 check no-check agent-check no-agent-check disabled",
+                ("New server registered",),
+            )
+        ],
+        ("be-a", "+ server", 1),
+    ),
+    (RemoveServer("be-a", "s1"), [SocketLine("set server be-a/s1 state drain")], ("be-a", "- server", 1)),
+    (SetWeight("be-a", "s1", 20), [SocketLine("set server be-a/s1 weight 20")], ("be-a", " weight", 1)),
+    (
+        SetState("be-a", "s1", ServerState.MAINT),
+        [SocketLine("set server be-a/s1 state maint")],
+        ("be-a", " server maint", 1),
+    ),
+    (
+        AddMapEntries("/m/x.map", ENTRIES[:2]),
+        [
+            SocketLine("add map /m/x.map h0.example.com be-a"),
+            SocketLine("add map /m/x.map h1.example.com be-a"),
+        ],
+        ("x.map", "+ entry", 2),
+    ),
+    (
+        ChangeMapEntries("/m", ENTRIES[:1]),
+        [SocketLine("set map /m h0.example.com be-a")],
+        ("m", " changed entry", 1),
+    ),
+    (RemoveMapEntries("/m", ("a", "b")), [SocketLine("del map /m a"), SocketLine("del map /m b")], ("m", "- entry", 2)),
+    (
+        ReplaceMap("/m", ENTRIES[:2]),
+        [
+            SocketLine("prepare map /m", ("New version created: ",)),
+            SocketLine("add map @VERSION /m <<\nh0.example.com be-a\nh1.example.com be-a\n"),
+            SocketLine("commit map @VERSION /m"),
+        ],
+        ("m", " reloaded entry", 2),
+    ),
+    (
+        UpdateCertificate("/c/a.pem", PEM),
+        [
+            SocketLine(f"set ssl cert /c/a.pem <<\n{CERTIFICATE}\n", ("Transaction created", "Transaction updated")),
+            SocketLine("commit ssl cert /c/a.pem", ("Success!",)),
+        ],
+        ("a.pem", "renewed", 0),
+    ),
+    (
+        AddCertificate("/c/a.pem", PEM.replace("\n", "\n \n")),
+        [
+            SocketLine("new ssl cert /c/a.pem", ("New empty certificate store",)),
+            SocketLine(f"set ssl cert /c/a.pem <<\n{CERTIFICATE}\n", ("Transaction created", "Transaction updated")),
+            SocketLine("commit ssl cert /c/a.pem", ("Success!",)),
+        ],
+        ("a.pem", "added", 0),
+    ),
+    (RemoveCertificate("/c/a.pem"), [SocketLine("del ssl cert /c/a.pem", ("deleted!",))], ("a.pem", "removed", 0)),
+    (
+        AddListLines("/c/l", ("/c/a.pem", "/c/b.pem a.b")),
+        [
+            SocketLine("add ssl crt-list /c/l /c/a.pem", ("Success!",)),
+            SocketLine("add ssl crt-list /c/l <<\n/c/b.pem a.b\n", ("Success!",)),
+        ],
+        ("l", "+ line", 2),
+    ),
+    (
+        RemoveListLines("/l", ("/c/a.pem a.b",)),
+        [SocketLine("del ssl crt-list /l /c/a.pem", ("deleted in crtlist",))],
+        ("l", "- line", 1),
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "lines", "counted"), LINES)
+def test_all_that_a_command_sends_and_what_has_to_be_answered(
+    command: Command, lines: list[SocketLine], counted: tuple[str, str, int]
+) -> None:
+    assert command.socket_lines() == lines
+    assert (command.group(), command.counted, command.number()) == counted
+
+
+def test_a_backend_takes_traffic_once_it_is_published() -> None:
+    assert AddBackend("be-a", "plain").published() == SocketLine("publish backend be-a", ("Backend published",))
+
+
+@pytest.mark.parametrize(
+    ("expected", "answer", "is_refused"),
+    [
+        (("",), "", False),
+        (("",), " \n", False),
+        (("",), "No such server.\n", True),
+        (("Success!",), "Success!\n", False),
+        (("Success!",), "", True),
+        (("Transaction created", "Transaction updated"), "Transaction updated for certificate /c!\n", False),
+        (("Transaction created", "Transaction updated"), "unable\n", True),
+        (("", "Done"), "Done\n", False),
+        (("", "Done"), "\n", False),
+        (("", "Done"), "else\n", True),
+    ],
+)
+def test_an_answer_has_to_hold_what_is_expected(expected: tuple[str, ...], answer: str, is_refused: bool) -> None:
+    assert SocketLine("x", expected).refused(answer) is is_refused
+
+
+@pytest.mark.parametrize(
+    ("sizes", "chunks"),
+    [
+        ([], []),
+        ([8_000], [1]),
+        # One entry that is too long by itself goes alone.
+        ([8_001], [1]),
+        ([8_001, 10], [1, 1]),
+        ([4_000, 4_000], [2]),
+        ([4_000, 4_001], [1, 1]),
+        ([4_000, 4_000, 10], [2, 1]),
+        ([10, 8_000, 7_990, 10], [1, 1, 2]),
+    ],
+)
+def test_a_map_is_filled_in_as_few_lines_as_a_buffer_takes(sizes: list[int], chunks: list[int]) -> None:
+    # Key, blank, value and line break.
+    entries = tuple((f"{number}", "v" * (size - 3)) for number, size in enumerate(sizes))
+    *filled, last = ReplaceMap("/m", entries).filled("New version created: 7\n\n")
+    assert last == SocketLine("commit map @7 /m")
+    heads = [line.text.partition("\n")[0] for line in filled]
+    assert heads == ["add map @7 /m <<"] * len(chunks)
+    rows = [line.text.split("\n")[1:-1] for line in filled]
+    assert [len(each) for each in rows] == chunks
+    assert [row for each in rows for row in each] == [f"{key} {value}" for key, value in entries]
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [("/c/a.pem a.b", ":1"), ("/c/a.pem c.d", ":12"), ("/c/a.pem e.f", ":0"), ("/c/b.pem", ""), ("/c/z.pem", "")],
+)
+def test_of_several_lines_of_a_certificate_each_goes_by_its_number(line: str, number: str) -> None:
+    command = RemoveListLines("/l", (line,))
+    assert command.first_question() == "show ssl crt-list -n /l"
+    answer = "# /l\n/c/a.pem:1 [] a.b\n/c/b.pem:2 []\n/c/a.pem:12 c.d\n"
+    path = line.partition(" ")[0]
+    assert command.socket_lines(answer) == [SocketLine(f"del ssl crt-list /l {path}{number}", ("deleted in crtlist",))]
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("show map /m", True),
+        ("add map @1 /m <<\na b\n", True),
+        ("add map @1 /m <<\na b\n\nc d\n", False),
+        ("add map @1 /m <<\na b", False),
+        ("add map @1 /m <<\na\rb\n", False),
+        ("a;b", False),
+        ("a\nb", False),
+        ("", False),
+    ],
+)
+def test_one_command_and_nothing_else_is_safe(text: str, safe: bool) -> None:
+    assert SocketLine(text).safe is safe
+    assert SocketLine(text).shown == text.partition(" <<\n")[0]
 
 
 def test_a_key_is_never_shown() -> None:

@@ -92,6 +92,7 @@ LATER: list[tuple[str, str, tuple[int, int], list[str] | str]] = [
     ("frontend", "bind 127.0.0.1:{port} process 1 name x", (2, 7), "thread"),
     ("global", "stats socket {tmp}/s mode 600 process 1", (2, 7), "process"),
     ("backend", r"option httpchk GET /up HTTP/1.1\r\nHost:\ a.b", (3, 0), ["option httpchk", "http-check send meth GET uri /up ver HTTP/1.1 hdr Host a.b"]),
+    ("backend", r"option httpchk GET /up HTTP/1.1\r\nX-A:\ Xb%X\t\r\nB:c", (3, 0), ["option httpchk", "http-check send meth GET uri /up ver HTTP/1.1 hdr X-A 'Xb%%X' hdr B c"]),
     ("backend", r"option httpchk GET /up HTTP/1.1\r\nHost", (3, 0), "http-check send"),
 ]  # fmt: skip
 

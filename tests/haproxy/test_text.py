@@ -1,18 +1,25 @@
 import subprocess
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyconfd.haproxy.config.text import (
+    Bind,
     Word,
     binds,
+    certificate_lists,
     digest_in,
     digest_of,
+    edit_lines,
+    emptied,
     endpoint_totals,
     mark,
     parse,
     passwords_in,
+    scan,
+    sections_of,
     split_words,
     stats_sockets,
     structure_of,
@@ -21,6 +28,7 @@ from pyconfd.haproxy.config.text import (
 )
 from pyconfd.haproxy.process.check import explain_check_output
 from pyconfd.model.context import EndpointTotals
+from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.system.secrecy import HIDDEN
 from tests.haproxy.bench import Bench
@@ -41,11 +49,162 @@ from tests.world.haproxy import BINARY, configuration
         (r'"\\$a"', [r"\$a"]),
         (r"'a\ #$\''", ["a\\ #$\\'"]),
         ("ab#c", ["ab"]),
+        ("e\"a b\"'c d'\\ f", ["ea bc d f"]),
         ("a 'b", ["a", "'b"]),
     ],
 )
 def test_words_as_haproxy_reads_them(line: str, values: list[str]) -> None:
     assert [word.value for word in split_words(line)] == values
+
+
+OPEN, BYTE = "a quote that is not closed", "an escaped byte (\\x)"
+VARIABLE = "an environment variable (a $ in double quotes)"
+
+
+@pytest.mark.parametrize(
+    ("line", "doubt"),
+    [
+        ("a b", ""),
+        ('a "b', OPEN),
+        ("a 'b", OPEN),
+        ('"a\\"', OPEN),
+        ('a "$X"', VARIABLE),
+        ('x"a${A}"', VARIABLE),
+        ("a $X", ""),
+        ("'$X'", ""),
+        ('"\\$X"', ""),
+        ("a \\x41", BYTE),
+        ('a "\\x41"', BYTE),
+        ("a \\x", "a \\x"),
+        ("a \\xg", "a \\x"),
+        ("a\\", "a backslash at the end of the line"),
+        ("a\\ b\\z", ""),
+        ('a # "', ""),
+        # The first one is told.
+        ('"$X" \\x41', VARIABLE),
+        ('\\x41 "$X"', BYTE),
+        ("\\x41 'b", BYTE),
+        ('"$X" "b"', VARIABLE),
+    ],
+)
+def test_what_a_line_depends_on_beside_itself(line: str, doubt: str) -> None:
+    assert scan(line) == (split_words(line), doubt)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("*:80", {"address": "0.0.0.0", "first_port": 80, "last_port": 80}),
+        (":80", {"address": "0.0.0.0", "first_port": 80, "last_port": 80}),
+        ("10.0.0.1:80-82", {"address": "10.0.0.1", "first_port": 80, "last_port": 82}),
+        ("10.0.0.1:82-80", None),
+        ("10.0.0.1:0", None),
+        ("10.0.0.1:1", {"address": "10.0.0.1", "first_port": 1, "last_port": 1}),
+        ("10.0.0.1:65535", {"address": "10.0.0.1", "first_port": 65535, "last_port": 65535}),
+        ("10.0.0.1:65535-65536", None),
+        ("[::]:80", {"address": "::", "first_port": 80, "last_port": 80, "dual_stack": True}),
+        ("[::]:80 v6only", {"address": "::", "first_port": 80, "last_port": 80}),
+        ("[2001:DB8::1]:80", {"address": "2001:db8::1", "first_port": 80, "last_port": 80}),
+        ("::1:80", {"address": "::1", "first_port": 80, "last_port": 80}),
+        ("ipv6@:80", {"address": "::", "first_port": 80, "last_port": 80, "dual_stack": True}),
+        ("ipv4@:80", {"address": "0.0.0.0", "first_port": 80, "last_port": 80}),
+        ("ipv6@[::1]:80", {"address": "::1", "first_port": 80, "last_port": 80}),
+        ("tcp6@*:80", {"address": "::", "first_port": 80, "last_port": 80, "dual_stack": True}),
+        ("tcp@10.0.0.1:80", {"address": "10.0.0.1", "first_port": 80, "last_port": 80}),
+        ("tcp4@*:80", {"address": "0.0.0.0", "first_port": 80, "last_port": 80}),
+        ("some.host:80", {"address": "some.host", "first_port": 80, "last_port": 80}),
+        ("fe80::1%eth0:80", {"address": "fe80::1", "first_port": 80, "last_port": 80}),
+        (
+            "10.0.0.1:80 interface eth0 transparent",
+            {"address": "10.0.0.1", "first_port": 80, "last_port": 80, "interface": "eth0", "transparent": True},
+        ),
+        ("10.0.0.1:80 interface", {"address": "10.0.0.1", "first_port": 80, "last_port": 80}),
+        *((each, None) for each in ("/run/x", "unix@/x", "abns@x", "fd@3", "quic4@:443", "udp@:53", "other@:80")),
+        *((each, None) for each in ("$X:80", "*:80 namespace n", "*", "80", "*:+1", "*:80-")),
+    ],
+)
+def test_what_a_bind_asks_for(written: str, expected: dict[str, Any] | None) -> None:
+    address = written.partition(" ")[0]
+    (found,) = binds(f"# one\nfrontend f\n    bind {written}\n")
+    values = {"address": address, "judged": False} if expected is None else expected
+    assert found == Bind("frontend f", 3, f"bind {address}", **values)
+    ports = range(found.first_port, found.last_port + 1) if expected is not None else ()
+    v6only = found.address == "::" and not found.dual_stack
+    assert list(found.listeners()) == [Listener.at(found.address, port, v6only=v6only) for port in ports]
+    assert found.identity == (found.address, found.first_port, found.last_port, found.interface)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "frontend a\n    bind :1\n.if feature(LUA)\nfrontend b\n    bind :2\n.endif\n",
+        "frontend a\n    bind :1\n.if feature(LUA)\n.endif\nfrontend b\n    bind :2\n",
+        ".if feature(LUA)\nfrontend a\n    bind :1\n.else\nfrontend b\n    bind :2\n",
+        "frontend a\n    bind :1\nfront\\end b\n    bind :2\nglobal\n",
+        "global\n# frontend\nfrontend a # b\n    bind :1\nfrontends\n    bind :2\n",
+        "\n\nglobal\n\tfrontend a\n    bind :1\nlisten b\n    bind :2",
+    ],
+)
+def test_sections_of_some_kinds_are_those_of_a_whole_reading(text: str) -> None:
+    for kinds in (("frontend",), ("frontend", "listen"), ("global",), ("backend",)):
+        assert list(sections_of(text, *kinds)) == [each for each in parse(text) if each.keyword in kinds]
+
+
+def test_the_end_of_a_line_of_windows_is_no_word() -> None:
+    assert words("bind :80 'a b'\r") == ("bind", ":80", "a b")
+    assert words("\rbind :80\r") == ("bind", ":80")
+
+
+def test_a_bind_of_several_addresses_is_one_for_each() -> None:
+    text = (
+        "frontend f\n    bind *:80,,[::]:443 v6only\nlisten l\n.if 1\n    bind *:81\n.endif\nbackend b\n    bind *:82\n"
+    )
+    assert binds(text) == (
+        Bind("frontend f", 2, "bind *:80", "0.0.0.0", 80, 80),
+        Bind("frontend f", 2, "bind [::]:443", "::", 443, 443),
+        Bind("listen l", 5, "bind *:81", "*:81", judged=False),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "edited"),
+    [
+        ("", ""),
+        ("a\nb\n", "a\nb\n"),
+        ("x1", "<x1>"),
+        ("x1\n", "<x1>\n"),
+        ("\nx1\n\n", "\n<x1>\n\n"),
+        ("a\nx1 x2\nb\nx3\nx4", "a\n<x1 x2>\nb\n<x3>\n<x4>"),
+    ],
+)
+def test_lines_with_a_word_are_edited(text: str, edited: str) -> None:
+    assert edit_lines(text, "x", lambda line: f"<{line}>") == edited
+
+
+def test_lists_of_certificates_are_those_of_binds() -> None:
+    bind = "    bind :1 ssl crt-list /a crt-list '/b c'\n    bind :2 crt-list\n"
+    text = f"frontend f\n{bind}    # crt-list /d\n    acl crt-list /e"
+    assert certificate_lists(text) == {"/a", "/b c"}
+    assert certificate_lists("bind :1 crt-list /a") == {"/a"}
+    assert certificate_lists("") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("backend a\n    server s 192.0.2.1:80\n", []),
+        ("backend a\n    balance first\n    server s 192.0.2.1:80\n", []),
+        ("backend a\n    # none\n\n\tbalance first\n", ["a"]),
+        ("listen a from b\n    bind :80\nbackend b\n    server-template s 3 a.b:80\n", ["a"]),
+        ("backend ab\n", []),
+        ("frontend a\n", []),
+        ("backend a", []),
+        ("backend a\nbackend b\n    server s 192.0.2.1:80\n", ["a"]),
+        ("backend b\nbackend a\n", ["a", "b"]),
+    ],
+)
+def test_backends_without_a_server(text: str, found: list[str]) -> None:
+    assert list(emptied(text, ("a", "b"))) == found
 
 
 def test_words_keep_how_they_were_written() -> None:
@@ -286,6 +445,35 @@ def test_the_text_stands_unchanged_before_the_marker() -> None:
     assert mark("listen x", DIGEST).startswith("listen x\n")
 
 
+HEAD = "\n# Added by pyconfd: `show info` of a worker that runs this text names it.\nglobal\n    description "
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("", ""),
+        ("global\n    description\n", ""),
+        ("global\n    description lb one\n", "lb one "),
+        ("global\n    description lb\nglobal\n    description two\n", "two "),
+        ("frontend f\n    description lb\n", ""),
+        ('global\n    description "" a\n', '"" a '),
+        ("global\n    description a\\ b\n", '"a b" '),
+        ("global\n    description a\\#b\n", '"a#b" '),
+        ('global\n    description "a\\"b\\\\c"\n', '"a\\"b\\\\c" '),
+        ("global\n    description it\\'s\n", '"it\'s" '),
+        ('global\n    description "a\\tb\\nc\\rd"\n', '"a\\tb\\nc\\rd" '),
+        ("global\n    description $HOST\n", "$HOST "),
+    ],
+)
+def test_the_operators_own_description_stands_before_the_marker(text: str, own: str) -> None:
+    assert mark(text, DIGEST) == f"{text}{HEAD}{own}pyconfd:{DIGEST}\n"
+    assert digest_in(mark(text, DIGEST)) == DIGEST
+
+
+def test_a_text_without_a_line_break_at_its_end_gets_one_before_the_marker() -> None:
+    assert mark("listen x", DIGEST) == f"listen x\n{HEAD}pyconfd:{DIGEST}\n"
+
+
 def test_the_digest_is_found_again_in_the_text_and_in_the_field() -> None:
     assert digest_in(mark("", DIGEST)) == DIGEST
     assert digest_of(f"pyconfd:{DIGEST}") == DIGEST
@@ -407,3 +595,27 @@ def test_servers_that_take_traffic_are_counted() -> None:
 def test_lines_behind_an_endif_are_none_of_the_condition() -> None:
     (section,) = parse("backend b\n.if feature(LUA)\n  server a 10.0.0.1:80\n.endif\n  server b 10.0.0.2:80\n")
     assert [line.conditional for line in section.lines if line.words[0] == "server"] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("line", "secrets"),
+    [
+        ("user a password hunter2", {"hunter2"}),
+        ("user a insecure-password hunter2 groups b", {"hunter2"}),
+        ("stats auth admin:hunter2", {"admin:hunter2", "hunter2"}),
+        ("stats auth admin", {"admin"}),
+        ("http-request set-header Authorization 'Basic aGk6'", {"Basic aGk6", "aGk6"}),
+        ("http-request set-header Authorization Bearer hunter2", {"Bearer", "hunter2"}),
+        ("http-request set-header X-Api-Key hunter2", {"hunter2"}),
+        ("http-check send hdr token hunter2 hdr a b", {"hunter2"}),
+        ("tcp-check send AUTH\\ hunter2\\r\\n", {"hunter2"}),
+        ("tcp-check send auth\\ user\\ hunter2\\r\\nPING", {"user", "hunter2"}),
+        ("tcp-check send PING", set()),
+        ("stats auth x", set()),
+        ("option httpchk", set()),
+        ("user a password", set()),
+        ("http-request set-header Authorization Bearer", {"Bearer"}),
+    ],
+)
+def test_what_of_a_line_is_a_password(line: str, secrets: set[str]) -> None:
+    assert passwords_in(f"frontend f\n    {line}\n    # password\n") == secrets

@@ -114,6 +114,18 @@ def test_the_oldest_user_is_named_though_a_younger_one_had_it_before() -> None:
     assert problem.detail == "Service shop/a has this address already; ask for another one, or for none"
 
 
+@pytest.mark.parametrize(("days", "oldest"), [((1, 2), "shop/a"), ((2, 1), "team/b")])
+def test_of_namespaces_that_share_an_address_the_oldest_user_is_named(days: tuple[int, int], oldest: str) -> None:
+    asked = [
+        request("a", 80, day=days[0], wanted=ONE, sharing_key="k"),
+        request("b", 443, namespace="team", day=days[1], wanted=ONE, sharing_key="k"),
+        whole("c", namespace="late", day=3, wanted=ONE),
+    ]
+    [problem] = allocate(asked, POOL)[asked[-1].id].problems
+    detail = f"Service {oldest} has this address already; ask for another one, or for none"
+    assert problem == AddressProblem(POOL[0], AddressReason.TAKEN, detail)
+
+
 def test_for_whom_it_is_reserved() -> None:
     [(_, gone)] = problems_of(
         [whole("a", wanted=("192.0.2.1",))], reserved={Name(POOL[0], ""): Reservation(BANK, 99.0)}

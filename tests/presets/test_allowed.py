@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyconfd.errors import RejectedInput
 from pyconfd.haproxy.config.text import split_words
 from pyconfd.predecessors import allowed_words
-from pyconfd.predecessors.allowed import Boundaries, Judged, UnreadableLineError, judge, split
+from pyconfd.predecessors.allowed import Boundaries, Judged, UnreadableLineError, Violation, judge, of_line, split
 from tests.world.haproxy import BINARY
 
 INSIDE = Boundaries(certificates=("/f/certs",), contents=("/f/maps", "/srv/errors"))
@@ -29,6 +29,98 @@ def refusal(text: str, boundaries: Boundaries = INSIDE) -> str:
     with pytest.raises(RejectedInput) as caught:
         passes(text, boundaries)
     return str(caught.value)
+
+
+NETWORK = "is none of the network (UNIX sockets, descriptors and variables are not allowed)"
+READS = "which reads a file or the environment,"
+
+
+@pytest.mark.parametrize(
+    ("section", "line", "found"),
+    [
+        ("global", ".if 1", [("", "conditional blocks and messages (.if, .notice ...) are never allowed")]),
+        ("global", "no", [("", "a line of one word")]),
+        ("global", "no lua-load x", [("lua-load", "the directive 'lua-load'")]),
+        ("global", "default tune.lua.maxmem 1", [("tune.lua.maxmem", "the directive 'tune.lua.maxmem'")]),
+        ("global", "tune.bufsize 1", []),
+        ("global", "stats", [("stats", "'stats'")]),
+        ("global", "stats socket x", [("stats socket", "'stats socket'")]),
+        ("global", "stats maxconn 1", []),
+        ("global", "log /x local0", [("", f"the address '/x' {NETWORK}")]),
+        ("global", "log stdout local0", []),
+        ("global", "log 127.0.0.1:514 local0", []),
+        ("global", "log", []),
+        ("resolvers", "nameserver a unix@/x", [("", f"the address 'unix@/x' {NETWORK}")]),
+        ("resolvers", "nameserver a 127.0.0.1:53", []),
+        ("resolvers", "nope x", [("resolvers nope", "the directive 'nope'")]),
+        ("frontend", "unknown", [("unknown", "the directive 'unknown'")]),
+        ("frontend", "option", [("option", "'option'")]),
+        ("frontend", "option external-check", [("option external-check", "'option external-check'")]),
+        ("frontend", "option httplog", []),
+        ("frontend", "bind", []),
+        ("frontend", "bind *:80,/x", [("", f"the address '/x' {NETWORK}")]),
+        ("frontend", "bind *:80 ssl crt /x alpn h2", [("", "the file '/x'", "/x", True)]),
+        ("frontend", "bind *:80 ssl ca-file @system-ca", []),
+        (
+            "frontend",
+            "bind *:80 user root level admin",
+            [("bind user", "the keyword 'user' of bind"), ("bind level", "the keyword 'level' of bind")],
+        ),
+        ("backend", "server s unix@/x check", [("", f"the address 'unix@/x' {NETWORK}")]),
+        ("backend", "server s 127.0.0.1:80 ca-file /x", [("", "the file '/x'", "/x", True)]),
+        ("backend", "server-template s 3 /x", [("", f"the address '/x' {NETWORK}")]),
+        ("backend", "default-server namespace x", [("server namespace", "the keyword 'namespace' of server")]),
+        (
+            "backend",
+            "server s 127.0.0.1:80 sni env(X)",
+            [("sample env", "the sample 'env'"), ("sample env", f"'env', {READS}")],
+        ),
+        ("frontend", "http-request", [("http-request", "the action '' of http-request")]),
+        ("frontend", "http-request lua.x", [("http-request lua.x", "the action 'lua.x' of http-request")]),
+        ("frontend", "http-request use-service lua.x", [("use-service lua.x", "the service 'lua.x'")]),
+        ("frontend", "http-request use-service", [("use-service", "the service ''")]),
+        ("frontend", "http-request use-service prometheus-exporter", []),
+        ("frontend", "tcp-request nope x", [("tcp-request nope", "'tcp-request nope'")]),
+        ("frontend", "tcp-request inspect-delay 5s", []),
+        ("frontend", "tcp-request content lua.x", [("tcp-request lua.x", "the action 'lua.x' of tcp-request")]),
+        (
+            "frontend",
+            "http-request set-header a %[env(X)]",
+            [("sample env", f"'env', {READS}"), ("sample env", "the sample 'env'")],
+        ),
+        ("frontend", "http-request set-header a %[req.hdr(x),nope]", [("sample nope", "the converter 'nope'")]),
+        ("frontend", "http-request set-header a %[x", [("", "an expression %[ that is not closed in its word")]),
+        ("frontend", "http-request set-var(txn.a) nope", [("sample nope", "the sample 'nope'")]),
+        ("frontend", "http-request set-var(txn.a) req.hdr(a),nope", [("sample nope", "the converter 'nope'")]),
+        ("frontend", "http-request return file /x", [("", "the file '/x'", "/x")]),
+        ("frontend", "errorfile 503 /x", [("", "the file '/x'", "/x")]),
+        ("frontend", "errorfile 503", [("", "the file '(none)'", "(none)")]),
+        ("frontend", "acl a nope", [("sample nope", "the sample 'nope'")]),
+        (
+            "frontend",
+            "acl a req.hdr(a),map(/x) b",
+            [("sample map", "the converter 'map'"), ("sample map", f"'map', {READS}")],
+        ),
+        ("frontend", "acl a path -M -f /x", [("acl -M", "a map file in an ACL"), ("", "the file '/x'", "/x")]),
+        ("frontend", "use_backend x if { nope }", [("sample nope", "the sample 'nope'")]),
+        ("frontend", "use_backend x if !{ path -f /x }", [("", "the file '/x'", "/x")]),
+        ("backend", "balance log-hash x", [("balance log-hash", "'balance log-hash'")]),
+        ("backend", "balance hash nope", [("sample nope", "the sample 'nope'")]),
+        ("backend", "balance roundrobin", []),
+        ("backend", "stick on nope", [("sample nope", "the sample 'nope'")]),
+        ("backend", "stick match src table x", []),
+        ("backend", "filter lua.x", [("filter lua.x", "'filter lua.x'")]),
+        ("backend", "filter compression", []),
+        ("backend", "http-check set-var(check.a) nope", [("sample nope", "the sample 'nope'")]),
+        ("backend", "http-check connect port nope", [("sample nope", "the sample 'nope'")]),
+        ("backend", "http-check connect addr /x", [("", f"the address '/x' {NETWORK}")]),
+        ("backend", "tcp-check connect addr 127.0.0.1", []),
+    ],
+)
+def test_what_a_line_asks_for_and_what_an_operator_would_allow(
+    section: str, line: str, found: list[tuple[str, str] | tuple[str, str, str] | tuple[str, str, str, bool]]
+) -> None:
+    assert list(of_line(section, split(line))) == [Violation(*each) for each in found]
 
 
 GLOBAL_NEVER = [

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Any
 
 import msgspec
@@ -59,6 +60,104 @@ def test_names_end_with_an_allowed_domain(namespace: str, name: str, allowed: bo
     wrong = RULES.domain(namespace, name)
     assert (wrong == "") is allowed
     assert allowed or namespace in wrong
+
+
+TEAM = ClaimOptions(
+    (
+        Rule(
+            ("team",),
+            ("a.com", "b.com"),
+            ("http", "https"),
+            ((80, 80), (8000, 8999)),
+            (network("192.0.2.0/28"), network("2001:db8::/64")),
+        ),
+        Rule(("none",), (), (), ()),
+    ),
+    own_addresses=frozenset({"192.0.2.1"}),
+)
+NOBODYS = "an address of the balancer is everybody's, and no host: choose a name, or list it (claims.rules)"
+
+
+def may_not(namespace: str, what: str, allowed: str = "") -> str:
+    may = f"; it may claim: {allowed}" if allowed else ""
+    return f"the namespace {namespace} may not claim {what} (setting claims.rules){may}"
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "why"),
+    [
+        ("team", "a.com", ""),
+        ("team", "x.b.com", ""),
+        ("team", "c.com", may_not("team", "this name", "a.com, b.com")),
+        ("none", "a.com", may_not("none", "this name")),
+        ("other", "a.com", may_not("other", "this name")),
+        ("team", "192.0.2.1", NOBODYS),
+        ("none", "192.0.2.1", NOBODYS),
+        ("team", "192.0.2.2", may_not("team", "this name", "a.com, b.com")),
+        ("team", r"^x\.a\.com$", ""),
+        ("team", r"~^x\.c\.com$", may_not("team", "this name", "a.com, b.com")),
+        ("team", "^x", may_not("team", r"a regular expression unless it ends like \.example\.com$")),
+    ],
+)
+def test_why_a_host_may_not_be_claimed(namespace: str, name: str, why: str) -> None:
+    assert TEAM.domain(namespace, name) == why
+    assert ClaimOptions(own_addresses=TEAM.own_addresses).domain(namespace, name) == (NOBODYS if why == NOBODYS else "")
+
+
+def test_an_address_of_the_balancer_may_be_listed_as_a_host() -> None:
+    rules = ClaimOptions((Rule(("team",), ("192.0.2.1",)),), own_addresses=TEAM.own_addresses)
+    assert rules.domain("team", "192.0.2.1") == ""
+
+
+@pytest.mark.parametrize(
+    ("namespace", "protocol", "why"),
+    [
+        ("team", "https", ""),
+        ("team", "tcp", may_not("team", "this protocol", "http, https")),
+        ("none", "http", may_not("none", "this protocol")),
+        ("other", "http", may_not("other", "this protocol")),
+    ],
+)
+def test_why_a_protocol_may_not_be_claimed(namespace: str, protocol: str, why: str) -> None:
+    assert TEAM.protocol(namespace, protocol) == why
+    assert ClaimOptions().protocol(namespace, protocol) == ""
+
+
+@pytest.mark.parametrize(
+    ("namespace", "number", "is_allowed"),
+    [
+        ("team", 79, False),
+        ("team", 80, True),
+        ("team", 81, False),
+        ("team", 7999, False),
+        ("team", 8000, True),
+        ("team", 8999, True),
+        ("team", 9000, False),
+        ("none", 80, False),
+    ],
+)
+def test_why_a_port_may_not_be_claimed(namespace: str, number: int, is_allowed: bool) -> None:
+    why = may_not(namespace, "this port", "80, 8000-8999" if namespace == "team" else "")
+    assert TEAM.port(namespace, number) == ("" if is_allowed else why)
+    assert ClaimOptions().port(namespace, number) == ""
+
+
+@pytest.mark.parametrize(
+    ("namespace", "address", "is_allowed"),
+    [
+        ("team", "192.0.2.15", True),
+        ("team", "192.0.2.16", False),
+        ("team", "2001:db8::9", True),
+        ("team", "0.0.0.0", True),  # where everybody listens
+        ("team", "::", True),
+        ("none", "192.0.2.15", False),
+        ("none", "::", True),
+    ],
+)
+def test_why_an_address_may_not_be_claimed(namespace: str, address: str, is_allowed: bool) -> None:
+    why = may_not(namespace, "this address", "192.0.2.0/28, 2001:db8::/64" if namespace == "team" else "")
+    assert TEAM.address(namespace, ip_address(address)) == ("" if is_allowed else why)
+    assert ClaimOptions().address(namespace, ip_address(address)) == ""
 
 
 def test_the_first_rule_that_names_a_namespace_decides_and_without_one_nothing_is_allowed() -> None:
@@ -151,38 +250,45 @@ def test_entries_of_a_configmap_are_judged_by_the_namespace_of_their_pods(field:
     assert "claims.rules" in str(context.refused)
 
 
-BAD = [
-    "127.0.0.1",
-    "127.255.0.9",
-    "0.0.0.0",
-    "0.1.2.3",
-    "169.254.1.1",
-    "169.254.169.254",
-    "100.100.100.200",
-    "168.63.129.16",
-    "224.0.0.1",
-    "239.255.255.250",
-    "255.255.255.255",
-    "192.0.2.10",
-    "::",
-    "::1",
-    "fe80::1",
-    "ff02::1",
-    "fd00:ec2::254",
-    "2001:db8::10",
-    "::ffff:127.0.0.1",
-    "::ffff:a9fe:a9fe",
-    "::ffff:192.0.2.10",
-    "64:ff9b::7f00:1",
-    "2002:7f00:1::",
-]
+LOOPBACK, METADATA = "a loopback address", "the address of a cloud's metadata"
+BALANCER, NO_MACHINE = "an address of the balancer itself", "no address of a machine"
+LINK_LOCAL, MULTICAST = "a link-local address", "a multicast or broadcast address"
+API_SERVER = "an address of an API server"
+BAD = {
+    "127.0.0.1": LOOPBACK,
+    "127.255.0.9": LOOPBACK,
+    "0.0.0.0": NO_MACHINE,
+    "0.1.2.3": NO_MACHINE,
+    "169.254.1.1": LINK_LOCAL,
+    "169.254.169.254": METADATA,
+    "100.100.100.200": METADATA,
+    "168.63.129.16": METADATA,
+    "192.0.0.192": METADATA,
+    "224.0.0.1": MULTICAST,
+    "239.255.255.250": MULTICAST,
+    "255.255.255.255": MULTICAST,
+    "192.0.2.10": BALANCER,
+    "192.0.2.20": API_SERVER,
+    "::": NO_MACHINE,
+    "::1": LOOPBACK,
+    "fe80::1": LINK_LOCAL,
+    "ff02::1": MULTICAST,
+    "fd00:ec2::254": METADATA,
+    "2001:db8::10": BALANCER,
+    "::ffff:127.0.0.1": LOOPBACK,
+    "::ffff:a9fe:a9fe": METADATA,
+    "::ffff:192.0.2.10": BALANCER,
+    "64:ff9b::7f00:1": LOOPBACK,
+    "2002:7f00:1::": LOOPBACK,
+}
 GOOD = ["10.0.0.1", "100.64.0.1", "172.16.0.1", "1.27.0.1", "192.0.2.11", "2001:db8::11", "fd00::1", "::ffff:10.0.0.1"]
-OWN = AllowedAddresses(frozenset({"192.0.2.10", "2001:db8::10"}))
+OWN = AllowedAddresses(frozenset({"192.0.2.10", "2001:db8::10"}), api_servers=frozenset({"192.0.2.20"}))
 
 
 @pytest.mark.parametrize("address", BAD)
 def test_no_endpoint_may_be_there(address: str) -> None:
-    assert "claims.allow_endpoints" in OWN.wrong(address)
+    remedy = "no traffic goes there; where it has to, list its network in the setting claims.allow_endpoints"
+    assert OWN.wrong(address) == f"this is {BAD[address]}, and no pod: {remedy}"
     wide = tuple(map(network, ("0.0.0.0/0", "::/0")))
     assert not replace(OWN, allowed=wide).wrong(address)
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pyconfd.model.context import Context, RefusalReason
-from pyconfd.model.kubernetes import ConfigMap, Pod
+from pyconfd.model.kubernetes import ConfigMap, ObjectRef, Pod, Secret
 from pyconfd.model.rendering import FileKind
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.predecessors.allowed import Boundaries, judge
@@ -409,6 +410,44 @@ class TestCertificates:
         gone = translated()
         assert gone.names["services"] == []
         assert "there is no ConfigMap services" in refusals(gone)["ConfigMap services"]
+
+    def test_each_refusal_names_the_object_of_the_cluster(self) -> None:
+        (certificates, keys), asked = self.pairs(shop=certificate("shop")), replace(OPTIONS, cluster_templates=True)
+        assert isinstance(certificates, ConfigMap)
+        assert isinstance(keys, Secret)
+        assert keys.data is not None
+        broken = msgspec.structs.replace(keys, data={**keys.data, "alone": keys.data["shop"]})
+        lonely = msgspec.structs.replace(certificates, data={**(certificates.data or {}), "lonely": "x", ".x": "y"})
+        none = replace(snapshot(), cluster="east")
+        found = replace(snapshot(lonely, broken, services(shop="{")), cluster="east")
+
+        def told(seen: Any) -> list[tuple[ObjectRef, str, str, RefusalReason]]:
+            context = registry.translate(seen, ("configmap",), asked)
+            return [(each.ref, each.field, each.value, each.reason) for each in context.refused]
+
+        config, services_ = (
+            ObjectRef("ConfigMap", "lb", "config", "east"),
+            ObjectRef("ConfigMap", "lb", "services", "east"),
+        )
+        incomplete, invalid = RefusalReason.INCOMPLETE, RefusalReason.INVALID_VALUE
+        assert told(none) == [(config, "template", "", incomplete), (services_, "", "", incomplete)]
+        of_certificates = ObjectRef("ConfigMap", "lb", certificates.metadata.name, "east")
+        assert told(found) == [
+            (of_certificates, ".x", ".x", invalid),
+            (of_certificates, "lonely", "", incomplete),
+            (config, "template", "", incomplete),
+            (services_, "shop", "{", invalid),
+            (ObjectRef("Secret", "lb", keys.metadata.name, "east"), "alone", "", incomplete),
+        ]
+
+    def test_the_template_and_the_claims_name_the_objects_of_the_cluster(self) -> None:
+        seen = replace(snapshot(config_map("config", {"template": "x"}), services(shop=SHOP)), cluster="east")
+        context = registry.translate(seen, ("configmap",), replace(OPTIONS, cluster_templates=True))
+        (template,) = context.templates
+        assert template.ref == ObjectRef("ConfigMap", "lb", "config", "east")
+        assert (template.name, template.text, template.field) == ("configmap lb/config", "x", "template")
+        (claim,) = registry.claims_of(context)
+        assert (claim.ref, claim.item) == (ObjectRef("ConfigMap", "lb", "services", "east"), "shop")
 
 
 class TestOtherNames:

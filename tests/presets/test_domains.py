@@ -3,12 +3,13 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from pyconfd.errors import RejectedInput
-from pyconfd.model.context import RefusalReason
-from pyconfd.model.kubernetes import EndpointPort, EndpointSubset, ServicePort
+from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.kubernetes import EndpointPort, EndpointSubset, ObjectRef, ServicePort
 from pyconfd.model.listener import Listener, Listeners
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.reservation import Owner, Reservation
 from pyconfd.presets.domains import port_name
+from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import EndpointView
 from pyconfd.render.engine import Renderer, RenderOptions
@@ -58,11 +59,15 @@ class TestPredecessorsContract:
         assert context.names["domains"] == {}
         assert context.refused == ()
 
-    @pytest.mark.parametrize("given", [{"domain": "a.example.com"}, {"proto": "http"}])
-    def test_half_of_the_annotations_is_refused(self, given: dict[str, str]) -> None:
+    @pytest.mark.parametrize(
+        ("given", "missing"), [({"domain": "a.example.com"}, "proto"), ({"proto": "http"}, "domain")]
+    )
+    def test_half_of_the_annotations_is_refused(self, given: dict[str, str], missing: str) -> None:
         [refusal] = refused(endpoints("web", given, subset("10.0.0.1")))
 
-        assert (refusal.ref.kind, refusal.reason) == ("Endpoints", RefusalReason.INCOMPLETE)
+        detail = f"annotation {missing} is missing: an object is served when it has both domain and proto"
+        ref = ObjectRef("Endpoints", "demo", "web")
+        assert refusal == Refusal(ref, f"annotation {missing}", "", RefusalReason.INCOMPLETE, detail)
 
     def test_only_not_ready_addresses_give_an_entry_with_an_empty_list(self) -> None:
         entry = domains(endpoints("web", WEB, subset(not_ready=["10.0.0.1"])))["shop.example.com"]
@@ -272,6 +277,30 @@ TWO = (ServicePort("admin", 81, 8081), ServicePort("web", 80, 8080))
             [service("old", WEB, created="2025-01-01T00:00:00Z", namespace="other"), service("a", WEB)],
             "annotation domain", "shop.example.com", RefusalReason.NAME_TAKEN, "Service other/old",
         ),
+        (
+            [service("a", WEB, type_="ExternalName")],
+            "spec.type", "ExternalName", RefusalReason.INVALID_VALUE, "ExternalName",
+        ),
+        (
+            [service("a", {**WEB, "domain": "a_b!"})],
+            "annotation domain", "a_b!", RefusalReason.INVALID_VALUE, "not a host name",
+        ),
+        (
+            [service("a", {**WEB, "proto": "a b"})],
+            "annotation proto", "a b", RefusalReason.INVALID_VALUE, "",
+        ),
+        (
+            [service("a", {**WEB, "pyconfd.io/listen-port": "65536"})],
+            "annotation listen-port", "65536", RefusalReason.INVALID_VALUE, "",
+        ),
+        (
+            [service("a", {**WEB, "pyconfd.io/tls-secret": "a/b"})],
+            "annotation tls-secret", "a/b", RefusalReason.INVALID_VALUE, "not the name of a Secret",
+        ),
+        (
+            [service("a", {**WEB, "pyconfd.io/shared-with": "a b"})],
+            "annotation shared-with", "a b", RefusalReason.INVALID_VALUE, "it has no effect",
+        ),
     ],
 )  # fmt: skip
 def test_a_refusal_names_field_value_and_cause(
@@ -305,6 +334,24 @@ def test_a_service_without_a_domain_is_told_who_has_requests() -> None:
     (found,) = refused(service("a", {"pyconfd.io/access-log": "off"}))
     assert (found.field, found.reason.is_note) == ("annotation access-log", True)
     assert "annotate the Ingress or the route" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("annotations", "field", "value"),
+    [
+        (WEB, "", ""),
+        ({**WEB, "domain": "shop.example.org"}, "annotation domain", "shop.example.org"),
+        ({**WEB, "proto": "https"}, "annotation proto", "https"),
+        ({**WEB, "domain": "Shop.Example.Org."}, "annotation domain", "shop.example.org"),
+    ],
+)
+def test_what_the_operator_does_not_allow(annotations: dict[str, str], field: str, value: str) -> None:
+    rules = ClaimOptions((Rule(("demo",), domains=("example.com",), protocols=("http",)),))
+    context = read(service("a", annotations), options=PresetOptions(claims=rules))
+    assert [(each.ref, each.field, each.value, each.reason) for each in context.refused] == (
+        [(ObjectRef("Service", "demo", "a"), field, value, RefusalReason.NOT_ALLOWED)] if field else []
+    )
+    assert list(context.names["domains"]) == ([] if field else ["shop.example.com"])
 
 
 @pytest.mark.parametrize(("name", "port"), [("web", 8080), ("admin", 8081), (None, 8081), ("other", 8081)])

@@ -144,7 +144,29 @@ class TestAnnotations:
 
         (found,) = context.names["services"]
         assert (found.timeout, found.external) == (100, ("good.example.com",))
-        assert {r.reason for r in context.refused} == {RefusalReason.NO_SUCH_PORT, RefusalReason.INVALID_VALUE}
+        assert [(r.field, r.value, r.reason) for r in context.refused] == [
+            ("annotation kube2lb/backend-timeout", "nope", RefusalReason.NO_SUCH_PORT),
+            ("annotation kube2lb/external-domains", "bad domain", RefusalReason.INVALID_VALUE),
+        ]
+
+    @pytest.mark.parametrize(("timeout", "is_one"), [(0, True), (86_400_000, True), (86_400_001, False)])
+    def test_a_timeout_is_a_day_at_most(self, timeout: int, is_one: bool) -> None:
+        context = read(service("shop", {"kube2lb/backend-timeout": f'{{"http": {timeout}}}'}), with_pod())
+
+        (found,) = context.names["services"]
+        assert found.timeout == (timeout if is_one else 0)
+        assert [(r.field, r.value, r.reason) for r in context.refused] == (
+            [] if is_one else [("annotation kube2lb/backend-timeout", f"http: {timeout}", RefusalReason.INVALID_VALUE)]
+        )
+
+    def test_a_mode_counts_in_any_case_and_each_port_has_its_own(self) -> None:
+        ports = (HTTP, ServicePort("smtp", 25, 25, 30025), ServicePort("imap", 143, 143, 30143))
+        found = services(
+            service("shop", {"kube2lb/port-mode": '{"smtp": " TCP ", "imap": "Http"}'}, ports=ports),
+            with_pod(ports=tuple(EndpointPort(each.name, 8080, "TCP") for each in ports)),
+        )
+
+        assert {entry.port.port: entry.port.mode for entry in found.values()} == {80: "http", 25: "tcp", 143: "http"}
 
     @pytest.mark.parametrize("value", ["", " ", "null", "{}"])
     def test_an_empty_annotation_says_nothing(self, value: str) -> None:
@@ -170,6 +192,12 @@ class TestNodes:
 
         assert nodes == ["good.example"]
         assert (nodes[0].name, nodes[0].address) == ("good.example", "192.0.2.1")
+
+    @pytest.mark.parametrize(("types", "address"), [(("InternalIP",), "192.0.2.1"), (("ExternalIP",), ""), ((), "")])
+    def test_a_node_has_its_first_address_of_the_types_that_count(self, types: tuple[str, ...], address: str) -> None:
+        (found,) = read(node("n1", "192.0.2.1"), options=PresetOptions(node_address_types=types)).names["nodes"]
+
+        assert (found, found.name, found.address) == ("n1", "n1", address)
 
     def test_node_in_a_template_is_traced_to_its_object(self) -> None:
         seen = snapshot(node("good.example", "192.0.2.1"))

@@ -1,16 +1,139 @@
 """Preset kube2lb: who gets an address, a port and a name, and the faults of its predecessor."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from pyconfd.model.context import RefusalReason
-from pyconfd.model.kubernetes import EndpointPort, ServicePort
+from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.kubernetes import EndpointPort, ObjectRef, ServicePort
 from pyconfd.model.snapshot import HostFacts, Resource
+from pyconfd.predecessors.kube2lb.names import Kube2lbOptions
 from pyconfd.presets import registry
+from pyconfd.presets.policy import ClaimOptions, Rule, network
+from pyconfd.presets.preset import PresetOptions, own_options
 from tests.presets.kube2lb import HOST, HTTP, SLICE_HTTP, read, render, service, services, with_pod
-from tests.presets.objects import endpoint, endpoints, slice_, subset
+from tests.presets.objects import Named, endpoint, endpoints, slice_, snapshot, subset
+
+INVALID, NOT_ALLOWED = RefusalReason.INVALID_VALUE, RefusalReason.NOT_ALLOWED
+LISTEN_PORTS = PresetOptions(own=own_options(Kube2lbOptions(listen_ports=((80, 89), (443, 443)))))
+ANY_PORT = PresetOptions(own=own_options(Kube2lbOptions(listen_ports=((1, 65535),))))
+RULES = PresetOptions(
+    claims=ClaimOptions(
+        (Rule(("demo",), protocols=("http",), ports=((80, 80),), addresses=(network("192.0.2.0/24"),)),)
+    )
+)
+
+
+def ports(*numbers: int, protocol: str = "TCP", node_port: int = 30080) -> tuple[ServicePort, ...]:
+    return tuple(ServicePort(f"p{place}", each, "web", node_port, protocol) for place, each in enumerate(numbers))
+
+
+def behind(*asked: ServicePort) -> Named:
+    return with_pod(ports=tuple(EndpointPort(each.name, 8080, each.protocol) for each in asked))
+
+
+@pytest.mark.parametrize(
+    ("asked", "options", "served", "field", "value", "reason", "words"),
+    [
+        (ports(80, 80), None, [80], "spec.ports", "80", INVALID, "twice"),
+        (ports(0), None, [], "spec.ports", "0", INVALID, "1 to 65535"),
+        (ports(65536), None, [], "spec.ports", "65536", INVALID, "1 to 65535"),
+        (ports(79, 80), LISTEN_PORTS, [80], "spec.ports", "79", NOT_ALLOWED, "kube2lb.listen_ports"),
+        (ports(89, 90), LISTEN_PORTS, [89], "spec.ports", "90", NOT_ALLOWED, "kube2lb.listen_ports"),
+        (ports(80, 81), RULES, [80], "spec.ports", "81", NOT_ALLOWED, "the namespace demo may not claim this port"),
+        (ports(80, protocol="UDP"), RULES, [], "spec.ports", "80", NOT_ALLOWED, "may not claim this protocol"),
+        (
+            (*ports(80, node_port=0), ServicePort("x", 81, "web", 30081)),
+            PresetOptions(node_ports=True),
+            [80, 81],
+            "spec.ports",
+            "80",
+            RefusalReason.NO_NODE_PORT,
+            "presets.backend_target",
+        ),
+    ],
+)
+def test_a_port_that_is_refused_leaves_the_others_alone(
+    asked: tuple[ServicePort, ...],
+    options: PresetOptions | None,
+    served: list[int],
+    field: str,
+    value: str,
+    reason: RefusalReason,
+    words: str,
+) -> None:
+    seen = replace(snapshot(service(ports=asked), behind(*asked)), cluster="east")
+    context = registry.translate(seen, ("kube2lb",), options or PresetOptions())
+    assert [item.port.port for item in context.names["services"]] == served
+    [refusal] = context.refused
+    ref = ObjectRef("Service", "demo", "shop", "east")
+    assert refusal == Refusal(ref, field, value, reason, refusal.detail)
+    assert words in refusal.detail
+
+
+@pytest.mark.parametrize("number", [1, 65535])
+def test_the_first_and_the_last_port_are_served(number: int) -> None:
+    context = read(service(ports=ports(number)), behind(*ports(number)), options=ANY_PORT)
+    assert [item.port.port for item in context.names["services"]] == [number]
+    assert context.refused == ()
+
+
+@pytest.mark.parametrize(
+    ("type_", "address", "default", "options", "bind", "refused"),
+    [
+        ("NodePort", "192.0.2.99", "192.0.2.10", PresetOptions(), "192.0.2.10:80", None),
+        ("LoadBalancer", None, "192.0.2.10", PresetOptions(), "192.0.2.10:80", None),
+        ("LoadBalancer", "192.0.2.10", "0.0.0.0", PresetOptions(), "192.0.2.10:80", None),
+        ("LoadBalancer", "::ffff:192.0.2.10", "0.0.0.0", PresetOptions(), "192.0.2.10:80", None),
+        ("LoadBalancer", "127.0.0.9", "0.0.0.0", PresetOptions(), "127.0.0.9:80", None),
+        ("LoadBalancer", "x", "0.0.0.0", PresetOptions(), "", ("spec.loadBalancerIP", "x", INVALID)),
+        ("LoadBalancer", "224.0.0.1", "0.0.0.0", PresetOptions(), "", ("spec.loadBalancerIP", "224.0.0.1", INVALID)),
+        (
+            "LoadBalancer",
+            None,
+            "192.0.2.99",
+            PresetOptions(),
+            "",
+            ("setting kube2lb.default_lb_ip", "192.0.2.99", INVALID),
+        ),
+        ("NodePort", None, "x", PresetOptions(), "", ("setting kube2lb.default_lb_ip", "x", INVALID)),
+        # A rule is about what a Service asks for, and not about the default.
+        ("LoadBalancer", "192.0.2.10", "0.0.0.0", RULES, "192.0.2.10:80", None),
+        ("LoadBalancer", "127.0.0.1", "0.0.0.0", RULES, "", ("spec.loadBalancerIP", "127.0.0.1", NOT_ALLOWED)),
+        ("LoadBalancer", "127.0.0.1", "127.0.0.1", RULES, "127.0.0.1:80", None),
+        ("LoadBalancer", None, "127.0.0.1", RULES, "127.0.0.1:80", None),
+    ],
+)
+def test_where_a_service_listens(
+    type_: str,
+    address: str | None,
+    default: str,
+    options: PresetOptions,
+    bind: str,
+    refused: tuple[str, str, RefusalReason] | None,
+) -> None:
+    own = own_options(Kube2lbOptions(default_lb_ip=default))
+    context = read(service(type_=type_, address=address), with_pod(), host=HOST, options=replace(options, own=own))
+    assert [item.port.bind for item in context.names["services"]] == ([bind] if bind else [])
+    assert [(each.field, each.value, each.reason) for each in context.refused] == ([refused] if refused else [])
+    assert all(each.detail.count("the whole service is left out") == 1 for each in context.refused)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "is_served"),
+    [((32767,), True), ((32768,), False), ((60999,), False), ((61000,), True), ((80, 40000), False)],
+)
+def test_ports_of_outgoing_connections_cost_the_whole_service(numbers: Sequence[int], is_served: bool) -> None:
+    asked = ports(*numbers)
+    context = read(service(ports=asked), behind(*asked), host=HOST, options=ANY_PORT)
+    assert [item.port.port for item in context.names["services"]] == (list(numbers) if is_served else [])
+    assert [(each.field, each.value, each.reason) for each in context.refused] == (
+        [] if is_served else [("spec.ports", str(numbers[-1]), INVALID)]
+    )
+    # Of a machine that is not known, nothing is refused.
+    assert read(service(ports=asked), behind(*asked), options=ANY_PORT).refused == ()
 
 
 class TestSanityChecks:

@@ -78,6 +78,21 @@ class TestDefaults:
         assert context.refused == ()
 
 
+def test_names_of_all_addresses_are_served_where_tls_is_the_same() -> None:
+    own = {"hostname": "a.example.com", "listen_ip": "192.0.2.7"}
+    plain = {"hostname": "b.example.com", "listen_ip": "127.0.0.1", "listen_port": "443", "use_ssl": "false"}
+    made = [web("web", **own), web("web", **plain), web("web", "c.example.com")]
+    context = read(*(labelled(f"s{at}", each, created=f"2026-01-0{at + 1}T00:00:00Z") for at, each in enumerate(made)))
+
+    names = {each.address: [route.hostname for route in each.routes] for each in listeners(context).values()}
+    assert names == {
+        "*": ["c.example.com"],
+        "127.0.0.1": ["b.example.com"],
+        "192.0.2.7": ["a.example.com", "c.example.com"],
+    }
+    assert context.refused == ()
+
+
 class TestHostNames:
     def test_the_first_cluster_is_replaced(self) -> None:
         context = read(labelled("shop", web("web", "CLUSTER-x.CLUSTER.example.com")), cluster="ny")

@@ -1,13 +1,15 @@
 """Each refusal of a listener of haproxy-kubefigurator: its field, its value, and what to do."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pyconfd.model.context import RefusalReason
+from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, ServicePort
 from pyconfd.model.listener import Listener
+from pyconfd.model.reservation import Name, Owner, Reservation
 from pyconfd.predecessors.kubefigurator.claims import (
     KubefiguratorClaim,
     KubefiguratorOptions,
@@ -16,6 +18,8 @@ from pyconfd.predecessors.kubefigurator.claims import (
     field_of,
     parse,
 )
+from pyconfd.predecessors.kubefigurator.preset import decide
+from pyconfd.presets.conflicts import reserved_until
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions
 from tests.presets import cluster
@@ -189,6 +193,80 @@ def test_a_port_that_somebody_has() -> None:
     [refusal] = read(labelled("web", web("web")), options=options).refused
     assert (refusal.field, refusal.value, refusal.reason) == (f"{WEB}listen-port", "443", RefusalReason.PORT_TAKEN)
     assert refusal.detail == ("haproxy's own frontend has this; choose another port, or another address with listen-ip")
+
+
+BANK = Reservation(Owner("Service", "bank", "web", "2026-01-20"), 99.0)
+TCP = {"web.haproxy-mode": "tcp"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "reserved", "field", "value"),
+    [
+        (web("web"), Name("*:443", ""), "listen-port", "443"),
+        (web("web"), Name("*:443", "shop.example.com"), "hostname", "shop.example.com"),
+        (web("web"), Name("*:443", "other.example.com"), "", ""),
+        (web("web"), Name("*:80", ""), "", ""),
+        (web("web", listen_ip="192.0.2.7"), Name("*:443", ""), "listen-port", "443"),
+        (TCP, Name("*:443", ""), "listen-port", "443"),
+        # In mode tcp a listener has no names, so that a name of another namespace takes all of it.
+        (TCP, Name("*:443", "other.example.com"), "listen-port", "443"),
+    ],
+)
+def test_what_is_reserved_for_another_namespace(
+    annotations: Mapping[str, str], reserved: Name, field: str, value: str
+) -> None:
+    claim = claimed(annotations)
+    found = decide([claim], {reserved: BANK}, lambda _: None, lambda _: None)
+    ref = ObjectRef("Service", "demo", "web")
+    assert found.refused == (
+        (Refusal(ref, f"{WEB}{field}", value, RefusalReason.NAME_RESERVED, reserved_until(BANK)),) if field else ()
+    )
+    assert found.served == (() if field else (claim,))
+    own = {reserved: BANK._replace(owner=claim.owner)}
+    assert decide([claim], own, lambda _: None, lambda _: None).refused == ()
+
+
+@pytest.mark.parametrize(
+    ("older", "younger", "field", "value", "reason", "why"),
+    [
+        (web("web"), web("web", "b.example.com"), "", "", None, ""),
+        (web("web"), web("web"), "hostname", "shop.example.com", RefusalReason.NAME_TAKEN, "has this name on *:443"),
+        (web("web"), TCP, "haproxy-mode", "tcp", RefusalReason.PORT_TAKEN, "in mode http"),
+        (TCP, web("web"), "haproxy-mode", "http", RefusalReason.PORT_TAKEN, "in mode tcp"),
+        (TCP, TCP, "listen-port", "443", RefusalReason.PORT_TAKEN, "a port has one service"),
+        (
+            web("web"),
+            web("web", "b.example.com", use_ssl="false", listen_port="443"),
+            "use-ssl",
+            "false",
+            RefusalReason.PORT_TAKEN,
+            "with TLS",
+        ),
+        (
+            web("web", use_ssl="false", listen_port="443"),
+            web("web", "b.example.com"),
+            "use-ssl",
+            "true",
+            RefusalReason.PORT_TAKEN,
+            "without TLS",
+        ),
+    ],
+)
+def test_what_an_older_claim_has(
+    older: Mapping[str, str],
+    younger: Mapping[str, str],
+    field: str,
+    value: str,
+    reason: RefusalReason | None,
+    why: str,
+) -> None:
+    first, second = claimed(older), replace(claimed(younger), ref=ObjectRef("Service", "demo", "young"))
+    found = decide([first, second], {}, lambda _: None, lambda _: None)
+    assert [(each.ref, each.field, each.value, each.reason) for each in found.refused] == (
+        [(second.ref, f"{WEB}{field}", value, reason)] if reason else []
+    )
+    assert all(each.detail.startswith("Service demo/web port web ") and why in each.detail for each in found.refused)
+    assert found.served == ((first,) if reason else (first, second))
 
 
 def test_defaults() -> None:

@@ -13,6 +13,7 @@ from pyconfd.daemon.translation import FormerNames, Translator
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import (
     EndpointPort,
+    ObjectRef,
     Service,
     ServicePort,
     ServiceSpec,
@@ -22,7 +23,7 @@ from pyconfd.model.kubernetes import (
 from pyconfd.model.listener import Listener, Listeners
 from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.records import ObjectMeta
-from pyconfd.model.reservation import NameRegister
+from pyconfd.model.reservation import Name, NameRegister, namespaces_of_changes
 from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import ADDRESSES_ANNOTATION, LOAD_BALANCER_CLASS, AddressOptions
@@ -224,12 +225,31 @@ CASES: Mapping[str, Case] = {
     "a namespace that may name no address": Case(
         {"load_balancer_ip": "192.0.2.2"}, _only(), (), (("spec.loadBalancerIP", "192.0.2.2", _R.NOT_ALLOWED),)
     ),
+    "a port that is not allowed beside one that is": Case(
+        {"ports": (WEB, _ADMIN)},
+        _only(ports=((80, 80),)),
+        refused=(("spec.ports", "81", _R.NOT_ALLOWED),),
+        ingress={"192.0.2.1": ["80/TCP", "81/TCPpyconfd.io/NotAllowed"]},
+    ),
     "no node port": Case(
         {"ports": (WEB, ServicePort("admin", 81, "web"))},
         replace(OPTIONS, node_ports=True),
         refused=(("spec.ports", "81", _R.NO_NODE_PORT),),
+        ingress={"192.0.2.1": ["80/TCP", "81/TCPpyconfd.io/NoNodePort"]},
     ),
 }
+
+
+REASONS = {
+    _R.INCOMPLETE: "Incomplete",
+    _R.INVALID_VALUE: "InvalidValue",
+    _R.NOT_ALLOWED: "NotAllowed",
+    _R.NO_FREE_ADDRESS: "NoFreeAddress",
+    _R.NO_NODE_PORT: "NoNodePort",
+    _R.NO_SUCH_ADDRESS: "NoSuchAddress",
+    _R.PORT_TAKEN: "PortTaken",
+}
+"""What the condition of a Service says where nothing of it is served."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -248,7 +268,12 @@ def test_a_service(name: str) -> None:
     if case.ingress is not None or not case.refused or not case.listening:
         assert ingress(context) == (case.ingress if case.ingress is not None else of_address)
     (condition,) = status(context)["conditions"]
-    assert condition["status"] == ("True" if case.listening else "False")
+    reason = REASONS[case.refused[0][2]] if case.refused else "Accepted"
+    assert (condition["type"], condition["status"], condition["reason"]) == (
+        "pyconfd.io/Accepted",
+        "True" if case.listening else "False",
+        "PartlyAccepted" if case.listening and case.refused else reason,
+    )
     assert set(context.listeners) == {
         Listener(each.rpartition(":")[0], int(each.rpartition(":")[2])) for each in case.listening
     }
@@ -283,6 +308,56 @@ def test_the_whole_status_of_a_service() -> None:
             }
         ],
     }
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_same"),
+    [
+        (balanced(), True),
+        (balanced(annotations={"a": "b"}), True),
+        # Neither the name nor the target of a port is in a line of the frontend.
+        (balanced(ports=(ServicePort("other", 80, "web"),)), True),
+        (balanced(ports=(ServicePort("web", 81, "web"),)), False),
+        (balanced(ports=(WEB, _ADMIN)), False),
+        (balanced(load_balancer_ip="192.0.2.2"), False),
+        (balanced(load_balancer_source_ranges=("10.0.0.0/8",)), False),
+        (balanced(session_affinity="ClientIP"), False),
+        (balanced(annotations={PROXY_PROTOCOL: "v2"}), False),
+    ],
+)
+def test_what_a_service_asks_for_otherwise_is_put_down_to_it(changed: Service, is_same: bool) -> None:
+    before, after = read(balanced(), behind()).owners, read(changed, behind()).owners
+    name = Name("services shop/web", "")
+    owner = before["loadbalancer"][name]
+    assert before["loadbalancer"] == {name: owner}
+    assert owner[:3] == ("Service", "shop", "web")
+    assert (after["loadbalancer"] == {name: owner}) is is_same
+    assert namespaces_of_changes(before, after) == (frozenset() if is_same else {"shop"})
+
+
+def test_a_service_without_a_port_or_an_address_takes_no_reload() -> None:
+    for context in (read(balanced(ports=()), behind()), read(balanced(), behind(), options=PresetOptions())):
+        assert "loadbalancer" not in context.owners
+
+
+def test_of_a_default_class_a_service_says_that_it_names_none() -> None:
+    options = replace(OPTIONS, addresses=replace(POOL, default_class=True))
+    for class_, said in ((None, "(none)"), (LOAD_BALANCER_CLASS, LOAD_BALANCER_CLASS)):
+        (claim,) = registry.claims_of(read(balanced(class_=class_), behind(), options=options))
+        assert claim.because == f"type LoadBalancer and loadBalancerClass {said}"
+
+
+def test_each_refusal_and_claim_names_its_cluster() -> None:
+    """What is refused while a Service is read, and what only when ports are given."""
+    seen = replace(snapshot(balanced(ports=(WEB, _UDP)), behind()), cluster="east")
+    taken = {Listener.at("192.0.2.1", 80): "sshd listens on *:80"}
+    ref = ObjectRef("Service", "shop", "web", "east")
+    for options, values in ((OPTIONS, ["53/UDP"]), (replace(OPTIONS, taken_listeners=taken), ["53/UDP", "80"])):
+        context = registry.translate(seen, ("loadbalancer",), options)
+        assert [(each.ref, each.field, each.value) for each in context.refused] == [
+            (ref, "spec.ports", value) for value in values
+        ]
+        assert [claim.ref for claim in registry.claims_of(context)] == [ref]
 
 
 def test_foreign_services_are_never_touched() -> None:

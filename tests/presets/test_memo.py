@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyconfd.errors import RejectedInput
+from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.context import AUTOMATIC_PRESETS, Context, PresetName
 from pyconfd.model.kubernetes import EndpointPort, Endpoints, ObjectRef, Secret, Service, ServicePort, ServiceSpec
 from pyconfd.model.listener import Listener
@@ -326,8 +326,13 @@ def test_after_a_bug_all_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     first = registry.translate(seen, ("domains",), OPTIONS_OF_PODS, memo)
     with monkeypatch.context() as patched:
         patched.setattr(PresetGraph, "result", lambda *_: 1 // 0)
-        with pytest.raises(RejectedInput):
+        with pytest.raises(RejectedInput) as raised:
             registry.translate(seen, ("domains",), OPTIONS_OF_PODS, memo)
+    message = "a bug of pyconfd (ZeroDivisionError): the presets can make nothing of the cluster"
+    remedy = "the running configuration stays; report it with the traceback:"
+    remedy += " journalctl -u pyconfd | grep translation.failed"
+    assert raised.value.problems == (Problem("presets", message, remedy),)
+    assert raised.value.step == "render"
     with pytest.raises(RuntimeError):
         _ = memo.graph
     again = registry.translate(seen, ("domains",), OPTIONS_OF_PODS, memo)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pyconfd.model.claim import ANY_PORT
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import (
     ContainerStatus,
@@ -14,6 +15,7 @@ from pyconfd.model.kubernetes import (
 )
 from pyconfd.model.records import ObjectMeta
 from pyconfd.predecessors.pods import address_of, endpoint, is_ready, whole, wrong_address
+from pyconfd.presets.views import EndpointView
 
 GATED = PodSpec((PodReadinessGate("example.com/up"),))
 
@@ -73,16 +75,18 @@ def test_the_address_of_a_pod_is_in_its_usual_spelling(ip: str | None, address: 
     [("10.0.0.1", True, ("ready", "ipv4", True)), ("fd00::1", False, ("down", "ipv6", False))],
 )
 def test_a_pod_as_an_endpoint(address: str, ready: bool, expected: tuple[str, str, bool]) -> None:
-    found = endpoint(address, "p", ready=ready)
-    assert (found.state, found.family, found.ready) == expected
-    assert (found.address, found.pod, found.serving) == (address, "p", ready)
-
-
-def test_a_pod_where_none_may_be_is_refused_by_its_address() -> None:
-    expected = Refusal(
-        ObjectRef("Pod", "demo", "p", "c"), "status.podIP", "10.0.0.1", RefusalReason.FORBIDDEN_ADDRESS, "why"
+    state, family, is_ready = expected
+    assert endpoint(address, "p", ready=ready) == EndpointView(
+        address, ANY_PORT, state, family, "p", ready=is_ready, serving=is_ready
     )
-    assert wrong_address(pod(), "why", "c") == expected
+    assert endpoint(address) == EndpointView(address, ANY_PORT, "ready", family, ready=True, serving=True)
+
+
+@pytest.mark.parametrize(("ip", "shown"), [("10.0.0.1", "10.0.0.1"), ("a\nb", "a\\nb"), (None, "")])
+def test_a_pod_where_none_may_be_is_refused_by_its_address(ip: str | None, shown: str) -> None:
+    ref = ObjectRef("Pod", "d\\ne", "p\\nq", "c")
+    expected = Refusal(ref, "status.podIP", shown, RefusalReason.FORBIDDEN_ADDRESS, "why")
+    assert wrong_address(pod("p\nq", ip, namespace="d\ne"), "why", "c") == expected
 
 
 def test_texts_that_are_no_plain_words_are_left_out_of_the_object() -> None:

@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 
+import pytest
+
+from pyconfd.derived import Derived, Source
 from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets.endpoints import TargetOptions
 from pyconfd.presets.objects import ROUTES, Objects
 from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.views import PortAt
 from tests.presets.gateway.objects import CLASS, snapshot
 
 OBJECTS = """
@@ -85,6 +89,50 @@ def test_objects_of_presets_that_are_not_in_use_are_not_there() -> None:
     objects = Objects("", ("gateway",))
     seen(objects, now)
     assert (objects.ingresses.items, len(objects.gateways.items), len(objects.labels.items)) == ({}, 1, 2)
+
+
+SLICE = """
+kind: EndpointSlice
+metadata: {name: web-1, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{name: http, port: 8080, protocol: TCP}]
+endpoints: [{addresses: [10.0.0.1], nodeName: n1}, {addresses: [10.0.0.2], nodeName: n2}]
+"""
+NODE = """
+kind: Node
+metadata: {name: n1}
+status: {addresses: [{type: InternalIP, address: 192.0.2.1}], conditions: [{type: Ready, status: "True"}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("texts", "node_port", "options", "servers"),
+    [
+        ((SLICE, NODE), 0, PresetOptions(), [("10.0.0.1", 8080), ("10.0.0.2", 8080)]),
+        ((SLICE, NODE), 30080, PresetOptions(node_ports=True), [("192.0.2.1", 30080)]),
+        ((SLICE,), 30080, PresetOptions(node_ports=True), []),
+        ((NODE,), 0, PresetOptions(), []),
+    ],
+)
+def test_servers_are_where_traffic_for_a_port_goes(
+    texts: tuple[str, ...], node_port: int, options: PresetOptions, servers: list[tuple[str, int]]
+) -> None:
+    service = f"""
+kind: Service
+metadata: {{name: web}}
+spec: {{type: NodePort, ports: [{{name: http, port: 80, nodePort: {node_port}}}]}}
+"""
+    objects = Objects("", PRESETS)
+    wanted = Source[str, PortAt](objects.graph, "wanted")
+    wanted.replace({"there": PortAt(WEB, 0), "gone": PortAt(Key("shop", "gone"), 0)})
+    found = Derived(wanted, lambda read, _, at: objects.servers(read, at), "servers")
+    seen(objects, snapshot(service, *texts), options)
+    assert {name: [(each.address, each.port) for each in items] for name, items in found.items.items()} == {
+        "there": servers,
+        "gone": [],
+    }
+    seen(objects, Snapshot(), options)
+    assert not any(found.items.values())
 
 
 def test_settings_are_sources_too() -> None:

@@ -1,12 +1,22 @@
 """Which text is used where a template of the cluster is rejected."""
 
+from typing import Any
+
 import pytest
 
 from pyconfd.errors import PendingRendering, Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate, Context, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import Fragment, FragmentSet, Piece, Rendering
-from pyconfd.render.cluster_templates import ClusterText, Fallback, cluster_text, last_good_texts, rejected_texts
+from pyconfd.render import cluster_templates
+from pyconfd.render.cluster_templates import (
+    ClusterText,
+    Fallback,
+    TemplateFault,
+    cluster_text,
+    last_good_texts,
+    rejected_texts,
+)
 from pyconfd.render.engine import Renderer, RenderOptions
 
 NAME = "configmap lb/config"
@@ -96,3 +106,36 @@ def test_a_rejected_template_rejects_the_rendering(fragment: str, fallback: Fall
     """Where it is all there is, and for commands: those replace nothing."""
     with pytest.raises(RejectedInput, match="unexpected '}'"):
         engine(fragment).render(Context({}, templates=(template("bad"),)), curdate="", fallback=fallback)
+
+
+REQUIRED = {"stats.password": "set it", "env.*": "list it"}
+STATS: dict[str, Any] = {"stats": {"username": "u"}, "env": {"A": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("{{ stats.username }} {{ env.A }}", "u 1"),
+        # Any other name without a value prints nothing.
+        ("a{{ stats.other }}{{ other }}{{ other_.more }}b", TemplateFault(1, "'other_' is undefined")),
+        ("a{{ stats.other }}{{ other }}b", "ab"),
+        ("\n{{ stats.password }}", TemplateFault(2, "stats.password has no value: set it", remedy="")),
+        ("{{ env.B }}", TemplateFault(1, "env.B has no value: list it", remedy="")),
+        ("{% if stats.password %}x{% endif %}", ""),
+        ("x\n{% if %}", TemplateFault(2, "Expected an expression, got 'end of statement block'")),
+        ("12345", "12345"),
+    ],
+)
+def test_what_a_template_of_the_cluster_gives(text: str, found: str | TemplateFault) -> None:
+    assert cluster_templates.render(text, STATS, REQUIRED, 5 if text == "12345" else 100) == found
+
+
+def test_a_template_of_the_cluster_has_an_end() -> None:
+    assert isinstance(cluster_templates.render("123456", {}, {}, 5), TemplateFault)
+
+
+def test_where_no_template_of_the_cluster_is_rendered_one_is_refused() -> None:
+    renderer = Renderer(FragmentSet((Fragment("01-a.conf", "\n"),)), RenderOptions("/files"))
+    with pytest.raises(RejectedInput) as raised:
+        renderer.render(Context({}, templates=(template("good"),)), curdate="")
+    assert raised.value.problems == (Problem(NAME, "templates from the cluster are not rendered here"),)

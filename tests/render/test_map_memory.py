@@ -1,4 +1,4 @@
-"""Maps that templates fill entry by entry, over several renderings."""
+"""Maps that templates fill entry by entry, over several renderings, and what no file can hold."""
 
 from typing import Any, NoReturn
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyconfd.errors import RejectedInput
+from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.versioned import VersionedDict
 from pyconfd.render import declared
@@ -128,3 +128,62 @@ def test_a_map_goes_with_the_element_that_declares_it() -> None:
     for names in ("wxy", "wy", "wxy", "wxyz"):
         after: dict[str, Any] = {"domains": {name: [] for name in names}}
         assert [file.path for file in rendered(by, after).files] == [f"/files/maps/{name}.map" for name in names]
+
+
+NAME = "use letters, digits, '.', '_' and '-', and no '.' at the start"
+KEY = "a key is one word that does not begin with '#'"
+VALUE = "a value is one line, not empty, without spaces at its ends"
+PAIRS = "give a mapping or (key, value) pairs"
+OTHER_NAME = "give one of them another name"
+PEM = "give the certificate, its chain and its private key in PEM, one after the other"
+
+
+@pytest.mark.parametrize(
+    ("expression", "message", "remedy"),
+    [
+        ("map_file('../x', {})", "'../x' cannot name a file", NAME),
+        ("map_file('.x', {})", "'.x' cannot name a file", NAME),
+        ("map_file('', {})", "'' cannot name a file", NAME),
+        ("certificate_file('a/b', '-----BEGIN x-----END x')", "'a/b' cannot name a file", NAME),
+        (
+            "map_file('h', [('a', 1), ('a', 2)])",
+            "key 'a' of map 'h' has two values: '1' and '2'",
+            "decide for one of them in the template",
+        ),
+        ("map_file('h', [('z', 1), ('a b', 1)])", "entry 2 of map 'h' has the key 'a b'", KEY),
+        ("map_file('h', [('', 1)])", "entry 1 of map 'h' has the key ''", KEY),
+        ("map_file('h', [('#a', 1)])", "entry 1 of map 'h' has the key '#a'", KEY),
+        ("map_file('h', [('a\\nb', 1)])", "entry 1 of map 'h' has the key 'a\\nb'", KEY),
+        ("map_entry('h', 'a b', 1)", "the entry of map 'h' has the key 'a b'", KEY),
+        ("map_file('h', [('a', '')])", "key 'a' of map 'h' has the value ''", VALUE),
+        ("map_file('h', [('a', ' x')])", "key 'a' of map 'h' has the value ' x'", VALUE),
+        ("map_file('h', [('a', 'x\\ny')])", "key 'a' of map 'h' has the value 'x\\ny'", VALUE),
+        ("map_file('h', [('a', 'x\\r')])", "key 'a' of map 'h' has the value 'x\\r'", VALUE),
+        ("map_file('h', ['ab'])", "entry 1 of map 'h' is no pair: 'ab'", PAIRS),
+        ("map_file('h', [1])", "entry 1 of map 'h' is no pair: '1'", PAIRS),
+        ("map_file('h', [(1, 2, 3)])", "entry 1 of map 'h' is no pair: '(1, 2, 3)'", PAIRS),
+        (
+            "map_file('h', {'a': 1}) + map_file('h', {'a': 2})",
+            "map 'h' is declared twice with different content",
+            OTHER_NAME,
+        ),
+        (
+            "certificate_file('h', '-----BEGIN x-----END x') + certificate_file('h', '-----BEGIN y-----END y')",
+            "certificate 'h' is declared twice with different content",
+            OTHER_NAME,
+        ),
+        ("certificate_file('c', 'secret')", "certificate 'c' is no PEM text", PEM),
+        ("certificate_file('c', '-----BEGIN secret')", "certificate 'c' is no PEM text", PEM),
+        ("certificate_file('c', '-----END secret')", "certificate 'c' is no PEM text", PEM),
+        (
+            "certificate_file('c', '-----BEGIN secret\\0-----END x')",
+            "certificate 'c' has a NUL character",
+            "give PEM text",
+        ),
+    ],
+)
+def test_what_no_file_can_hold_is_refused(expression: str, message: str, remedy: str) -> None:
+    with pytest.raises(RejectedInput) as raised:
+        rendered(renderer(f"\n{{{{ {expression} }}}}"), {})
+    assert raised.value.problems == (Problem("01.tmpl line 2", message, remedy),)
+    assert "secret" not in str(raised.value)

@@ -294,6 +294,31 @@ def test_silent_clients_keep_nobody_waiting_before_their_handshake(
                 client.close()
 
 
+def test_who_has_no_token_cuts_off_nobody_who_has(settings: StatusSettings) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def explain(query: str) -> bytes:
+        began.set()
+        assert go_on.wait(30)
+        return query.encode()
+
+    with served(replace(settings, tls_certificate="")) as page:
+        page.explain = explain
+        codes: list[int] = []
+        reader = threading.Thread(target=lambda: codes.append(ask(page, "/explain?q=a", bearer(TOKEN))[0]))
+        reader.start()
+        assert began.wait(30)
+        for _ in range(2 * MAX_CONNECTIONS):
+            assert ask(page, "/healthz")[0] == 401
+        silent = [socket.create_connection(("127.0.0.1", port_of(page)), 20) for _ in range(2 * MAX_CONNECTIONS)]
+        assert silent[0].recv(1) == b""
+        go_on.set()
+        reader.join(30)
+        for client in silent:
+            client.close()
+    assert codes == [200]
+
+
 @pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01"])
 def test_a_handshake_that_never_ends_is_cut(
     settings: StatusSettings, monkeypatch: pytest.MonkeyPatch, begun: bytes

@@ -8,7 +8,6 @@ import ipaddress
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from pyconfd.errors import NO_CLUES, Clues, Problem
 from pyconfd.haproxy.config.text import Bind
@@ -191,10 +190,14 @@ def _shared(earlier: Bind, later: Bind, place_of: PlaceOf) -> BindFault:
 
 
 def _overlapping(binds: Sequence[Bind]) -> Iterator[tuple[Bind, Bind]]:
-    """Return pairs of binds of two proxies that ask for one socket, in the order of the text."""
-    ordered = sorted(binds, key=lambda bind: (bind.address, bind.interface, bind.first_port))
-    for first, second in pairwise(ordered):
-        same_socket = first.address == second.address and first.interface == second.interface
-        if same_socket and second.first_port <= first.last_port and first.proxy != second.proxy:
-            earlier, later = sorted((first, second), key=lambda bind: bind.number)
+    """Return pairs of binds of two proxies that ask for one socket, each pair in the order of the text."""
+    reaching: list[Bind] = []
+    for bind in sorted(binds, key=lambda bind: (bind.address, bind.interface, bind.first_port)):
+        place = bind.address, bind.interface
+        reaching = [
+            each for each in reaching if (each.address, each.interface) == place and bind.first_port <= each.last_port
+        ]
+        if (other := next((each for each in reaching if each.proxy != bind.proxy), None)) is not None:
+            earlier, later = sorted((other, bind), key=lambda bind: bind.number)
             yield earlier, later
+        reaching.append(bind)

@@ -77,9 +77,10 @@ _TARGET = re.compile(r"(?:ipv[46]@)?(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]]*|[0-
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """What a ``defaults`` section says about servers. ``name`` is "" for one without."""
+    """What a ``defaults`` section says about servers, and all ``lines`` of it. ``name`` is "" for one without."""
 
     name: str = ""
+    lines: tuple[tuple[str, ...], ...] = ()
     algorithm: tuple[str, ...] = ()
     hash_type: str = ""
     server_words: tuple[str, ...] = ()
@@ -135,6 +136,16 @@ class ConfiguredBackend:
         return why_not_addable(server, cookies=cookies)
 
 
+def parent_of(keyword: str, options: tuple[str, ...]) -> str | None:
+    """Return the name of the defaults section that a proxy with these words behind its name inherits from.
+
+    "" is the last one above it, None is none. Only sections above it count.
+    """
+    if options[:1] == ("from",) and len(options) > 1:
+        return options[1]
+    return None if keyword == "defaults" else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Defaults:
     """The ``defaults`` sections above a place: what the ``last`` of them gives, and each that has a name."""
@@ -144,9 +155,10 @@ class Defaults:
 
     def base(self, keyword: str, options: tuple[str, ...]) -> Inherited:
         """Return what a section with these words behind its name inherits at this place."""
-        if options[:1] == ("from",) and len(options) > 1:
-            return self.named.get(options[1], Inherited())
-        return Inherited() if keyword == "defaults" else self.last
+        parent = parent_of(keyword, options)
+        if parent is None:
+            return Inherited()
+        return self.named.get(parent, Inherited()) if parent else self.last
 
     def below(self, section: Section) -> "Defaults":
         """Return those above what follows ``section``, one of ``defaults``."""
@@ -157,6 +169,7 @@ class Defaults:
 def _with(base: Inherited, section: Section) -> Inherited:
     return Inherited(
         section.name,
+        (*base.lines, *(line.words for line in section.lines)),
         _last(section, "balance") or base.algorithm,
         (_last(section, "hash-type") or (base.hash_type,))[0],
         (*base.server_words, *default_server_words(section)),

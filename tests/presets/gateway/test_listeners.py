@@ -6,9 +6,19 @@ from typing import NamedTuple
 
 import pytest
 
+from pyconfd.model.gateway_api import NamespacesFrom
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.gateway.grants import Grants
-from pyconfd.presets.gateway.listeners import ListenerDecision, ResolvedCertificate, Resolver, decide_listeners
+from pyconfd.presets.gateway.listeners import (
+    ClientCa,
+    ListenerDecision,
+    ResolvedCertificate,
+    Resolver,
+    TlsMode,
+    covers,
+    decide_listeners,
+)
+from pyconfd.presets.gateway.status import Fault, StatusCondition
 from tests.presets.gateway.objects import gateway, snapshot
 
 SECRETS = {Key("shop", "cert"), Key("other", "cert")}
@@ -215,6 +225,177 @@ ROWS = [
 ]
 
 
+FAULTS = {
+    "an unknown protocol takes no route and leaves the other listener alone": [
+        ("UnsupportedProtocol", "listener quic protocol", "UDP")
+    ],
+    "only unsupported kinds serve nothing": [("InvalidRouteKinds", "listener http allowedRoutes.kinds", "Invalid")],
+    "an unsupported kind beside a supported one": [
+        ("InvalidRouteKinds", "listener http allowedRoutes.kinds", "Invalid")
+    ],
+    "a kind of another group is not supported": [
+        ("InvalidRouteKinds", "listener http allowedRoutes.kinds", "HTTPRoute")
+    ],
+    "TCPRoute is for no listener of TLS": [("InvalidRouteKinds", "listener tls allowedRoutes.kinds", "TCPRoute")],
+    "references to certificates that lead nowhere": [
+        ("InvalidCertificateRef", f"listener {name} tls.certificateRefs", value)
+        for name, value in (
+            ("missing", "shop/missing"),
+            ("group", "Secret.a.io"),
+            ("kind", "ConfigMap"),
+            ("none", ""),
+            ("notls", ""),
+        )
+    ],
+    "one of two certificates is there": [
+        ("InvalidCertificateRef", "listener https tls.certificateRefs", "shop/missing")
+    ],
+    "a certificate of another namespace needs a grant": [
+        ("RefNotPermitted", "listener https tls.certificateRefs", "other/cert")
+    ],
+    "HTTPS cannot go through": [("UnsupportedValue", "listener https tls.mode", "Passthrough")],
+    "an unknown mode of TLS": [("UnsupportedValue", "listener tls tls.mode", "Guess")],
+    "protocols that cannot share a port conflict, and none of them wins": [
+        ("ProtocolConflict", f"listener {name} port", port)
+        for name, port in (("http", "80"), ("https", "80"), ("tcp", "443"), ("tls", "443"))
+    ],
+    "two listeners of TCP at one port conflict": [("ProtocolConflict", f"listener {name} port", "1") for name in "ab"],
+    "equal hostnames at one port conflict": [
+        ("HostnameConflict", f"listener {name} hostname", "a.com") for name in "ab"
+    ],
+    "equal hostnames of HTTPS and TLS at one port conflict": [
+        ("HostnameConflict", f"listener {name} hostname", "a.com") for name in "ab"
+    ],
+    "ports that cannot be had": [
+        ("PortUnavailable", f"listener {name} port", port) for name, port in (("a", "0"), ("b", "70000"), ("c", "8404"))
+    ],
+    "a hostname with a line break": [("UnsupportedValue", "listener a hostname", "a.com\nbind :1")],
+}
+"""What is refused of the listeners of a row: the reason, where it stands, and the value."""
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_faults_of_listeners_name_the_field_and_the_value(row: Row) -> None:
+    found = decide(f"listeners:\n{_indented(row.listeners)}").values()
+
+    assert [fault[:3] for each in found for fault in each.faults] == FAULTS.get(row.name, [])
+    for each in found:
+        reasons = {condition.type: condition.reason for condition in each.conditions}
+        assert each.is_accepted is (reasons["Accepted"] == "Accepted")
+        assert each.is_programmed is (reasons["Programmed"] == "Programmed")
+        assert each.refs_resolved is (reasons["ResolvedRefs"] == "ResolvedRefs")
+
+
+def met(kind: str) -> StatusCondition:
+    return StatusCondition(kind, "True", kind, "")
+
+
+NO_CONFLICTS = StatusCondition("Conflicted", "False", "NoConflicts", "")
+
+
+def test_a_listener_is_decided_as_a_whole() -> None:
+    kinds = "{namespaces: {from: All}, kinds: [{kind: HTTPRoute}, {kind: GRPCRoute}]}"
+    found = decide(f"""
+listeners:
+- {{name: a, port: 443, protocol: HTTPS, hostname: A.example.com, {CERT}, allowedRoutes: {kinds}}}
+- {{name: b, port: 443, protocol: TLS, hostname: "*.example.com", tls: {{mode: Passthrough}}}}
+- {{name: c, port: 444, protocol: TLS, tls: {{mode: Terminate, certificateRefs: [{{name: missing}}]}}}}
+- {{name: d, port: 70000, protocol: TCP, hostname: a.com, allowedRoutes: {{kinds: [{{kind: HTTPRoute}}]}}}}
+tls: {{frontend: {{default: {{validation: {{mode: AllowInsecureFallback, caCertificateRefs: [
+  {{kind: ConfigMap, name: ca}}, {{kind: ConfigMap, name: ca, namespace: shop}}]}}}}}}}}
+""")
+    message = "clients may use one connection for hosts of this listener and of"
+    overlap = StatusCondition("OverlappingTLSConfig", "True", "OverlappingHostnames", message)
+    everybody, same = NamespacesFrom("All"), NamespacesFrom("Same")
+    accepted, programmed, resolved = met("Accepted"), met("Programmed"), met("ResolvedRefs")
+    assert found["a"] == ListenerDecision(
+        "a", 443, "HTTPS", "a.example.com", TlsMode.TERMINATE, ("HTTPRoute", "GRPCRoute"), everybody,
+        (ResolvedCertificate("PEM", "/cert.pem"),), ClientCa("CA\nCA\n", optional=True), (),
+        (accepted, programmed, resolved, NO_CONFLICTS, overlap._replace(message=f"{message} b")),
+        is_accepted=True, is_programmed=True, refs_resolved=True,
+    )  # fmt: skip
+    assert found["b"] == ListenerDecision(
+        "b", 443, "TLS", "*.example.com", TlsMode.PASSTHROUGH, ("TLSRoute",), same, (), None, (),
+        (accepted, programmed, resolved, NO_CONFLICTS, overlap._replace(message=f"{message} a")),
+        is_accepted=True, is_programmed=True, refs_resolved=True,
+    )  # fmt: skip
+    missing = Fault(
+        "InvalidCertificateRef", "listener c tls.certificateRefs", "shop/missing", "there is no such Secret"
+    )
+    unmet = StatusCondition("ResolvedRefs", "False", "InvalidCertificateRef", missing.message)
+    assert found["c"] == ListenerDecision(
+        "c", 444, "TLS", "", TlsMode.TERMINATE, ("TLSRoute",), same, (), None, (missing,),
+        (accepted, unmet._replace(type="Programmed", reason="Invalid"), unmet, NO_CONFLICTS),
+        is_accepted=True, is_programmed=False, refs_resolved=False,
+    )  # fmt: skip
+    port, kind = found["d"].faults
+    assert (port[:3], kind[:3]) == (
+        ("PortUnavailable", "listener d port", "70000"),
+        ("InvalidRouteKinds", "listener d allowedRoutes.kinds", "HTTPRoute"),
+    )
+    assert found["d"] == ListenerDecision(
+        "d", 70000, "TCP", "", TlsMode.NONE, (), same, (), None, (port, kind),
+        (
+            StatusCondition("Accepted", "False", "PortUnavailable", port.message),
+            StatusCondition("Programmed", "False", "Invalid", port.message),
+            StatusCondition("ResolvedRefs", "False", "InvalidRouteKinds", kind.message),
+            NO_CONFLICTS,
+        ),
+        is_accepted=False, is_programmed=False, refs_resolved=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("listeners", "detail"),
+    [
+        (
+            "[{name: a, port: 80, protocol: TCP}, {name: b, port: 80, protocol: HTTP}]",
+            "several listeners have port 80 with HTTP and TCP: give each a port of its own",
+        ),
+        (
+            "[{name: a, port: 80, protocol: TCP}, {name: b, port: 80, protocol: TCP}]",
+            "several listeners have port 80 with TCP: give each a port of its own",
+        ),
+        (
+            "[{name: a, port: 80, protocol: HTTP, hostname: a.c}, {name: b, port: 80, protocol: HTTP, hostname: a.c}]",
+            "several listeners of port 80 have this hostname: give each another one",
+        ),
+    ],
+)
+def test_both_listeners_are_told_of_their_conflict(listeners: str, detail: str) -> None:
+    found = decide(f"listeners: {listeners}")
+
+    assert [[fault.detail for fault in each.faults] for each in found.values()] == [[detail], [detail]]
+
+
+@pytest.mark.parametrize(("port", "is_one"), [(0, False), (1, True), (65535, True), (65536, False)])
+def test_ports_end_at_65535(port: int, is_one: bool) -> None:
+    assert decide(f"listeners: [{{name: a, port: {port}, protocol: TCP}}]")["a"].is_accepted is is_one
+
+
+@pytest.mark.parametrize(
+    ("pattern", "host", "is_covered"),
+    [
+        ("", "", True),
+        ("", "a.com", True),
+        ("a.com", "a.com", True),
+        ("*.com", "*.com", True),
+        ("*.com", "a.com", True),
+        ("*.com", "b.a.com", True),
+        ("*.com", "*.a.com", True),
+        ("*.com", ".com", False),
+        ("*.com", "com", False),
+        ("*.a.com", "*.com", False),
+        ("a.com", "", False),
+        ("a.com", "b.a.com", False),
+        ("*.a.com", "x.ba.com", False),
+        ("x.com", "a.x.com", False),
+    ],
+)
+def test_a_pattern_covers_each_host_of_another(pattern: str, host: str, is_covered: bool) -> None:
+    assert covers(pattern, host) is is_covered
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_conditions_of_listeners(row: Row) -> None:
     found = decide(f"listeners:\n{_indented(row.listeners)}")
@@ -268,19 +449,48 @@ UNVERIFIED = {"Accepted": "NoValidCACertificate", **NOT_PROGRAMMED}
 
 
 @pytest.mark.parametrize(
-    ("default", "expected"),
+    ("default", "expected", "value"),
     [
-        ("{kind: ConfigMap, name: ca}", {}),
-        ("{kind: ConfigMap, name: missing}", {"ResolvedRefs": "InvalidCACertificateRef", **UNVERIFIED}),
-        ("{kind: Service, name: ca}", {"ResolvedRefs": "InvalidCACertificateKind", **UNVERIFIED}),
-        ("{kind: ConfigMap, name: ca, namespace: other}", {"ResolvedRefs": "RefNotPermitted", **UNVERIFIED}),
-        ("{kind: ConfigMap, name: missing}, {kind: ConfigMap, name: ca}", {"ResolvedRefs": "InvalidCACertificateRef"}),
+        ("{kind: ConfigMap, name: ca}", {}, ""),
+        ("{kind: ConfigMap, name: missing}", {"ResolvedRefs": "InvalidCACertificateRef", **UNVERIFIED}, "shop/missing"),
+        ("{kind: Service, name: ca}", {"ResolvedRefs": "InvalidCACertificateKind", **UNVERIFIED}, "Service"),
+        (
+            "{kind: ConfigMap, group: a.io, name: ca}",
+            {"ResolvedRefs": "InvalidCACertificateKind", **UNVERIFIED},
+            "ConfigMap.a.io",
+        ),
+        (
+            "{kind: ConfigMap, name: ca, namespace: other}",
+            {"ResolvedRefs": "RefNotPermitted", **UNVERIFIED},
+            "other/ca",
+        ),
+        (
+            "{kind: ConfigMap, name: missing}, {kind: ConfigMap, name: ca}",
+            {"ResolvedRefs": "InvalidCACertificateRef"},
+            "shop/missing",
+        ),
     ],
 )
-def test_clients_are_verified_by_default_and_by_port(default: str, expected: dict[str, str]) -> None:
+def test_clients_are_verified_by_default_and_by_port(default: str, expected: dict[str, str], value: str) -> None:
     found = decide(CLIENTS.format(default=default))
 
     assert {name: conditions(each) for name, each in found.items()} == {"https": expected, "other": {}, "http": {}}
+    field = "listener https tls.frontend.validation.caCertificateRefs"
+    unverified = [(expected["Accepted"], field, "")] if "Accepted" in expected else []
+    unresolved = [(expected["ResolvedRefs"], field, value)] if "ResolvedRefs" in expected else []
+    assert [fault[:3] for fault in found["https"].faults] == [*unverified, *unresolved]
+    assert found["https"].client_ca == (None if unverified else ClientCa("CA\n"))
+    assert (found["other"].client_ca, found["http"].client_ca) == (ClientCa("CA\n"), None)
+
+
+def test_an_unknown_mode_of_client_certificates_is_refused() -> None:
+    text = CLIENTS.format(default="{kind: ConfigMap, name: ca}")
+    found = decide(text.replace("default: {validation: {", "default: {validation: {mode: Guess, "))["https"]
+
+    assert [fault[:3] for fault in found.faults] == [
+        ("UnsupportedValue", "listener https tls.frontend.validation.mode", "Guess")
+    ]
+    assert found.client_ca == ClientCa("CA\n", optional=False)
 
 
 def test_65th_listener_is_not_accepted() -> None:
@@ -288,9 +498,18 @@ def test_65th_listener_is_not_accepted() -> None:
     found = decide(spec)
 
     assert [name for name, each in found.items() if not each.is_accepted] == ["n64"]
+    assert [fault[:3] for fault in found["n64"].faults] == [("UnsupportedValue", "listener n64", "")]
 
 
 def test_second_listener_of_a_name_disables_both() -> None:
     found = decide("listeners: [{name: a, port: 1, protocol: TCP}, {name: a, port: 2, protocol: TCP}]")
 
     assert conditions(found["a"]) == {"Accepted": "UnsupportedValue", **NOT_PROGRAMMED}
+    assert [fault[:3] for fault in found["a"].faults] == [("UnsupportedValue", "listener a name", "a")]
+
+
+def test_a_name_that_kubernetes_would_not_accept_is_refused() -> None:
+    found = decide('listeners: [{name: "a b", port: 1, protocol: TCP}, {name: c, port: 2, protocol: TCP}]')
+
+    assert [fault[:3] for fault in found["a b"].faults] == [("UnsupportedValue", "listener a b name", "a b")]
+    assert found["c"].faults == ()

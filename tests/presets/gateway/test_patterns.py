@@ -107,6 +107,58 @@ def test_all_that_may_come_next_counts_as_what_a_repetition_can_meet() -> None:
     assert matcher.steps <= steps_of(pattern)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "is_taken"),
+    [
+        ("/(ab){2}", True),
+        ("/(ab)?", True),
+        ("/([ab]c){2}", True),
+        ("/(ab)+", False),
+        ("/(ab)*", False),
+        ("/(ab){2,3}", False),
+        # A group of several lengths, or several alternatives, is there once or not at all.
+        ("/(a|b)", True),
+        ("/(a|b)?", True),
+        ("/(a|b){2}", False),
+        ("/(a+b)?", True),
+        ("/(a+b){2}", False),
+        ("/(a?b){2}", False),
+        ("/(a{2}b){2}", True),
+        ("/(a{2,3}b){2}", False),
+        # What varies in a group varies in the one around it, and in no other.
+        ("/((a|b)c){2}", False),
+        ("/((a|b)c)?", True),
+        ("/(c(a|b)){2}", False),
+        ("/(((a|b))){2}", False),
+        ("/((ab)c){2}", True),
+        ("/((ab){2}c){2}", True),
+        ("/(a|b)(cd){2}", True),
+    ],
+)
+def test_a_group_that_can_match_in_several_ways_is_not_repeated(pattern: str, is_taken: bool) -> None:
+    wrong = "repeat a single character or [...] only, or a group of one length as often as {N} says"
+    assert fault_of(pattern) == ("" if is_taken else wrong)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wrong"),
+    [
+        ("/a{128}", ""),
+        ("/a{129}", "a repetition counts up to 128 at most"),
+        ("/a{2,129}", "a repetition counts up to 128 at most"),
+        ("/a++", "not taken in a regular expression: [[, --, &&, ~~, ||, {,N}, and + or ? after a repetition"),
+        ("/[[]", "not taken in a regular expression: [[, --, &&, ~~, ||, {,N}, and + or ? after a repetition"),
+        ("/a{,2}", "not taken in a regular expression: [[, --, &&, ~~, ||, {,N}, and + or ? after a repetition"),
+        (
+            "/" + "[^/]*a" * 30,
+            "takes too long: write [^/]+ in place of .*, and fewer alternatives and optional parts",
+        ),
+    ],
+)
+def test_why_an_expression_is_not_taken(pattern: str, wrong: str) -> None:
+    assert fault_of(pattern) == fault_of(f"{ANY_CASE}{pattern}") == wrong
+
+
 def test_a_final_part_for_anything_is_tried_once_but_for_several_lines() -> None:
     assert not fault_of("/.*a.*")
     assert fault_of("/.*a.*", lines=True)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pyconfd.model.context import Context, PresetName, RefusalReason
+from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason
+from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.reservation import namespaces_of_changes
 from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot
@@ -410,34 +411,133 @@ def test_servers_are_shown_the_certificate_of_the_gateway_that_was_asked(tmp_pat
     assert {"/secrets/shop.client.pem", "/secrets/policy_of.shop.tls.pem"} <= {file.path for file in context.files}
 
 
+CA_REFS = "spec.validation.caCertificateRefs"
+WELL_KNOWN = "spec.validation.wellKnownCACertificates"
+NO_CA = ("NoValidCACertificate", CA_REFS, "")
+CA_FILE = "/f/secrets/policy_of.shop.tls.pem"
+
+
 @pytest.mark.parametrize(
-    ("validation", "expected"),
+    ("validation", "invalid", "unresolved", "ca_file"),
     [
-        ("hostname: a.com, caCertificateRefs: [{kind: ConfigMap, name: ca}]", ("Accepted", "ResolvedRefs")),
-        ("hostname: a.com, wellKnownCACertificates: System", ("Accepted", "ResolvedRefs")),
-        ("hostname: a.com, wellKnownCACertificates: a.io/other", ("Invalid", "ResolvedRefs")),
+        ("hostname: a.com, caCertificateRefs: [{kind: ConfigMap, name: ca}]", [], [], CA_FILE),
+        ("hostname: a.com, wellKnownCACertificates: System", [], [], "@system-ca"),
+        ("hostname: a.com, wellKnownCACertificates: a.io/other", [("Invalid", WELL_KNOWN, "a.io/other")], [], ""),
         (
             "hostname: a.com, caCertificateRefs: [{kind: ConfigMap, name: missing}]",
-            ("NoValidCACertificate", "InvalidCACertificateRef"),
+            [NO_CA],
+            [("InvalidCACertificateRef", CA_REFS, "missing")],
+            "",
         ),
-        ("hostname: a.com, caCertificateRefs: [{kind: Service, name: ca}]", ("NoValidCACertificate", "InvalidKind")),
-        ("hostname: a.com", ("NoValidCACertificate", "ResolvedRefs")),
-        ("hostname: 'a b', wellKnownCACertificates: System", ("Invalid", "ResolvedRefs")),
+        (
+            "hostname: a.com, caCertificateRefs: [{kind: ConfigMap, name: missing}, {kind: ConfigMap, name: ca}]",
+            [],
+            [("InvalidCACertificateRef", CA_REFS, "missing")],
+            CA_FILE,
+        ),
+        (
+            "hostname: a.com, caCertificateRefs: [{kind: Service, name: ca}]",
+            [NO_CA],
+            [("InvalidKind", CA_REFS, "Service")],
+            "",
+        ),
+        (
+            "hostname: a.com, caCertificateRefs: [{kind: ConfigMap, group: a.io, name: ca}]",
+            [NO_CA],
+            [("InvalidKind", CA_REFS, "ConfigMap.a.io")],
+            "",
+        ),
+        (
+            "hostname: a.com, caCertificateRefs: [{kind: ConfigMap, name: ca}], wellKnownCACertificates: System",
+            [("Invalid", WELL_KNOWN, "System")],
+            [],
+            "",
+        ),
+        ("hostname: a.com", [NO_CA], [], ""),
+        ("hostname: 'a b', wellKnownCACertificates: System", [("Invalid", "spec.validation", "")], [], ""),
     ],
 )
-def test_conditions_of_policies(validation: str, expected: tuple[str, str], tmp_path: Path) -> None:
+def test_conditions_of_policies(
+    validation: str,
+    invalid: list[tuple[str, str, str]],
+    unresolved: list[tuple[str, str, str]],
+    ca_file: str,
+    tmp_path: Path,
+) -> None:
     policy = POLICY.partition("  validation")[0] + f"  validation: {{{validation}}}"
     text = route("app", "[{backendRefs: [{name: app, port: 80}]}]")
-    context = read(snapshot(CLASS, GATEWAY, APP, policy, text, *authorities(tmp_path)))
+    (secret, authority), options = authorities(tmp_path), replace(OPTIONS, tls=TlsOptions("/f/secrets", ("*",)))
+    objects = snapshot(CLASS, GATEWAY, APP, policy, text, secret, authority)
+    context = read(objects, options=options)
 
     (ancestor,) = status(context, Resource.BACKENDTLSPOLICIES, "tls")["ancestors"]
-    assert ancestor["ancestorRef"]["name"] == "web"
-    assert (reasons(ancestor)["Accepted"], reasons(ancestor)["ResolvedRefs"]) == expected
+    assert ancestor["controllerName"] == "pyconfd.io/gateway"
+    assert ancestor["ancestorRef"] == {
+        "group": "gateway.networking.k8s.io",
+        "kind": "Gateway",
+        "namespace": "shop",
+        "name": "web",
+    }
+    assert reasons(ancestor) == {
+        "Accepted": invalid[0][0] if invalid else "Accepted",
+        "ResolvedRefs": unresolved[0][0] if unresolved else "ResolvedRefs",
+    }
+    assert {each["observedGeneration"] for each in ancestor["conditions"]} == {7}
+    ref = ObjectRef("BackendTLSPolicy", "shop", "tls", "")
+    assert {(each.ref, each.field, each.value) for each in context.refused} == {
+        (ref, field, value) for _, field, value in (*invalid, *unresolved)
+    }
     backend = given(context)["backends"]["gw_http_shop_app_0"]
-    assert (backend.failing > 0, "ssl verify required" in backend.options) == (
-        expected[0] != "Accepted",
-        expected[0] == "Accepted",
+    assert (backend.failing > 0, "ssl verify required" in backend.options) == (bool(invalid), not invalid)
+    assert (f"ca-file {ca_file} " in f"{backend.options} ") is bool(ca_file)
+    pem = yaml.safe_load(authority)["data"]["ca.crt"]
+    assert [(file.path, file.content) for file in context.files] == ([(CA_FILE, pem)] if ca_file == CA_FILE else [])
+
+
+@pytest.mark.parametrize(
+    ("targets", "accepted", "refused"),
+    [
+        ("{group: '', kind: Service, name: app}", True, []),
+        ("{group: core, kind: Service, name: app}", True, []),
+        ("{group: '', kind: Service, name: app, sectionName: web}", True, []),
+        (
+            "{group: '', kind: Service, name: app, sectionName: other}",
+            False,
+            [("spec.targetRefs[0]", "app", RefusalReason.NO_SUCH_SERVICE)],
+        ),
+        (
+            "{group: '', kind: Service, name: none}",
+            False,
+            [("spec.targetRefs[0]", "none", RefusalReason.NO_SUCH_SERVICE)],
+        ),
+        (
+            "{group: a.io, kind: Service, name: app}",
+            False,
+            [("spec.targetRefs[0]", "Service app", RefusalReason.NO_SUCH_SERVICE)],
+        ),
+        # One that is for something is accepted.
+        (
+            "{group: '', kind: Service, name: none}, {group: '', kind: Service, name: app}, {group: '', kind: Pod}",
+            True,
+            [
+                ("spec.targetRefs[0]", "none", RefusalReason.NO_SUCH_SERVICE),
+                ("spec.targetRefs[2]", "Pod ", RefusalReason.NO_SUCH_SERVICE),
+            ],
+        ),
+    ],
+)
+def test_targets_of_policies(targets: str, accepted: bool, refused: list[tuple[str, str, RefusalReason]]) -> None:
+    policy = POLICY.replace('{group: "", kind: Service, name: app}', targets)
+    policy = policy.replace(
+        'caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]', "wellKnownCACertificates: System"
     )
+    objects = snapshot(CLASS, GATEWAY, APP, policy, route("app", "[{backendRefs: [{name: app, port: 80}]}]"))
+    context = read(objects)
+    assert [(each.field, each.value, each.reason) for each in context.refused] == refused
+    assert all(each.detail for each in context.refused)
+    backend = given(context)["backends"]["gw_http_shop_app_0"]
+    assert ("ca-file @system-ca" in backend.options) is accepted
+    assert backend.failing == 0
 
 
 def test_older_policy_has_a_service_and_one_for_a_port_its_port() -> None:
@@ -462,6 +562,55 @@ def test_older_policy_has_a_service_and_one_for_a_port_its_port() -> None:
         "older": "Accepted",
         "port": "Accepted",
     }
+    (refusal,) = context.refused
+    detail = "BackendTLSPolicy shop/older has it already (the older one)"
+    assert refusal == Refusal(
+        ObjectRef("BackendTLSPolicy", "shop", "newer", ""),
+        "spec.targetRefs[0]",
+        "app",
+        RefusalReason.NAME_TAKEN,
+        detail,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "protocol", "options"),
+    [
+        ("HTTPRoute", "kubernetes.io/h2c", "proto h2"),
+        ("HTTPRoute", "kubernetes.io/ws", ""),
+        ("GRPCRoute", "http", "proto h2"),
+        ("TLSRoute", "kubernetes.io/h2c", ""),
+        ("TCPRoute", "kubernetes.io/h2c", ""),
+    ],
+)
+def test_pods_are_spoken_with_as_the_route_and_the_port_say(kind: str, protocol: str, options: str) -> None:
+    app = APP.replace("targetPort: 8080}", f"targetPort: 8080, appProtocol: {protocol}}}", 1)
+    hosts = "hostnames: ['a.example.com']" if kind == "TLSRoute" else ""
+    text = route("app", "[{backendRefs: [{name: app, port: 80}]}]", hosts, kind)
+    gateway = GATEWAY if kind in {"HTTPRoute", "GRPCRoute"} else STREAMS
+    word = kind.removesuffix("Route").lower()
+    assert given(read(snapshot(CLASS, gateway, app, text)))["backends"][f"gw_{word}_shop_app_0"].options == options
+
+
+def test_each_refusal_and_claim_names_its_cluster() -> None:
+    gateways = [
+        GATEWAY,
+        GATEWAY.replace("name: web", "name: zoo").replace("port: 80", "port: 0"),
+        GATEWAY.replace("name: web", "name: lost").replace("Name: pyconfd", "Name: pyconf"),
+    ]
+    parameters = "spec: {parametersRef: {kind: x, name: y}, controllerName"
+    of_class = CLASS.replace("name: pyconfd, uid: class", "name: with").replace("spec: {controllerName", parameters)
+    policy = POLICY.replace("name: app}", "name: none}")
+    text = route("app", "[{backendRefs: [{name: none, port: 80}]}]")
+    context = read(replace(snapshot(CLASS, of_class, *gateways, policy, text), cluster="east"))
+    assert {each.ref for each in context.refused} == {
+        ObjectRef("GatewayClass", "", "with", "east"),
+        ObjectRef("Gateway", "shop", "zoo", "east"),
+        ObjectRef("Gateway", "shop", "lost", "east"),
+        ObjectRef("BackendTLSPolicy", "shop", "tls", "east"),
+        ObjectRef("HTTPRoute", "shop", "app", "east"),
+    }
+    assert {claim.ref.cluster for claim in registry.claims_of(context)} == {"east"}
 
 
 def test_a_route_without_a_grant_is_not_in_the_status_of_a_policy() -> None:
@@ -507,6 +656,44 @@ def test_what_no_route_of_a_host_matches_goes_to_its_wildcard() -> None:
     assert entries == {
         "gw_http_shop_exact_0": ["gw_shop_web_80|exact.example.com/a/"],
         "gw_http_shop_wild_0": ["gw_shop_web_80|*.example.com/"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("listeners", "above"),
+    [
+        (
+            "[{name: http, port: 80, protocol: HTTP}]",
+            {"": [], "*.c.com": [""], "*.b.c.com": ["*.c.com", ""], "*.z.a.b.c.com": ["*.b.c.com", "*.c.com", ""]},
+        ),
+        # What another listener has is not looked up above it.
+        (
+            "[{name: http, port: 80, protocol: HTTP}, {name: b, port: 80, protocol: HTTP, hostname: '*.b.c.com'}]",
+            {"": [], "*.c.com": [""], "*.b.c.com": [], "*.z.a.b.c.com": ["*.b.c.com"]},
+        ),
+        (
+            "[{name: b, port: 80, protocol: HTTP, hostname: '*.c.com'}]",
+            {"*.c.com": [], "*.b.c.com": ["*.c.com"], "*.z.a.b.c.com": ["*.b.c.com", "*.c.com"]},
+        ),
+    ],
+)
+def test_above_a_wildcard_are_those_of_its_listener_the_next_one_first(
+    listeners: str, above: dict[str, list[str]]
+) -> None:
+    gateway = GATEWAY.replace("[{name: http, port: 80, protocol: HTTP}]", listeners)
+    text = route(
+        "app",
+        "[{backendRefs: [{name: app, port: 80}]}]",
+        "hostnames: ['*.c.com', '*.b.c.com', '*.z.a.b.c.com', x.b.c.com]",
+    )
+    found = given(read(snapshot(CLASS, gateway, APP, text)))["virtual_hosts"].values()
+
+    def id_of(host: str) -> str:
+        return f"gw_shop_web_80|{host or '*'}"
+
+    assert {each.host: each.above for each in found} == {
+        **{host: tuple(map(id_of, others)) for host, others in above.items()},
+        "x.b.c.com": (),
     }
 
 

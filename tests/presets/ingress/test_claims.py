@@ -8,11 +8,16 @@ import pytest
 
 from pyconfd.daemon.translation import FormerNames, Translator
 from pyconfd.model.context import PresetName
+from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.reservation import HostClaim, Owner
 from pyconfd.model.snapshot import Resource
-from pyconfd.presets import registry
-from pyconfd.presets.policy import ClaimOptions, Rule
+from pyconfd.presets import registry, values
+from pyconfd.presets.ingress.claims import IngressClaim, TlsHosts, read_ingress
+from pyconfd.presets.policy import ANYTHING, ClaimOptions, Rule
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
+from pyconfd.presets.routing.references import ServiceReference
+from pyconfd.presets.routing.types import PathKind, RouteMatch, RouteRule
 from tests.presets.asking import claims, counted
 from tests.presets.ingress.objects import (
     ADDRESSES,
@@ -167,6 +172,133 @@ def test_what_cannot_be_is_refused_and_touches_nobody_else(made: Obj, field: str
     context = read(CLASS, *WEB, *alias, made, other)
     assert refusals(context) == [("demo/web", field, reason)]
     assert paths_of(context)["other.example.com/"] == "ing_demo_web_80"
+
+
+def claim_of(made: Obj, policy: ClaimOptions = ANYTHING, *accepted: str) -> IngressClaim:
+    (record,) = snapshot(made).ingresses.values()
+    return read_ingress(record, "east", policy, accepted)
+
+
+@pytest.mark.parametrize(
+    ("made", "refused"),
+    [
+        (ingress(rules=rule(path("/"), host="10.0.0.1")), [("spec.rules.host", "10.0.0.1", "invalid_value")]),
+        (ingress(rules=rule(path("/"), host="no_host!")), [("spec.rules.host", "no_host!", "invalid_value")]),
+        (ingress(rules=rule(path("foo"))), [(PATH, "foo", "invalid_value")]),
+        (ingress(rules=rule(path("/a//b"))), [(PATH, "/a//b", "invalid_value")]),
+        (ingress(rules=rule(path("/a$", kind="ImplementationSpecific"))), [(PATH, "/a$", "invalid_value")]),
+        (ingress(rules=rule(path("/", kind="Regex"))), [("spec.rules.http.paths.pathType", "Regex", "invalid_value")]),
+        (ingress(rules=rule(path("/", "we b:80"))), [(f"{BACKEND}.service.name", "we b", "invalid_value")]),
+        (ingress(rules=rule(path("/", "web:0"))), [(f"{BACKEND}.service.port", "0", "invalid_value")]),
+        (ingress(rules=rule(path("/", "web:65536"))), [(f"{BACKEND}.service.port", "65536", "invalid_value")]),
+        (ingress(rules=rule(path("/", "web:a b"))), [(f"{BACKEND}.service.port", "a b", "invalid_value")]),
+        (ingress(rules=rule(path("/", "web:65535"))), []),
+        (ingress(default="we b:80"), [("spec.defaultBackend.service.name", "we b", "invalid_value")]),
+        (ingress(default="web:0"), [("spec.defaultBackend.service.port", "0", "invalid_value")]),
+        (
+            ingress(rules=rule({"path": "/", "pathType": "Exact", "backend": {}})),
+            [(f"{BACKEND}.service.name", "", "invalid_value")],
+        ),
+        (
+            ingress(
+                rules=rule({"path": "/", "pathType": "Exact", "backend": {"resource": {"kind": "Bucket", "name": "b"}}})
+            ),
+            [(f"{BACKEND}.resource", "Bucket b", "invalid_value")],
+        ),
+        (
+            ingress(rules=rule(path("/")), tls=[{"secretName": "a b", "hosts": [HOST]}]),
+            [("spec.tls.secretName", "a b", "invalid_value")],
+        ),
+        (
+            ingress(rules=rule(path("/")), tls=[{"secretName": "own", "hosts": ["Other.example.com", HOST]}]),
+            [("spec.tls.hosts", "Other.example.com", "incomplete")],
+        ),
+        (
+            ingress(rules=rule(path("/"), host=""), tls=[{"secretName": "own"}]),
+            [("spec.tls.secretName", "own", "incomplete")],
+        ),
+        (ingress(rules=rule(path("/")), tls=[{"hosts": ["other.example.com"]}]), []),
+        (
+            ingress(rules=rule(path("/")), annotations={"pyconfd.io/ssl-redirect": "maybe"}),
+            [("annotation pyconfd.io/ssl-redirect", "maybe", "invalid_value")],
+        ),
+        (
+            ingress(rules=rule(path("/")), annotations={"pyconfd.io/hsts": "1y"}),
+            [("annotation pyconfd.io/hsts", "1y", "invalid_value")],
+        ),
+        (
+            ingress(rules=rule(path("/")), annotations={"pyconfd.io/shared-with": "a b"}),
+            [("annotation pyconfd.io/shared-with", "a b", "invalid_value")],
+        ),
+    ],
+)
+def test_a_refusal_names_the_object_the_field_and_the_value(made: Obj, refused: list[tuple[str, str, str]]) -> None:
+    found = claim_of(made).refused
+    assert [(each.field, each.value, each.reason.value) for each in found] == refused
+    assert {each.ref for each in found} == ({ObjectRef("Ingress", "demo", "web", "east")} if refused else set())
+    assert all(each.detail for each in found)
+
+
+@pytest.mark.parametrize(("namespace", "name"), [("demo", "a b"), ("a b", "web")])
+def test_an_ingress_whose_name_is_none_asks_for_nothing(namespace: str, name: str) -> None:
+    made = ingress(name, rule(path("/")), namespace=namespace)
+    found = claim_of(made)
+    assert found.ref == ObjectRef("Ingress", namespace, name, "east")
+    assert (found.rules, found.references, found.hosts) == ((), {}, ())
+    assert [(each.ref, each.field, each.value, each.reason.value) for each in found.refused] == [
+        (found.ref, "metadata.name", f"{namespace}/{name}", "invalid_value")
+    ]
+
+
+def test_a_long_name_is_shortened_where_it_is_refused() -> None:
+    found = claim_of(ingress("a\n" + "b" * 300, rule(path("/")), namespace="c\n" + "d" * 300))
+    assert found.ref == ObjectRef(
+        "Ingress", values.shortened("c\n" + "d" * 300), values.shortened("a\n" + "b" * 300), "east"
+    )
+    assert {each.ref for each in found.refused} == {found.ref}
+
+
+def test_what_an_ingress_asks_for_as_a_whole() -> None:
+    paths = path("/a/"), path("/b", "api:http", kind="Exact"), path("/a", "api:http")
+    made = ingress(
+        rules={"Shop.example.com": paths, "*.example.com": [path("/")]},
+        default="other:1",
+        tls=[{"secretName": "own", "hosts": ["SHOP.example.com", HOST]}, {"secretName": "all"}],
+        annotations={"pyconfd.io/hsts": "300", "pyconfd.io/ssl-redirect": "false", "pyconfd.io/shared-with": "x, y"},
+        day=3,
+    )
+    owner, shared = Owner("Ingress", "demo", "web", "2026-01-03T00:00:00Z"), frozenset({"x", "y"})
+    wild, prefix = "*.example.com", PathKind.PREFIX
+    matches = [
+        (HOST, RouteMatch(prefix, "/a"), "ing_demo_web_80"),
+        (HOST, RouteMatch(PathKind.EXACT, "/b"), "ing_demo_api_http"),
+        (wild, RouteMatch(prefix, "/"), "ing_demo_web_80"),
+        (HOST, RouteMatch(), "ing_demo_other_1"),
+    ]
+    assert claim_of(made) == IngressClaim(
+        ref=ObjectRef("Ingress", "demo", "web", "east"),
+        owner=owner,
+        uid="demo/web",
+        generation=7,
+        rules=tuple(RouteRule(host, match, name, owner, place) for place, (host, match, name) in enumerate(matches)),
+        references={
+            "ing_demo_web_80": ServiceReference("demo", "web", 80),
+            "ing_demo_api_http": ServiceReference("demo", "api", "http"),
+            "ing_demo_other_1": ServiceReference("demo", "other", 1),
+        },
+        tls=(TlsHosts("own", (HOST,)), TlsHosts("all", (wild, HOST))),
+        redirect=False,
+        hsts=300,
+        refused=(),
+        https_only=False,
+        hosts=(HostClaim(HOST, owner, shared), HostClaim(wild, owner, shared)),
+        class_name="pyconfd",
+    )
+    least = claim_of(ingress(class_name=None))
+    owner = Owner("Ingress", "demo", "web", "2026-01-01T00:00:00Z")
+    assert least == IngressClaim(
+        ObjectRef("Ingress", "demo", "web", "east"), owner, "demo/web", 7, (), {}, (), True, None, ()
+    )  # fmt: skip
 
 
 def test_a_path_whose_service_is_missing_stays_its_own_without_servers() -> None:

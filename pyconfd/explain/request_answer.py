@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -10,10 +10,23 @@ import msgspec
 
 from pyconfd.explain.conditions import Evidence, server_state
 from pyconfd.explain.configuration import ServerLine, host_and_port, place_of
-from pyconfd.explain.request import Request
-from pyconfd.explain.routing import CLOSED, Decision, Entrance, Trace, Way, field_of_rule, opened, reached
-from pyconfd.haproxy.config.text import parse, words
-from pyconfd.model.explanation import Explanation, RequestAnswer, ServerReport
+from pyconfd.explain.request import ClientRequest
+from pyconfd.explain.routing import (
+    CLOSED,
+    NOT_KNOWN,
+    Entrance,
+    RequestEnd,
+    Trace,
+    Way,
+    field_of_rule,
+    opened,
+    reached,
+)
+from pyconfd.haproxy.config.index import cut
+from pyconfd.haproxy.config.servers import parent_of
+from pyconfd.haproxy.config.text import Section, parse
+from pyconfd.model.context import PresetName
+from pyconfd.model.explanation import Explanation, RequestAnswer, RequestStep, ServerReport
 from pyconfd.model.listener import ANY
 from pyconfd.model.rendering import Rendering
 from pyconfd.presets.gateway.filters import PathEdit, Redirect
@@ -24,16 +37,15 @@ from pyconfd.presets.views import EndpointView
 _SETTINGS = frozenset(
     [
         *(f"timeout {each}" for each in ("http-request", "client", "queue", "connect", "server", "tunnel")),
-        *("balance", "retries", "retry-on"),
+        *("balance", "mode", "retries", "retry-on"),
     ]
 )
-_DEFAULTS = re.compile(r"^defaults\b.*\n(?:(?:[ \t#].*)?\n)*", re.MULTILINE)
 _RAND = re.compile(r"\{ rand\(([0-9]+)\) lt ([0-9]+) \}.*")
 _ORIGIN = re.compile(r"\{ req\.hdr\(origin\) -m (found|str|reg)(?: -i)?(?: --)?(?: '?(.*?)'?)? \}")
 _LOOPBACK = "127.0.0.1"
 
 
-def explain_request(request: Request, evidence: Evidence) -> Explanation:
+def explain_request(request: ClientRequest, evidence: Evidence) -> Explanation:
     """Answer what becomes of a request; where several listeners know its host, which ones these are."""
     rendering = evidence.desired or evidence.running
     trace = Trace()
@@ -41,17 +53,16 @@ def explain_request(request: Request, evidence: Evidence) -> Explanation:
         trace.does_not_cover(f"fragment {name}, which is not the shipped one")
     if not evidence.haproxy:
         trace.does_not_cover("the other load balancers that are served here: it is what HAProxy would do")
-    running = evidence.running
-    if rendering is not None and running is not None and not rendering.same_as(running):
-        trace.does_not_cover("what HAProxy runs now: the newest configuration, which this is about, is not applied yet")
     if rendering is None:
         trace.does_not_cover("where HAProxy listens: nothing was rendered")
-        return _explanation(request, evidence, trace, Decision())
+        return _explanation(request, evidence, trace, NOT_KNOWN)
+    if not_applied := _not_applied(evidence):
+        trace.does_not_cover(not_applied)
     places, sections = opened(rendering.text)
     found, way = reached(places, request), Way(request, evidence, sections, trace)
     if not found:
-        trace.ends(f"the connection is refused: nothing listens on port {request.port}", Decision())
-        return _explanation(request, evidence, trace, Decision(closed=True))
+        refused = trace.ends(f"the connection is refused: nothing listens on port {request.port}", CLOSED)
+        return _explanation(request, evidence, trace, refused)
     known = list(filter(way.knows, found)) or found
     by_section = {each.section: each for each in reversed(known)}
     if len(by_section) > 1:
@@ -64,27 +75,40 @@ def explain_request(request: Request, evidence: Evidence) -> Explanation:
     return _explanation(request, evidence, trace, way.from_(entrance))
 
 
+def _not_applied(evidence: Evidence) -> str:
+    """Return in which way the answer is not about what HAProxy runs, "" where it is."""
+    desired, running = evidence.desired, evidence.running
+    if desired is None:
+        return (
+            "what HAProxy runs now: hosts and rules are the cluster's newest, which were not rendered; "
+            "listeners, servers and settings are those that run"
+        )
+    is_applied = desired.same_as(running) if running is not None else not evidence.haproxy
+    return "" if is_applied else "what HAProxy runs now: the newest configuration, which this is about, is not applied"
+
+
 def _address(entrance: Entrance, evidence: Evidence) -> str:
     """Return an address at which connections come to a listener."""
     address, shared = entrance.listener.address, evidence.options.addresses.shared
     return address if address and address not in ANY else next(iter(shared), _LOOPBACK)
 
 
-def _explanation(request: Request, evidence: Evidence, trace: Trace, decision: Decision) -> Explanation:
+def _explanation(request: ClientRequest, evidence: Evidence, trace: Trace, end: RequestEnd) -> Explanation:
     servers: tuple[ServerReport, ...] = ()
     backends: tuple[tuple[str, float], ...] = ()
-    if decision.route and not (backends := _shares(decision.route, evidence)):
-        decision = trace.ends("404: no reference of this rule has a weight", Decision(status=404))
-    elif decision.route:
-        found = [_Backend(name, evidence) for name, _ in backends]
-        decision = _applied(request, found, backends, decision, trace)
+    if end.route and not (backends := _shares(end.route, evidence)):
+        end = trace.ends("404: no reference of this rule has a weight", RequestEnd(status=404))
+    elif end.route:
+        configuration = _Configuration(evidence.desired or evidence.running or Rendering(()))
+        found = [_Backend(name, evidence, configuration) for name, _ in backends]
+        end = _applied(request, found, backends, end, trace)
         servers = tuple(each for backend in found for each in backend.servers)
     answer = RequestAnswer(
         tuple(trace.steps),
         backends,
-        decision.status,
-        decision.location,
-        decision.closed,
+        end.status,
+        end.location,
+        end.closed,
         tuple((status, round(share, 2)) for status, share in sorted(trace.sometimes.items())),
         tuple(trace.uncovered),
     )
@@ -116,45 +140,80 @@ def _shares(route: str, evidence: Evidence) -> tuple[tuple[str, float], ...]:
     return tuple((name, round(100 * share, 2)) for name, share in shares.items())
 
 
+class _Configuration:
+    """The sections of a rendering. Of 100,000 servers those of the backends that are asked for are parsed only."""
+
+    def __init__(self, rendering: Rendering) -> None:
+        self.rendering = rendering
+        self._head, self._slices = cut(rendering.text)
+
+    def backend(self, name: str) -> Sequence[Section]:
+        """Return a backend and the defaults sections that it inherits from, the nearest first; none without it."""
+        at = next((at for at, each in enumerate(self._slices) if each[:2] == ("backend", name)), None)
+        if at is None:
+            return ()
+        before = self._slices[:at]
+        first = 1 + self._head.count("\n") + sum(each.text.count("\n") for each in before)
+        return tuple(
+            _with_inherited(
+                parse(self._slices[at].text, first)[0],
+                [parse(each.text)[0] for each in before if each.keyword == "defaults"],
+            )
+        )
+
+
+def _with_inherited(section: Section, above: Sequence[Section]) -> Iterator[Section]:
+    yield section
+    while (parent := parent_of(section.keyword, section.options)) is not None:
+        found = (at for at in reversed(range(len(above))) if parent in {"", above[at].name})
+        if (at := next(found, None)) is None:
+            return
+        section, above = above[at], above[:at]
+        yield section
+
+
 class _Backend:
     """One section that requests come to: what the presets made of it, and its lines in the configuration."""
 
-    def __init__(self, name: str, evidence: Evidence) -> None:
+    def __init__(self, name: str, evidence: Evidence, configuration: _Configuration) -> None:
         names = evidence.context.names
-        self.name, self._evidence = name, evidence
+        self.name, self._evidence, self._rendering = name, evidence, configuration.rendering
         self.rule: RuleBackend | None = ((names.get("gateway") or {}).get("backends") or {}).get(name)
-        self._rendering = evidence.running or evidence.desired or Rendering(())
-        text = self._rendering.text
-        found = re.search(rf"^backend {re.escape(name)}(?: .*)?\n(?:(?:[ \t#].*)?\n)*", text, re.MULTILINE)
-        self.lines = found[0].splitlines() if found is not None else []
-        self._first_line = text.count("\n", 0, found.start()) + 1 if found is not None else 0
-        own = [words(line) for line in self.lines]
-        self.takes_traffic = any(each[:1] == ("server",) and ("weight", "0") not in pairwise(each) for each in own)
-        self.is_tcp = ("mode", "tcp") in own
+        sections = configuration.backend(name)
+        self.is_rendered = bool(sections)
+        self._settings = _settings_of(sections)
+        self._lines = [line for line in sections[0].lines if line.words[0] == "server"] if sections else []
+        self.takes_traffic = any(("weight", "0") not in pairwise(line.words) for line in self._lines)
 
-    def origin_of(self, key: str) -> dict[str, str]:
+    @property
+    def is_tcp(self) -> bool:
+        """Whether it takes connections and no requests, which is HAProxy's default."""
+        if not self.is_rendered:
+            return self.rule is not None and self.rule.mode == "tcp"
+        return self._settings.get("mode", ("tcp", ""))[0] == "tcp"
+
+    def _origin_of(self, key: str) -> tuple[str, str]:
         """Return the object and the field that say a setting, "" where the operator's fragments do."""
         if self.rule is None:
-            return {}
+            return "", ""
         handling, at = self.rule.handling, self.rule.owner
         if key == "timeout server" and handling.timeout_ms is not None:
-            return {"at": at, "where": f"{field_of_rule(at)}.timeouts"}
+            return at, f"{field_of_rule(at)}.timeouts"
         if key in {"retries", "retry-on"} and handling.retry is not None:
-            return {"at": at, "where": f"{field_of_rule(at)}.retry"}
-        return {}
+            return at, f"{field_of_rule(at)}.retry"
+        return "", ""
 
     @property
     def servers(self) -> list[ServerReport]:
         """Its servers as they are in the configuration."""
-        found = ((number, words(line)) for number, line in enumerate(self.lines, start=self._first_line))
         lines = [
-            ServerLine(self.name, each[1], *host_and_port(each[2]), number)
-            for number, each in found
-            if each[:1] == ("server",) and len(each) > 2
+            ServerLine(self.name, line.words[1], *host_and_port(line.words[2]), line.number)
+            for line in self._lines
+            if len(line.words) > 2
         ]
-        pods = {each.address: each for each in self._endpoints()}
-        kept = (found for (_, key), found in self._evidence.kept.items() if key in self.name)
-        held = frozenset[str]().union(*kept)
+        preset, key, endpoints = self._origin()
+        pods = {each.address: each for each in endpoints}
+        held = self._evidence.kept.get((preset, key), ())
         return [
             msgspec.structs.replace(
                 server_state(each, self._evidence, pods.get(each.address)),
@@ -164,77 +223,94 @@ class _Backend:
             for each in lines
         ]
 
-    def _endpoints(self) -> Iterable[EndpointView | RouteServer]:
-        """Return what the presets sent requests of this backend to."""
+    def _origin(self) -> tuple[str, str, Iterable[EndpointView | RouteServer]]:
+        """Return the preset that has requests sent to it, under which key, and to what."""
         names, key = self._evidence.context.names, self.name.partition("-")[2]
-        of_ingress = ((names.get("ingress") or {}).get("backends") or {}).get(self.name)
-        balanced = (names.get("loadbalancer") or {}).get(key) if self.name.startswith("lb-") else None
-        found: Iterable[EndpointView | RouteServer]
         if self.rule is not None:
-            found = self.rule.servers
-        elif of_ingress is not None:
-            found = of_ingress.servers
-        elif balanced is not None:
-            found = balanced.endpoints
-        else:
-            entries = (names.get("domains") or {}).values()
-            found = next((each["endpoints"] for each in entries if each["key"] == key), ())
-        return found
+            return PresetName.GATEWAY, self.name, self.rule.servers
+        of_ingress = ((names.get("ingress") or {}).get("backends") or {}).get(self.name)
+        if of_ingress is not None:
+            return PresetName.INGRESS, self.name, of_ingress.servers
+        balanced = (names.get("loadbalancer") or {}).get(key) if self.name.startswith("lb-") else None
+        if balanced is not None:
+            return PresetName.LOADBALANCER, key, balanced.endpoints
+        domains = (names.get("domains") or {}).items()
+        domain, endpoints = next(
+            ((domain, each["endpoints"]) for domain, each in domains if each["key"] == key), ("", ())
+        )
+        return PresetName.DOMAINS, domain, endpoints
 
-    def settings(self) -> Iterator[tuple[str, str, str]]:
-        """Return name, value and section of what its lines, and the defaults sections that it is from, say."""
-        defaults = {each.name: each for each in parse("".join(_DEFAULTS.findall(self._rendering.text)))}
-        title, lines = f"backend {self.name}", [words(each) for each in self.lines[1:]]
-        header: Sequence[str] = words(self.lines[0])[2:] if self.lines else ()
-        seen: set[str] = set()
-        while True:
-            for line in lines:
-                key = " ".join(line[: 2 if line[:1] == ("timeout",) else 1])
-                if key in _SETTINGS and key not in seen:
-                    seen.add(key)
-                    yield key, " ".join(line[len(key.split()) :]), title
-            parent = header[1] if len(header) > 1 and header[0] == "from" else ""
-            if not self.lines or (not parent and title.startswith("defaults")):
-                return
-            # What says no `from` inherits from the last of these sections.
-            section = defaults.get(parent) if parent else next(reversed(defaults.values()), None)
-            if section is None:
-                return
-            title, lines, header = f"defaults {section.name}", [each.words for each in section.lines], section.options
+    def settings(self) -> Iterator[RequestStep]:
+        """Return what its lines, and the defaults sections that it inherits from, say of requests."""
+        for key, (value, title) in sorted(self._settings.items()):
+            if key != "mode":
+                part = "timeout" if key.startswith("timeout") else "backend"
+                yield RequestStep(part, f"{key} {value} ({title})", "", *self._origin_of(key))
+        if self.rule is not None and self.rule.handling.deadline_ms is not None:
+            where = f"{field_of_rule(self.rule.owner)}.timeouts.request"
+            text = f"all attempts together: {self.rule.handling.deadline_ms} ms, else 504"
+            yield RequestStep("timeout", text, "", self.rule.owner, where)
+
+
+def _settings_of(sections: Iterable[Section]) -> Mapping[str, tuple[str, str]]:
+    """Return the value of each setting and the section that says it; the first of the sections counts."""
+    found: dict[str, tuple[str, str]] = {}
+    for section in sections:
+        own: dict[str, tuple[str, str]] = {}
+        for line in section.lines:
+            key = " ".join(line.words[: 2 if line.words[0] == "timeout" else 1])
+            if key in _SETTINGS:
+                own[key] = " ".join(line.words[len(key.split()) :]), section.title
+        found = own | found
+    return found
 
 
 def _applied(
-    request: Request, found: Sequence[_Backend], shares: Sequence[tuple[str, float]], decision: Decision, trace: Trace
-) -> Decision:
+    request: ClientRequest,
+    found: Sequence[_Backend],
+    shares: Sequence[tuple[str, float]],
+    end: RequestEnd,
+    trace: Trace,
+) -> RequestEnd:
     """Add what happens in the backends; return the end, which is an answer of HAProxy where it gives one to all."""
     each_with_share = zip(found, (share for _, share in shares), strict=True)
-    ends = [(_in_backend(request, backend, share, trace), share) for backend, share in each_with_share]
-    ends = [each for each in ends if each[1]]
-    if len({ended for ended, _ in ends}) == 1 and ends[0][0] is not None:
-        return ends[0][0]
-    for ended, share in ends:
+    ends = [(backend, _in_backend(request, backend, share, trace), share) for backend, share in each_with_share]
+    ends = [each for each in ends if each[2]]
+    if len({ended for _, ended, _ in ends}) == 1 and ends[0][1] is not None:
+        return ends[0][1]
+    for _, ended, share in ends:
         if ended is not None:
             trace.sometimes[ended.status] += share
-    for key, value, title in sorted(found[0].settings()):
-        part = "timeout" if key.startswith("timeout") else "backend"
-        trace.add(part, f"{key} {value} ({title})", **found[0].origin_of(key))
-    if (rule := found[0].rule) is not None and rule.handling.deadline_ms is not None:
-        where = f"{field_of_rule(rule.owner)}.timeouts.request"
-        text = f"all attempts together: {rule.handling.deadline_ms} ms, else 504"
-        trace.add("timeout", text, at=rule.owner, where=where)
-    return trace.ends("that of one of these servers", decision)
+    rendered = [backend for backend, ended, _ in ends if ended is None and backend.is_rendered]
+    if not rendered:
+        return NOT_KNOWN
+    trace.steps += _settings_steps(rendered)
+    return trace.ends("that of one of these servers", end)
+
+
+def _settings_steps(backends: Sequence[_Backend]) -> list[RequestStep]:
+    """Return the settings of several backends: once what all of them have, and of which one the others are."""
+    own = {backend.name: list(backend.settings()) for backend in backends}
+    steps = dict.fromkeys(
+        step
+        if all(step in each for each in own.values())
+        else msgspec.structs.replace(step, text=f"{name}: {step.text}")
+        for name, some in own.items()
+        for step in some
+    )
+    return sorted(steps, key=lambda step: step.part)
 
 
 class _Ended(NamedTuple):
     """An answer of HAProxy itself, and what says so."""
 
     text: str
-    decision: Decision
+    end: RequestEnd
     at: str
     where: str
 
 
-def _in_backend(request: Request, backend: _Backend, share: float, trace: Trace) -> Decision | None:
+def _in_backend(request: ClientRequest, backend: _Backend, share: float, trace: Trace) -> RequestEnd | None:
     """Add what happens in one backend, which so many percent of the requests come to; return an answer of HAProxy."""
     rule, at, where, weights, ended = backend.rule, "", "", "", None
     if rule is not None:
@@ -247,17 +323,20 @@ def _in_backend(request: Request, backend: _Backend, share: float, trace: Trace)
             trace.sometimes[0 if backend.is_tcp else 500] += share * rule.failing / rule.of
     trace.chosen("backend", f"{backend.name}: {share:g} % of such requests{weights}", at=at, where=where)
     if ended is not None:
-        return trace.ends(ended.text, ended.decision, at=ended.at, where=ended.where)
+        return trace.ends(ended.text, ended.end, at=ended.at, where=ended.where)
+    if not backend.is_rendered:
+        trace.does_not_cover(f"servers and settings of backend {backend.name}, which is not in the configuration")
+        return None
     if backend.takes_traffic:
         return None
-    unserved = CLOSED if backend.is_tcp else Decision(status=503)
+    unserved = CLOSED if backend.is_tcp else RequestEnd(status=503)
     what = "a closed connection" if backend.is_tcp else "503"
     return trace.ends(f"{what}: the backend has no server that takes traffic", unserved)
 
 
 def _failing(rule: RuleBackend, trace: Trace) -> _Ended | None:
     """Return the end of requests that belong to references without a Service, where all of the backend do."""
-    what, ended = ("500", Decision(status=500)) if rule.mode == "http" else ("a closed connection", CLOSED)
+    what, ended = ("500", RequestEnd(status=500)) if rule.mode == "http" else ("a closed connection", CLOSED)
     at, where = rule.owner, f"{field_of_rule(rule.owner)}.backendRefs"
     if rule.failing and rule.failing == rule.of:
         return _Ended(f"{what}: their reference leads to no Service", ended, at, where)
@@ -267,7 +346,7 @@ def _failing(rule: RuleBackend, trace: Trace) -> _Ended | None:
     return None
 
 
-def _filtered(request: Request, rule: RuleBackend, trace: Trace) -> _Ended | None:
+def _filtered(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:
     """Add the filters of a rule in the order of their lines; return an answer that HAProxy gives itself."""
     filters, at = rule.filters, rule.owner
     where = f"{field_of_rule(at)}.filters"
@@ -276,7 +355,7 @@ def _filtered(request: Request, rule: RuleBackend, trace: Trace) -> _Ended | Non
         trace.add("filter", f"CORS: the origin is {'' if allowed else 'not '}an allowed one", at=at, where=where)
         asks = request.method == "OPTIONS" and request.values_of("access-control-request-method")
         if asks and request.values_of("origin"):
-            return _Ended("204: what browsers ask before a request", Decision(status=204), at, where)
+            return _Ended("204: what browsers ask before a request", RequestEnd(status=204), at, where)
     if (failed := _failing(rule, trace)) is not None:
         return failed
     for some, edits in (("request", filters.request), ("response", filters.response)):
@@ -293,7 +372,7 @@ def _filtered(request: Request, rule: RuleBackend, trace: Trace) -> _Ended | Non
     if filters.redirect is not None:
         query = f"?{request.query}" if request.query else ""
         location = _location(filters.redirect, request) + path + query
-        ended = Decision(status=filters.redirect.code, location=location)
+        ended = RequestEnd(status=filters.redirect.code, location=location)
         return _Ended(f"{filters.redirect.code}: a redirect to {location}", ended, at, where)
     return None
 
@@ -311,7 +390,7 @@ def _edited(path: str, edit: PathEdit) -> str:
     return path[: found.start()] + by.replace("\\1", found[1] or "") + path[found.end() :]
 
 
-def _location(redirect: Redirect, request: Request) -> str:
+def _location(redirect: Redirect, request: ClientRequest) -> str:
     scheme = redirect.scheme or ("https" if request.is_tls else "http")
     port = ""
     if redirect.port is None:
@@ -321,7 +400,7 @@ def _location(redirect: Redirect, request: Request) -> str:
     return f"{scheme}://{redirect.host or request.name}{port}"
 
 
-def _has_origin(condition: str, request: Request) -> bool:
+def _has_origin(condition: str, request: ClientRequest) -> bool:
     """Return whether a condition on the origin holds (pyconfd/presets/gateway/filters.py)."""
     found = _ORIGIN.fullmatch(condition)
     sent = [each.strip() for value in request.values_of("origin") for each in value.split(",")]

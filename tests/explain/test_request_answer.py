@@ -1,6 +1,10 @@
 """What is said of one request: the object and the field of each step, and what the answer does not cover."""
 
+import base64
+import re
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -8,21 +12,27 @@ import pytest
 
 from pyconfd.errors import RejectedInput
 from pyconfd.explain.conditions import Evidence
-from pyconfd.explain.request import MOST_CHARACTERS, Request, request_of
-from pyconfd.explain.requests import explain_request
+from pyconfd.explain.request import ALWAYS_DELETED, DELETED, MOST_CHARACTERS, ClientRequest, request_of
+from pyconfd.explain.request_answer import explain_request
+from pyconfd.explain.routing import opened
 from pyconfd.explain.text import render
 from pyconfd.fragments import directory
 from pyconfd.model.context import AUTOMATIC_PRESETS
 from pyconfd.model.explanation import Explanation, RequestAnswer, RequestStep
+from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import AddressOptions
+from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
 from tests.presets.gateway.objects import CLASS, snapshot
+from tests.presets.pods import certificate
 
-OPTIONS = PresetOptions(addresses=AddressOptions(("192.0.2.21", "192.0.2.22"), ("192.0.2.10",)))
+OPTIONS = PresetOptions(
+    addresses=AddressOptions(("192.0.2.21", "192.0.2.22"), ("192.0.2.10",)), tls=TlsOptions("/files/secrets", ("shop",))
+)
 HOST = HostFacts(frozenset({"192.0.2.10", "192.0.2.21", "192.0.2.22"}))
 WEB = """
 kind: Service
@@ -93,6 +103,25 @@ spec:
   loadBalancerSourceRanges: [198.51.100.0/24]
   ports: [{name: pg, port: 5432}]
 """
+BALANCED_SLICE = """
+kind: EndpointSlice
+metadata: {name: db-1, labels: {kubernetes.io/service-name: db}}
+addressType: IPv4
+endpoints: [{addresses: [10.0.0.1]}]
+ports: [{name: pg, port: 5432}]
+---
+"""
+DOMAIN = """
+kind: Service
+metadata: {name: own, annotations: {domain: own.example.com, proto: http}}
+spec: {ports: [{name: http, port: 80}]}
+---
+kind: EndpointSlice
+metadata: {name: own-1, labels: {kubernetes.io/service-name: own}}
+addressType: IPv4
+endpoints: [{addresses: [10.0.0.1]}]
+ports: [{name: http, port: 8080}]
+"""
 
 
 def evidence(*texts: str, **more: Any) -> Evidence:
@@ -115,7 +144,7 @@ def evidence(*texts: str, **more: Any) -> Evidence:
     )
 
 
-def asked(url: str, *headers: str, **more: str) -> Request:
+def asked(url: str, *headers: str, **more: str) -> ClientRequest:
     given = {name.replace("_", "-"): [value] for name, value in more.items()}
     return request_of({"url": [url], "header": headers, **given})
 
@@ -217,9 +246,177 @@ def test_what_it_does_not_cover_is_said() -> None:
 
 def test_a_configuration_that_is_not_applied_is_said() -> None:
     found = evidence(INGRESS)
-    former = replace(found, running=evidence().running)
-    assert "not applied yet" in answer(former, "http://shop.example.com/").uncovered[0]
+    made = explained(replace(found, running=evidence().running), "http://shop.example.com/")
+    assert made.request is not None
+    assert "not applied" in made.request.uncovered[0]
+    assert (made.request.status, made.request.closed) == (0, False)
+    assert made.request.backends == (("ing_shop_web_80", 100.0),)
+    assert [each.address for each in made.servers] == ["10.0.0.1:8080"]
     assert not answer(found, "http://shop.example.com/").uncovered
+
+
+@pytest.mark.parametrize("is_rendered", [True, False])
+def test_while_applying_is_paused_it_is_about_both(is_rendered: bool) -> None:
+    found = evidence(INGRESS)
+    paused = replace(found, desired=None, running=found.running if is_rendered else evidence().running)
+    made = explained(paused, "http://shop.example.com/")
+    assert made.request is not None
+    assert (made.request.status, made.request.closed) == (0, False)
+    assert "not rendered" in made.request.uncovered[0]
+    assert ["ing_shop_web_80" in each for each in made.request.uncovered[1:]] == ([] if is_rendered else [True])
+    assert bool(made.servers) == is_rendered
+    assert bool(steps(made.request, "answer")) == is_rendered
+
+
+def test_a_first_configuration_that_is_not_applied_is_said() -> None:
+    found = replace(evidence(INGRESS), running=None)
+    assert "not applied" in answer(found, "http://shop.example.com/").uncovered[0]
+
+
+def test_an_answer_that_haproxy_gives_needs_no_servers() -> None:
+    paused = replace(evidence(GATEWAY), desired=None)
+    running = paused.running
+    assert running is not None
+    without = re.sub(r"(?m)^backend gw_(?:.*\n)(?:[ \t#].*\n)*", "", running.text)
+    found = replace(paused, running=Rendering((Piece("all", without),)))
+    assert answer(found, "http://api.example.com/v2", method="POST").status == 307
+    assert answer(found, "http://api.example.com/v2").backends == (("gw_http_shop_api_2", 100.0),)
+
+
+def with_text(found: Evidence, edit: Callable[[str], str]) -> Evidence:
+    assert found.desired is not None
+    made = Rendering((Piece("all", edit(found.desired.text)),))
+    return replace(found, desired=made, running=made)
+
+
+def settings(made: RequestAnswer) -> set[str]:
+    return {each.text for each in made.steps if each.part in {"backend", "timeout"} and each.text.endswith(")")}
+
+
+def test_lines_need_no_indentation() -> None:
+    found, url = evidence(INGRESS), "http://shop.example.com/"
+    flat = with_text(found, lambda text: re.sub(r"(?m)^[ \t]+", "", text))
+    assert settings(answer(flat, url)) == settings(answer(found, url))
+    assert [each.address for each in explained(flat, url).servers] == ["10.0.0.1:8080"]
+    indented = with_text(found, lambda text: re.sub(r"(?m)^(?=[a-z])", " ", text))
+    assert settings(answer(indented, url)) == settings(answer(found, url))
+    assert answer(indented, "http://shop.example.com:81/").closed
+
+
+def test_settings_are_inherited_from_sections_above() -> None:
+    url, last = "http://shop.example.com/", "\ndefaults late\n    timeout server 7s\n"
+    found = with_text(evidence(INGRESS), lambda text: text.replace(" from http-service", "") + last)
+    shown = [each for each in settings(answer(found, url)) if each.startswith("timeout server")]
+    assert len(shown) == 1
+    assert "7s" not in shown[0]
+
+    def before(text: str) -> str:
+        own = "defaults near\n    timeout server 8s\n    timeout server 9s\n\n"
+        return text.replace("backend ing_shop_web_80", f"{own}backend ing_shop_web_80").replace(
+            " from http-service", ""
+        )
+
+    near = with_text(evidence(INGRESS), before)
+    assert "timeout server 9s (defaults near)" in settings(answer(near, url))
+    assert "timeout connect" not in str(settings(answer(near, url)))
+
+
+def test_defaults_sections_that_inherit_from_each_other_end() -> None:
+    def circular(text: str) -> str:
+        own = "defaults a from b\n    retries 1\n\ndefaults b from a\n    retry-on 503\n\n"
+        text = text.replace("backend ing_shop_web_80 from http-service", "backend ing_shop_web_80 from b")
+        return text.replace("backend ing_shop_web_80", f"{own}backend ing_shop_web_80", 1)
+
+    shown = settings(answer(with_text(evidence(INGRESS), circular), "http://shop.example.com/"))
+    assert {"retries 1 (defaults a)", "retry-on 503 (defaults b)"} <= shown
+
+
+def test_connections_to_a_backend_without_servers_are_closed() -> None:
+    """Its mode may be that of a defaults section."""
+    no_server = with_text(evidence(BALANCED), lambda text: re.sub(r"(?m)^ +server .*\n", "", text))
+    assert answer(no_server, "tcp://192.0.2.21:5432", **{"from": "198.51.100.7"}).closed
+    inherited = with_text(
+        no_server, lambda text: re.sub(r"(backend lb-.*)\n    mode tcp\n", r"defaults t\n mode tcp\n\1 from t\n", text)
+    )
+    assert answer(inherited, "tcp://192.0.2.21:5432", **{"from": "198.51.100.7"}).closed
+    assert (
+        answer(
+            with_text(evidence(INGRESS), lambda text: re.sub(r"(?m)^ +server .*\n", "", text)),
+            "http://shop.example.com/",
+        ).status
+        == 503
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "held"),
+    [(("ingress", "ing_shop_web_80"), True), (("domains", "web"), False), (("domains", "ing_shop_web_80"), False)],
+)
+def test_servers_are_held_by_preset_and_key(key: tuple[str, str], held: bool) -> None:
+    found = replace(evidence(INGRESS), kept={key: frozenset({"10.0.0.1"})})
+    assert [each.held for each in explained(found, "http://shop.example.com/").servers] == [held]
+
+
+@pytest.mark.parametrize(
+    ("text", "url", "key"),
+    [
+        (DOMAIN, "http://own.example.com/", ("domains", "own.example.com")),
+        (GATEWAY, "http://api.example.com/", ("gateway", "gw_http_shop_api_2")),
+        (BALANCED_SLICE + BALANCED, "tcp://192.0.2.21:5432", ("loadbalancer", "shop:db:5432")),
+    ],
+)
+def test_servers_are_held_for_each_preset(text: str, url: str, key: tuple[str, str]) -> None:
+    found = replace(evidence(text), kept={key: frozenset({"10.0.0.1"})})
+    assert [each.held for each in explained(found, url).servers] == [True]
+
+
+def test_settings_of_several_backends_name_the_backend() -> None:
+    own_filter = "filters: [{type: RequestHeaderModifier, requestHeaderModifier: {remove: [x]}}]"
+    route = GATEWAY.replace("{name: gone, port: 80, weight: 1}", f"{{name: web, port: 80, weight: 1, {own_filter}}}")
+    found = evidence(route.replace("{request: 5s}", "{request: 5s}\n    retry: {attempts: 2}"))
+    slow = with_text(
+        found, lambda text: re.sub(r"(backend gw_http_shop_api_0\S*1\b.*\n)", r"\1    timeout queue 9s\n", text)
+    )
+    made = answer(slow, "http://api.example.com/v2", "X-Canary: token-of-canary")
+    assert len(made.backends) == 2
+    first, second = sorted(name for name, _ in made.backends)
+    queue = {each.text for each in steps(made, "timeout") if "timeout queue" in each.text}
+    assert queue == {
+        f"{first}: timeout queue 30s (defaults base)",
+        f"{second}: timeout queue 9s (backend {second})",
+    }
+    texts = [each.text for each in steps(made, "timeout")]
+    assert texts.count("timeout connect 2s (defaults base)") == 1
+    assert texts.count("all attempts together: 5000 ms, else 504") == 1
+
+
+def test_a_proxy_in_front_may_send_several_values() -> None:
+    """HAProxy compares each that is between commas: the host has a certificate, and TLS ended before."""
+    key, chain = (base64.b64encode(each.encode()).decode() for each in certificate("shop.example.com"))
+    secret = (
+        f"kind: Secret\nmetadata: {{name: tls}}\ntype: kubernetes.io/tls\ndata: {{tls.key: {key}, tls.crt: {chain}}}"
+    )
+    found = replace(
+        evidence(secret, INGRESS.replace("rules:", "tls: [{secretName: tls, hosts: [shop.example.com]}]\n  rules:", 1)),
+        variables={"trusted_networks": ["198.51.100.0/24"]},
+    )
+    url, header = "http://shop.example.com/", "X-Forwarded-Proto: https, http"
+    assert answer(found, url, header, **{"from": "203.0.113.1"}).status == 308
+    assert answer(found, url, header, **{"from": "198.51.100.1"}).backends
+
+
+def test_headers_that_clients_may_not_send_are_those_of_the_fragment() -> None:
+    text = Path(directory(), "client.j2").read_text()
+    deleted = re.findall(
+        r"(?m)^    http-request del-header '(.*)' -m reg(.*)$", text.partition("macro client_certificate")[0]
+    )
+    assert deleted == [(f"^{DELETED.pattern}$", "{{ unless }}"), (f"^({ALWAYS_DELETED.pattern})$", "")]
+
+
+def test_listeners_need_no_indentation() -> None:
+    places, sections = opened(" frontend http-in\nbind *:80\n\tbind *:81\nbackend x\n  # bind *:82\n")
+    assert [(each.section, each.listener.port) for each in places] == [("http-in", 80), ("http-in", 81)]
+    assert sections == {"http-in"}
 
 
 def test_the_text_shows_each_step_and_no_control_character() -> None:
