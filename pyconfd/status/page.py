@@ -1,7 +1,6 @@
 """The status page beside a loop: what each path answers, over HTTP."""
 
 import contextlib
-import html
 import socket
 import sys
 import threading
@@ -22,8 +21,10 @@ from pyconfd.status.access import OPEN, PageAccess
 from pyconfd.status.document import Freshness, StatusReport, decode, encode, liveness, readiness
 from pyconfd.status.listen import Listen, bind, parse_listen
 from pyconfd.status.metrics import CONTENT_TYPE, exposition, registry_of
+from pyconfd.status.page_data import ROUTE_LIST, PageData
 from pyconfd.status.route_metrics import RouteFiguresByBackend, route_exposition
 from pyconfd.status.text import render_text
+from pyconfd.status.web import CONTENT_SECURITY_POLICY, chosen, etag_of, is_known, packed, page_file
 
 log = structlog.get_logger(__name__)
 
@@ -35,21 +36,14 @@ MAX_CONNECTIONS = 64
 REQUEST_TIMEOUT_S = 5.0
 
 _PLAIN = "text/plain; charset=utf-8"
-_HTML = "text/html; charset=utf-8"
 _JSON = "application/json"
 
-_INDEX = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>pyconfd: {title}</title>
-<meta name="color-scheme" content="light dark"><meta name="viewport" content="width=device-width"></head>
-<body><pre>{text}</pre>
-<p><a href="/metrics">/metrics</a> and <a href="/metrics/routes">/metrics/routes</a> for Prometheus
-&middot; <a href="/healthz">/healthz</a> alive and making progress
-&middot; <a href="/readyz">/readyz</a> synced and applied
-&middot; <a href="/status.json">/status.json</a> everything
-&middot; <a href="/explain">/explain</a> all that is refused, ?q=NAME why something is not there</p>
-</body></html>
+_PAGES = """\
+/metrics, /metrics/routes  for Prometheus
+/healthz, /readyz          alive and making progress; synced and applied
+/status.json               everything
+/explain?q=NAME            why something is not there; without q all that is refused
 """
-
 
 Answer = tuple[HTTPStatus, str, bytes]
 """Code, content type and body."""
@@ -68,12 +62,13 @@ class StatusPage:
     """Nothing listens before :meth:`serve`; while its address cannot be had, :meth:`problems` tries again.
 
     ``explain`` answers ``/explain``, and ``route_figures`` returns what ``/metrics/routes`` shows: both may take their
-    time; everything else is quick.
+    time; everything else is quick. ``data`` is what the page for people shows.
     """
 
     def __init__(self) -> None:
         self.explain: Explain = no_explanation
         self.route_figures: Callable[[], RouteFiguresByBackend] = dict
+        self.data = PageData()
         self.address = ""
         """``host:port`` with the real port, "" while nothing listens."""
         self._listen: Listen | None = None
@@ -82,7 +77,7 @@ class StatusPage:
         self._problems: tuple[Problem, ...] = ()
         self._told = frozenset[str]()
         """What of it the loop was told last, as it is among the problems of its status."""
-        self._explaining, self._answering = threading.Lock(), threading.Lock()
+        self._explaining, self._answering, self._listing = threading.Lock(), threading.Lock(), threading.Lock()
 
     def serve(self, listen: str, status: Callable[[], Status], access: PageAccess = OPEN) -> None:
         """Listen on HOST:PORT, now or as soon as that is possible; ``status`` is called by one thread at a time."""
@@ -131,7 +126,10 @@ class StatusPage:
         )
 
     def _answer(self, path: str, query: str) -> Answer:
-        with self._explaining if path in {EXPLAIN, ROUTES} else self._answering:
+        if (file := page_file(path)) is not None:
+            return HTTPStatus.OK, *file
+        locks = {EXPLAIN: self._explaining, ROUTES: self._explaining, ROUTE_LIST: self._listing}
+        with locks.get(path, self._answering):
             return self._page(path, query)
 
     def _page(self, path: str, query: str) -> Answer:  # noqa: PLR0911 - one for each page
@@ -151,12 +149,17 @@ class StatusPage:
                 return _plain(HTTPStatus.OK if health.good else HTTPStatus.SERVICE_UNAVAILABLE, health.reason)
             case "/status.json":
                 return HTTPStatus.OK, _JSON, encode(self._status())
-            case "/":
+            case "/page.json":
+                return HTTPStatus.OK, _JSON, self.data.overview(self._status)
+            case "/routes.json":
+                with self._answering:
+                    status = self._status()
+                return HTTPStatus.OK, _JSON, self.data.routes(status)
+            case "/status.txt":
                 status = decode(encode(self._status()))  # without secrets
                 text = render_text(StatusReport(Freshness.LIVE, status.now, status))
-                page = _INDEX.format(title=html.escape(status.phase.value), text=html.escape(text))
-                return HTTPStatus.OK, _HTML, page.encode()
-        pages = "/ /metrics /metrics/routes /healthz /readyz /status.json /explain"
+                return HTTPStatus.OK, _PLAIN, f"{text}\n{_PAGES}".encode()
+        pages = "/ /status.txt /metrics /metrics/routes /healthz /readyz /status.json /explain"
         return _plain(HTTPStatus.NOT_FOUND, f"no such page; there are {pages}")
 
 
@@ -246,19 +249,30 @@ class _PageHandler(BaseHTTPRequestHandler):
     timeout = REQUEST_TIMEOUT_S
 
     def do_GET(self) -> None:
-        code, content_type, body = self._host_refused() or self._token_refused() or self._answered()
+        code, content_type, body = self._host_refused() or self._answered()
+        etag = etag_of(body)
+        if is_known(code, etag, self.headers.get("If-None-Match", "")):
+            code, body = HTTPStatus.NOT_MODIFIED, b""
+        compressed = packed(body, self.headers.get("Accept-Encoding", ""))
         self.send_response(code)
         if code == HTTPStatus.UNAUTHORIZED:
             self.send_header("WWW-Authenticate", 'Bearer realm="pyconfd"')
         for name, value in (
             ("Content-Type", content_type),
-            ("Content-Length", str(len(body))),
             ("Cache-Control", "no-store"),
+            ("ETag", etag),
+            ("Vary", "Accept, Accept-Encoding"),
             ("X-Content-Type-Options", "nosniff"),
-            ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
+            ("Content-Security-Policy", CONTENT_SECURITY_POLICY),
+            ("Referrer-Policy", "no-referrer"),
             ("Connection", "close"),
         ):
             self.send_header(name, value)
+        if compressed is not None:
+            body = compressed
+            self.send_header("Content-Encoding", "gzip")
+        if code is not HTTPStatus.NOT_MODIFIED:
+            self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(body)
@@ -269,12 +283,17 @@ class _PageHandler(BaseHTTPRequestHandler):
         """Log nothing."""
 
     def _answered(self) -> Answer:
-        self.server.admitted(self.connection)
         try:
             url = urlsplit(self.path)
         except ValueError:
-            return _plain(HTTPStatus.BAD_REQUEST, "this is no URL")
-        return self.server.answer(url.path, url.query)
+            return self._token_refused() or _plain(HTTPStatus.BAD_REQUEST, "this is no URL")
+        path = chosen(url.path, self.headers.get("Accept", ""))
+        # The files of the page have nothing of the cluster; its script asks for the token.
+        if page_file(path) is None:
+            if (refused := self._token_refused()) is not None:
+                return refused
+            self.server.admitted(self.connection)
+        return self.server.answer(path, url.query)
 
     def _host_refused(self) -> Answer | None:
         """Refuse names that are not this machine's own: a web page elsewhere may point its name at 127.0.0.1."""

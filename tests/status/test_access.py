@@ -29,7 +29,10 @@ from tests.world.pki import CertificateAuthority, KeyPair
 
 TOKEN = "0123456789abcdef-first"
 OTHER = "fedcba9876543210-other"
-PAGES = ("/", "/healthz", "/readyz", "/metrics", "/metrics/routes", "/status.json", EXPLAIN, "/nothing")
+PAGES = (
+    *("/", "/status.txt", "/status.json", "/page.json", "/routes.json"),
+    *("/healthz", "/readyz", "/metrics", "/metrics/routes", EXPLAIN, "/nothing"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +91,14 @@ def ask(
 
 def bearer(token: str, scheme: str = "Bearer") -> dict[str, str]:
     return {"Authorization": f"{scheme} {token}"}
+
+
+@pytest.mark.parametrize("path", ["/page.js", "/page.css", "/uPlot.js", "/uPlot.css", "/"])
+def test_the_files_of_the_page_need_no_token_but_the_own_host(settings: StatusSettings, path: str) -> None:
+    html = {"Accept": "text/html"}
+    with served(replace(settings, tls_certificate="")) as page:
+        assert ask(page, path, html)[0] == 200
+        assert ask(page, path, html | {"Host": "evil.example"})[0] == 403
 
 
 def asked_at(page: StatusPage, settings: StatusSettings) -> StatusSettings:
