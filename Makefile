@@ -52,7 +52,7 @@ packages-bench:
 	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy nginx=nginx wrk=wrk
 
 packages-test:
-	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy caddy=caddy nginx=nginx promtool=prometheus kubectl=kubernetes-client systemd-analyze=systemd ps=procps shellcheck=shellcheck etcd=etcd-server etcdctl=etcd-client cloud-init=cloud-init $(HA_PACKAGES) $(IMAGE_PACKAGES)
+	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy caddy=caddy nginx=nginx promtool=prometheus chromium=chromium kubectl=kubernetes-client systemd-analyze=systemd ps=procps shellcheck=shellcheck etcd=etcd-server etcdctl=etcd-client cloud-init=cloud-init $(HA_PACKAGES) $(IMAGE_PACKAGES)
 
 packages-conformance:
 	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy kubectl=kubernetes-client etcd=etcd-server etcdctl=etcd-client ip=iproute2 unshare=util-linux

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -23,14 +24,18 @@ from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.runtime.route_figures import FiguresWatch, figures_file
 from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.settings.table import CONFIG_FLAG, TABLE
+from pyconfd.settings.vip import VipSettings
 from pyconfd.status.access import PageAccess
 from pyconfd.status.document import StatusFile
 from pyconfd.status.logging import configure
 from pyconfd.status.page import StatusPage
+from pyconfd.status.page_data import RecentChanges
 from pyconfd.system.backoff import Backoff
 from pyconfd.system.clock import SystemClock
 from pyconfd.system.notify import SystemdNotifier
 from pyconfd.system.state_file import StateFile
+from pyconfd.vip.output import written_report
+from pyconfd.vip.report import OLD_S
 
 log = structlog.get_logger(__name__)
 
@@ -113,6 +118,7 @@ class ServiceContext:
             figures.start()
             balancer.before_reload = figures.read
             self.page.route_figures = figures.newest
+            self.page.data.samples, self.page.data.recent = figures.history.samples, figures.history.recent
         return balancer
 
 
@@ -145,6 +151,11 @@ def serve(resolved: Resolved, build: Build) -> int:
         notifier.stopping()
         log.info("daemon.stopped", pid=os.getpid(), code=code)
     return code
+
+
+def _floating(vip: VipSettings) -> dict[str, Any]:
+    report = written_report(vip)
+    return report | {"is_old": time.time() - report.get("at", 0.0) > OLD_S} if report else {}
 
 
 def _refused(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
@@ -217,6 +228,11 @@ class _Instance:
             self._loop = build(settings, around)
             holds.prepare()
             stack.callback(page.stop)
+            changes = RecentChanges(settings.runtime_dir)
+            stack.callback(changes.close)
+            page.data.changes = changes
+            if settings.vip.interface:
+                page.data.floating = partial(_floating, settings.vip)
             if settings.status.listen:
                 page.serve(settings.status.listen, self._loop.status, PageAccess(settings.status))
             self._parts = stack.pop_all()

@@ -33,6 +33,7 @@ from pyconfd.status.changes import ChangeLog, line_of
 from pyconfd.status.document import StatusFile
 from pyconfd.status.logging import configure
 from pyconfd.status.page import StatusPage
+from pyconfd.status.page_data import RecentChanges
 from pyconfd.system.clock import SystemClock
 from pyconfd.system.notify import SystemdNotifier
 from pyconfd.trying.loopback import HOST, Loopback
@@ -203,6 +204,9 @@ class _TrialRun:
         daemon = loop_in(world, settings)
         holds.prepare()
         stack.callback(page.stop)
+        changes = RecentChanges(settings.runtime_dir)
+        stack.callback(changes.close)
+        page.data.changes = changes
         page.serve(settings.status.listen, daemon.status)
         return daemon
 

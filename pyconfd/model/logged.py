@@ -27,6 +27,10 @@ WHEN = {
 """The two letters by which HAProxy says why a session ended. Source: configuration manual, 8.5."""
 
 
+NO_SERVER = "<NOSRV>"
+"""The name of the server of a request that none got. Source: the same chapter, 8.2."""
+
+
 class LoggedRequest(msgspec.Struct, frozen=True):
     """A request, or a connection without requests (``method`` is "" then).
 
@@ -69,6 +73,8 @@ class LoggedRequest(msgspec.Struct, frozen=True):
     @property
     def why(self) -> str:
         """Why it ended, in words; "" where both sides had said all."""
+        if self.end[:2] == "SC" and self.server == NO_SERVER:
+            return "no server took it: the backend has none that is up"
         who, when = WHO.get(self.end[:1], ""), WHEN.get(self.end[1:2], "")
         # What it answers itself it does once the request is there.
         return f"{who} {when}" if who and when and self.end[0] not in "LP" else who

@@ -33,3 +33,20 @@ class RouteFigures(NamedTuple):
         """How many answers took at most each of :data:`BOUNDS_S`, and then all."""
         *steps, total = self.steps
         return (*(sum(steps[: place + 1]) for place in range(len(steps))), total)
+
+
+def quantile_s(steps: Counts, share: float) -> float | None:
+    """Return how many seconds this share of the answers took at most, by linear interpolation within a step.
+
+    None where nothing was timed; what took longer than the last of :data:`BOUNDS_S` counts as that. It is what
+    ``histogram_quantile()`` of Prometheus returns.
+    """
+    total = steps[-1] if steps else 0
+    if total <= 0:
+        return None
+    wanted, below, before = share * total, 0, 0.0
+    for bound, count in zip(BOUNDS_S, steps, strict=False):
+        if count and below + count >= wanted:
+            return before + (bound - before) * (wanted - below) / count
+        below, before = below + count, bound
+    return BOUNDS_S[-1]

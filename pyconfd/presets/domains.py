@@ -196,7 +196,7 @@ def _parse(ref: ObjectRef, asking: Asking, rules: ClaimOptions) -> ParsedObject 
     annotations = annotations_of(record.metadata, ref.kind)
     if not (annotations["domain"] or annotations["proto"]):
         if annotations.get(_ACCESS_LOG):
-            field, reason = f"annotation {_ACCESS_LOG}", RefusalReason.IGNORED_ANNOTATION
+            field, reason = f"annotation {ACCESS_LOG}", RefusalReason.IGNORED_ANNOTATION
             refused.append(refusal(ref, field, annotations[_ACCESS_LOG], reason, _NO_REQUESTS))
         return ParsedObject(refused=tuple(refused)) if refused else None
     owner = Owner(ref.kind, ref.namespace, ref.name, record.metadata.creation_timestamp or NEVER)
@@ -226,7 +226,7 @@ def _is_unlogged(ref: ObjectRef, annotations: Mapping[str, str], proto: str, ref
         wrong = "only requests can be left out, those of domains with proto http: connections are logged"
     if wrong:
         reason, detail = RefusalReason.INVALID_VALUE, f"{wrong}; it has no effect"
-        refused.append(refusal(ref, f"annotation {_ACCESS_LOG}", value, reason, detail))
+        refused.append(refusal(ref, f"annotation {ACCESS_LOG}", value, reason, detail))
     return not (is_logged or wrong)
 
 

@@ -242,7 +242,7 @@ def _value(settings: Settings, path: str) -> Any:
 
 
 def _set(path: str) -> str:
-    return f"set {TABLE[path].flags[0]} or {TABLE[path].env}"
+    return f"set {path} in pyconfd.toml, {TABLE[path].flags[0]} or {TABLE[path].env}"
 
 
 def holds_authority(path: str, read: ReadText) -> bool:

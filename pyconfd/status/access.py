@@ -7,13 +7,16 @@ import re
 import ssl
 import stat
 import threading
+import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import structlog
 
 from pyconfd.errors import Problem, TransientError
+from pyconfd.model.status import CredentialState
 from pyconfd.settings.sections import StatusSettings
 from pyconfd.system.secrecy import hide
 
@@ -70,14 +73,24 @@ class _WatchedFile(Generic[_T]):
         self.problem = problem
 
 
+class _ServerCertificate(NamedTuple):
+    """What connections are secured with, and from when to when its certificate is valid."""
+
+    context: ssl.SSLContext
+    starts: float
+    ends: float
+
+
 class PageAccess:
     """What protects the page by ``status.token_file`` and ``status.tls_certificate``; both may be ""."""
 
-    def __init__(self, settings: StatusSettings | None = None) -> None:
+    def __init__(self, settings: StatusSettings | None = None, now: Callable[[], float] = time.time) -> None:
+        self._now = now
         token = settings.token_file if settings is not None else ""
         certificate = settings.tls_certificate if settings is not None else ""
         self._token = _WatchedFile(token, read_token) if token else None
-        self._certificate = _WatchedFile(certificate, _server_context) if certificate else None
+        self._path = certificate
+        self._certificate = _WatchedFile(certificate, _server_certificate) if certificate else None
 
     @property
     def scheme(self) -> str:
@@ -88,18 +101,52 @@ class PageAccess:
         """Read the files.
 
         Raises:
-            TransientError: one of them cannot be used, and never could.
+            TransientError: one of them cannot be used, and never could; it names all of these.
         """
+        problems: list[Problem] = []
         for each in self._files:
-            each.current()
+            try:
+                each.current()
+            except TransientError as error:
+                problems += error.problems
+        if problems:
+            raise TransientError(*problems)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Return why former content is in use."""
-        return tuple(each.problem for each in self._files if each.problem is not None)
+        """Read the files; return why one cannot be used, or is not used as it is now: expired, say."""
+        found: list[Problem] = []
+        try:
+            self.check()
+        except TransientError as error:
+            found += error.problems
+        found += (each.problem for each in self._files if each.problem is not None)
+        for each in self.credentials():
+            if each.problem:
+                found.append(Problem(self._path, each.problem, "write the renewed chain and key"))
+        return tuple(found)
+
+    def credentials(self) -> tuple[CredentialState, ...]:
+        """Return the state of the certificate in use; empty without one."""
+        try:
+            used = self._certificate.current() if self._certificate is not None else None
+        except TransientError:
+            used = None
+        if used is None:
+            return ()
+        problem = ""
+        if used.ends <= self._now():
+            problem = f"expired on {datetime.fromtimestamp(used.ends, UTC):%Y-%m-%d %H:%M} UTC"
+            problem += "; who verifies it refuses the page"
+        return (CredentialState("status.tls_certificate", used.ends, problem, used.starts),)
 
     def tls(self) -> ssl.SSLContext | None:
         """Return what a new connection is secured with; None for plain HTTP."""
-        return self._certificate.current() if self._certificate is not None else None
+        return self._certificate.current().context if self._certificate is not None else None
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether requests have to show a token."""
+        return self._token is not None
 
     def admits(self, authorizations: Sequence[str]) -> bool:
         """Return whether a request with these Authorization headers has the token, or none is needed."""
@@ -113,8 +160,8 @@ class PageAccess:
         return scheme.lower() == "bearer" and is_right
 
     @property
-    def _files(self) -> "list[_WatchedFile[str] | _WatchedFile[ssl.SSLContext]]":
-        files: list[_WatchedFile[str] | _WatchedFile[ssl.SSLContext] | None] = [self._token, self._certificate]
+    def _files(self) -> "list[_WatchedFile[str] | _WatchedFile[_ServerCertificate]]":
+        files: list[_WatchedFile[str] | _WatchedFile[_ServerCertificate] | None] = [self._token, self._certificate]
         return [each for each in files if each is not None]
 
 
@@ -175,8 +222,10 @@ def leaf_certificate(path: str, content: bytes) -> bytes:
         raise TransientError(_no_certificate(path, "there is no certificate in it")) from error
 
 
-def _server_context(path: str, content: bytes) -> ssl.SSLContext:
-    leaf_certificate(path, content)
+def _server_certificate(path: str, content: bytes) -> _ServerCertificate:
+    from cryptography import x509  # noqa: PLC0415 - commands that ask a page need none of it
+
+    leaf = leaf_certificate(path, content)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -186,7 +235,11 @@ def _server_context(path: str, content: bytes) -> ssl.SSLContext:
         reason = error.reason if isinstance(error, ssl.SSLError) else None
         words = "key and certificate do not fit together, or the key is encrypted or missing"
         raise TransientError(_no_certificate(path, f"{words} ({reason})" if reason else words)) from error
-    return context
+    try:
+        own = x509.load_der_x509_certificate(leaf)
+    except (ValueError, x509.InvalidVersion) as error:
+        raise TransientError(_no_certificate(path, "its certificate cannot be read")) from error
+    return _ServerCertificate(context, own.not_valid_before_utc.timestamp(), own.not_valid_after_utc.timestamp())
 
 
 def _no_certificate(path: str, why: str) -> Problem:

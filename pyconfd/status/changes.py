@@ -119,7 +119,7 @@ class ChangeReader:
             with file:
                 former = list(self._decoded(file.read()))
         self._rest = b""
-        return (*former, *self._new())
+        return (*former, *self.newer())
 
     def following(self) -> Iterator[Change]:
         """Return each change that comes, for ever.
@@ -128,13 +128,17 @@ class ChangeReader:
             TransientError: the file is there and cannot be read.
         """
         while True:
-            found = self._new()
+            found = self.newer()
             yield from found
             if not found:
                 sleep(POLL_S)
 
-    def _new(self) -> list[Change]:
-        """Return what was written since the last call; a file that was put aside is read to its end first."""
+    def newer(self) -> list[Change]:
+        """Return what was written since the last call; a file that was put aside is read to its end first.
+
+        Raises:
+            TransientError: the file is there and cannot be read.
+        """
         found: list[Change] = []
         if self._file is not None:
             # Asked before reading: what is written between the two is in the file that is read.
@@ -177,8 +181,13 @@ CAUSES_SHOWN = 2
 
 def line_of(change: Change) -> str:
     """Return one line: when, what changed, how and how fast, the running generation, and which object caused it."""
+    return f"{time.strftime('%H:%M:%S', time.localtime(change.at))} {words_of(change)}"
+
+
+def words_of(change: Change) -> str:
+    """Return the same without when."""
     by = f", by {named(change.causes)}" if change.causes else ""
-    return clean(f"{time.strftime('%H:%M:%S', time.localtime(change.at))} {_sentence(change)}{by}")
+    return clean(f"{_sentence(change)}{by}")
 
 
 def named(causes: Sequence[str]) -> str:

@@ -26,15 +26,13 @@ def get(settings: StatusSettings, path: str, timeout_s: float) -> bytes:
     """
     listen = parse_listen(settings.listen)
     url = f"{PageAccess(settings).scheme}://{listen}"
-    headers = {}
-    if settings.token_file:
-        token = read_token(settings.token_file, read_secret_file(settings.token_file))
-        headers["Authorization"] = f"Bearer {token}"
+    token, wanted = _files(settings)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     connection = _connection(settings.tls_certificate, listen, timeout_s)
     try:
         connection.connect()
         if isinstance(connection.sock, ssl.SSLSocket):
-            _verify(connection.sock, settings.tls_certificate, url)
+            _verify(connection.sock, wanted, settings.tls_certificate, url)
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         body = answer.read(_BODY_LIMIT_BYTES + 1)
@@ -63,13 +61,34 @@ def _connection(certificate: str, listen: Listen, timeout_s: float) -> http.clie
     return http.client.HTTPSConnection(host, listen.port, timeout=timeout_s, context=context)
 
 
-def _verify(secured: ssl.SSLSocket, path: str, url: str) -> None:
-    """Check, before anything is sent, that the page has the certificate of the setting.
+def _files(settings: StatusSettings) -> tuple[str, bytes]:
+    """Return the token and the certificate of the page, empty where there is none.
+
+    Raises:
+        TransientError: a file cannot be used; it names all of these.
+    """
+    token, certificate, problems = "", b"", list[Problem]()
+    try:
+        if path := settings.token_file:
+            token = read_token(path, read_secret_file(path))
+    except TransientError as error:
+        problems += error.problems
+    try:
+        if path := settings.tls_certificate:
+            certificate = leaf_certificate(path, read_secret_file(path))
+    except TransientError as error:
+        problems += error.problems
+    if problems:
+        raise TransientError(*problems)
+    return token, certificate
+
+
+def _verify(secured: ssl.SSLSocket, wanted: bytes, path: str, url: str) -> None:
+    """Check, before anything is sent, that the page has the certificate of the setting, ``wanted``.
 
     Raises:
         TransientError: it has another one.
     """
-    wanted = leaf_certificate(path, read_secret_file(path))
     if not hmac.compare_digest(secured.getpeercert(binary_form=True) or b"", wanted):
         remedy = "pyconfd status names a file that the daemon could not use; else pyconfd reload"
         raise TransientError(Problem(url, f"presents another certificate than {path} has", remedy))

@@ -189,7 +189,7 @@ class StatusReport:
         if self.status is None or not self.running:
             return EXIT_NOT_RUNNING
         fresh = sync_age_s(self.status, self.now) < STALE_AFTER_S and liveness(replace(self.status, now=self.now)).good
-        good = self.status.phase is Phase.SERVING and not self.status.problems
+        good = self.status.phase is Phase.SERVING and not (self.status.problems or self.problems)
         return EXIT_SERVING if good and fresh else EXIT_PROBLEM
 
 

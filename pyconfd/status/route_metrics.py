@@ -1,6 +1,7 @@
 """The metrics of ``/metrics/routes``; docs/metrics.md lists them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from pyconfd.model.route_figures import BOUNDS_S, CLASSES, Counts, RouteFigures
 from pyconfd.presets.gateway.routes import rule_of
@@ -38,13 +39,25 @@ def route_exposition(figures: RouteFiguresByBackend) -> bytes:
 
 
 def _labels(backend: str) -> str:
-    """Return the labels of a backend; those of its object are "" where its name does not say it."""
-    kind = namespace = name = rule = ""
-    if decider := rule_of(backend):
-        kind, namespace, name = decider[:3]
-        rule = "" if decider.rule is None else str(decider.rule)
-    elif backend.startswith("ing_") and backend.count("_") == len(("namespace", "name", "port")):
-        kind, (_, namespace, name, rule) = "Service", backend.split("_")
-    elif backend.startswith("lb-") and backend.count(":") == len(("name", "port")):
-        kind, (namespace, name, rule) = "Service", backend.removeprefix("lb-").split(":")
+    kind, namespace, name, rule = owner_of(backend)
     return f'backend="{backend}",kind="{kind}",namespace="{namespace}",name="{name}",rule="{rule}"'
+
+
+class Owner(NamedTuple):
+    """The object that a backend serves; "" for all where its name does not say it."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    rule: str = ""
+
+
+def owner_of(backend: str) -> Owner:
+    """Return the object, and its rule or port, that a backend is named after."""
+    if decider := rule_of(backend):
+        return Owner(*decider[:3], "" if decider.rule is None else str(decider.rule))
+    if backend.startswith("ing_") and backend.count("_") == len(("namespace", "name", "port")):
+        return Owner("Service", *backend.split("_")[1:])
+    if backend.startswith("lb-") and backend.count(":") == len(("name", "port")):
+        return Owner("Service", *backend.removeprefix("lb-").split(":"))
+    return Owner()

@@ -139,7 +139,8 @@ def _generation(status: Status, now: float) -> str:
 
 
 def _problems(report: StatusReport, status: Status, pen: Pen) -> list[str]:
-    found = [str(problem) for problem in report.problems] + list(status.problems)
+    # The daemon and this command may have read the same file.
+    found = list(dict.fromkeys((*map(str, report.problems), *status.problems)))
     if status.phase is Phase.DOWN:
         found = [each for each in found if each != str(status.haproxy.problem)]  # the headline says it
     if report.running:

@@ -22,13 +22,15 @@ from pyconfd.cli.commands.preflight import (
     print_findings,
     run_checks,
     shared_addresses,
+    status_page,
 )
 from pyconfd.errors import ConfigurationError, Problem
 from pyconfd.model.finding import Finding, Level
 from pyconfd.model.snapshot import HostFacts
-from pyconfd.settings import HaproxySettings, KubernetesSettings, Settings
+from pyconfd.settings import HaproxySettings, KubernetesSettings, Settings, StatusSettings
 from pyconfd.settings.sections import AddressSettings, Enabled, PresetSettings
 from pyconfd.settings.vip import VipSettings
+from tests.world.pki import CertificateAuthority
 
 
 def test_a_clock_from_before_this_version_is_a_failure(tmp_path: Path) -> None:
@@ -105,6 +107,33 @@ def test_addresses_of_the_pool_that_are_not_here_are_counted(
     (found,) = pool_of_addresses(settings, host)
     assert (found.level, found.topic, found.message[: len(message)]) == (level, "addresses", message)
     assert not list(pool_of_addresses(Settings(), host))
+
+
+def test_files_of_the_status_page_are_looked_at(tmp_path: Path) -> None:
+    def found(**more: str) -> list[tuple[Level, str, str]]:
+        status = StatusSettings(**{"listen": "0.0.0.0:9101", "token_file": str(token), **more})
+        return [(each.level, each.what, each.remedy) for each in status_page(Settings(status=status), time.time())]
+
+    token, certificate = tmp_path / "token", tmp_path / "page.pem"
+    token.write_text("0123456789abcdef")
+    token.chmod(0o640)
+    usable = (Level.OK, "status.token_file", "")
+    assert found() == [usable, (Level.WARNING, "status.token_file", "set status.tls_certificate")]
+    assert found(listen="127.0.0.1:9101") == [usable]
+    missing = (Level.FAILURE, str(certificate), "write it, or correct the setting that names it")
+    assert found(tls_certificate=str(certificate)) == [missing, usable]
+    authority = CertificateAuthority(tmp_path / "pki")
+    for expired, level, what, remedy in (
+        (True, Level.FAILURE, str(certificate), "write the renewed chain and key"),
+        (False, Level.OK, "status.tls_certificate", ""),
+    ):
+        pair = authority.server(f"page-{expired}", expired=expired)
+        certificate.write_text(pair.cert.read_text() + pair.key.read_text())
+        certificate.chmod(0o640)
+        assert (level, what, remedy) in found(tls_certificate=str(certificate))
+    token.chmod(0o644)
+    assert (Level.FAILURE, str(token), f"chmod o-rwx {token}") in found()
+    assert found(listen="") == []
 
 
 @pytest.mark.parametrize(

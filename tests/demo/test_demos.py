@@ -6,12 +6,13 @@ Those of the presets that are in use by default are repeated by tests/e2e.
 import importlib
 import shlex
 import subprocess
+import sys
 
 import pytest
 
 from pyconfd.cli.exits import Exit
 from pyconfd.model.context import AUTOMATIC_PRESETS, PresetName
-from tests.demo.__main__ import first_configuration, new_name, renew, to_try
+from tests.demo.playing import first_configuration, new_name, renew, to_try
 from tests.demo.routes import canary, ingress
 from tests.demo.sample import SampleStage
 from tests.demo.stage import Stage
@@ -43,6 +44,24 @@ def test_every_promise_of_the_demo_holds(preset: str) -> None:
             except AssertionError as error:
                 raise AssertionError(f"{error}\n{stage.tail()}") from error
         assert_that_its_commands_work(stage)
+
+
+_INTERRUPTED = """
+import runpy, sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "tests.world.clients":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+runpy.run_module("tests.demo", run_name="__main__")
+"""
+
+
+def test_ctrl_c_during_the_imports_ends_with_a_sentence() -> None:
+    done = subprocess.run([sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "\nEverything has been stopped.\n", "")
 
 
 @pytest.mark.haproxy

@@ -16,7 +16,7 @@ from tests.fragments.shipped import HAPROXY, context_of, render_shipped, write_r
 
 ITEMS: dict[str, Any] = {"proto": "http", "key": "shop", "namespace": "demo", "name": "shop", "endpoints": []}
 LEFT_OUT = (
-    "http-response set-log-level silent if { status lt 500 } { var(txn.virtual_host),concat(|,txn.route),map_str("
+    "http-response set-log-level silent if { status 100:499 } { var(txn.virtual_host),concat(|,txn.route),map_str("
 )
 SAMPLED = "http-response set-log-level silent if { status lt 400 } { rand(100) ge "
 

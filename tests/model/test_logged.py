@@ -43,6 +43,11 @@ def test_why_it_ended_is_said_in_words(end: str, why: str) -> None:
     assert logged(end=end).why == why
 
 
+def test_a_request_without_a_server_was_refused_by_none() -> None:
+    assert logged(end="SC", server="<NOSRV>").why == "no server took it: the backend has none that is up"
+    assert logged(end="sQ", server="<NOSRV>").why.startswith("the server sent nothing in time")
+
+
 @pytest.mark.parametrize(
     ("server", "pod"),
     [

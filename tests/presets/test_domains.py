@@ -263,11 +263,11 @@ TWO = (ServicePort("admin", 81, 8081), ServicePort("web", 80, 8080))
         ),
         (
             [service("a", {**WEB, "pyconfd.io/access-log": "no"})],
-            "annotation access-log", "no", RefusalReason.INVALID_VALUE, '"off"; it has no effect',
+            "annotation pyconfd.io/access-log", "no", RefusalReason.INVALID_VALUE, '"off"; it has no effect',
         ),
         (
             [service("a", {**WEB, "proto": "https", "pyconfd.io/access-log": "off"})],
-            "annotation access-log", "off", RefusalReason.INVALID_VALUE, "proto http",
+            "annotation pyconfd.io/access-log", "off", RefusalReason.INVALID_VALUE, "proto http",
         ),
         (
             [service("old", WEB, created="2025-01-01T00:00:00Z"), service("a", WEB)],
@@ -332,7 +332,7 @@ def test_requests_are_left_out_of_the_log_where_the_service_says_so(
 
 def test_a_service_without_a_domain_is_told_who_has_requests() -> None:
     (found,) = refused(service("a", {"pyconfd.io/access-log": "off"}))
-    assert (found.field, found.reason.is_note) == ("annotation access-log", True)
+    assert (found.field, found.reason.is_note) == ("annotation pyconfd.io/access-log", True)
     assert "annotate the Ingress or the route" in found.detail
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 from textwrap import dedent
 
@@ -15,7 +16,7 @@ import pytest
 
 from release.changelog import problem
 from release.wheelhouse import without_build_tools
-from tests.release.checkout import DEBIAN_PYTHON, LONG, build, build_wheel_of, checkout, replace
+from tests.release.checkout import DEBIAN_PYTHON, LONG, ROOT, build, build_wheel_of, checkout, replace
 from tests.release.conftest import release
 
 pytestmark = pytest.mark.timeout(1500)
@@ -91,6 +92,14 @@ def test_two_builds_of_the_wheel_give_the_same_bytes_and_the_checksums_are_those
     assert again.read_bytes() == (released / again.name).read_bytes()
     listed = checked(released)
     assert {Path(name).suffix for name in listed if "/" not in name} == {".whl", ".deb", ".json", ".lock"}
+
+
+def test_the_wheel_has_the_files_of_the_status_page_and_the_licence_of_the_plots(tmp_path: Path) -> None:
+    with zipfile.ZipFile(build_wheel_of(checkout(tmp_path / "sources"), umask=0o022)) as wheel:
+        names = set(wheel.namelist())
+    static = ROOT / "pyconfd/status/static"
+    assert {f"pyconfd/status/static/{path.name}" for path in static.iterdir()} <= names
+    assert any(name.endswith("licenses/pyconfd/status/static/uPlot.LICENSE") for name in names)
 
 
 def checked(released: Path) -> set[str]:

@@ -25,12 +25,15 @@ def port_of(page: StatusPage) -> int:
     return int(page.address.rpartition(":")[2])
 
 
-def ask(page: StatusPage, path: str, method: str = "GET", host: str = "") -> tuple[int, str, dict[str, str]]:
-    """Return code, body and headers."""
+def ask(
+    page: StatusPage, path: str, method: str = "GET", host: str = "", *, accept: str = "", known: str = ""
+) -> tuple[int, str, dict[str, str]]:
+    """Return code, body and headers; ``known`` is the ETag of an answer that is there already."""
     address = "::1" if page.address.startswith("[") else "127.0.0.1"
     connection = http.client.HTTPConnection(address, port_of(page), timeout=20)
     try:
-        connection.request(method, path, headers={"Host": host} if host else {})
+        headers = {"Host": host, "Accept": accept, "If-None-Match": known}
+        connection.request(method, path, headers={name: value for name, value in headers.items() if value})
         with connection.getresponse() as answer:
             return answer.status, answer.read().decode(), {key.lower(): value for key, value in answer.getheaders()}
     finally:

@@ -2,9 +2,11 @@
 
 import contextlib
 import http.client
+import re
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from pyconfd.errors import RejectedInput, TransientError
+from pyconfd.model.status import CredentialState, Renewal
 from pyconfd.settings import Settings, StatusSettings
 from pyconfd.status import page as status_page
 from pyconfd.status.access import PageAccess
@@ -26,7 +29,10 @@ from tests.world.pki import CertificateAuthority, KeyPair
 
 TOKEN = "0123456789abcdef-first"
 OTHER = "fedcba9876543210-other"
-PAGES = ("/", "/healthz", "/readyz", "/metrics", "/metrics/routes", "/status.json", EXPLAIN, "/nothing")
+PAGES = (
+    *("/", "/status.txt", "/status.json", "/page.json", "/routes.json"),
+    *("/healthz", "/readyz", "/metrics", "/metrics/routes", EXPLAIN, "/nothing"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +91,14 @@ def ask(
 
 def bearer(token: str, scheme: str = "Bearer") -> dict[str, str]:
     return {"Authorization": f"{scheme} {token}"}
+
+
+@pytest.mark.parametrize("path", ["/page.js", "/page.css", "/uPlot.js", "/uPlot.css", "/"])
+def test_the_files_of_the_page_need_no_token_but_the_own_host(settings: StatusSettings, path: str) -> None:
+    html = {"Accept": "text/html"}
+    with served(replace(settings, tls_certificate="")) as page:
+        assert ask(page, path, html)[0] == 200
+        assert ask(page, path, html | {"Host": "evil.example"})[0] == 403
 
 
 def asked_at(page: StatusPage, settings: StatusSettings) -> StatusSettings:
@@ -283,6 +297,31 @@ def test_silent_clients_keep_nobody_waiting_before_their_handshake(
                 client.close()
 
 
+def test_who_has_no_token_cuts_off_nobody_who_has(settings: StatusSettings) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def explain(query: str) -> bytes:
+        began.set()
+        assert go_on.wait(30)
+        return query.encode()
+
+    with served(replace(settings, tls_certificate="")) as page:
+        page.explain = explain
+        codes: list[int] = []
+        reader = threading.Thread(target=lambda: codes.append(ask(page, "/explain?q=a", bearer(TOKEN))[0]))
+        reader.start()
+        assert began.wait(30)
+        for _ in range(2 * MAX_CONNECTIONS):
+            assert ask(page, "/healthz")[0] == 401
+        silent = [socket.create_connection(("127.0.0.1", port_of(page)), 20) for _ in range(2 * MAX_CONNECTIONS)]
+        assert silent[0].recv(1) == b""
+        go_on.set()
+        reader.join(30)
+        for client in silent:
+            client.close()
+    assert codes == [200]
+
+
 @pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01"])
 def test_a_handshake_that_never_ends_is_cut(
     settings: StatusSettings, monkeypatch: pytest.MonkeyPatch, begun: bytes
@@ -305,6 +344,78 @@ def test_it_stops_with_connections_that_have_begun(settings: StatusSettings) -> 
     with secured, contextlib.suppress(OSError):
         assert secured.recv(1) == b""
     assert not any(each.is_alive() for each in threads)
+
+
+def test_files_are_read_where_nobody_asks_the_page(settings: StatusSettings) -> None:
+    with served(settings) as page:
+        for path in (settings.token_file, settings.tls_certificate):
+            good = Path(path).read_text()
+            Path(path).unlink()
+            assert [each.place for each in page.problems()] == [path]
+            write(Path(path), good)
+            assert page.problems() == ()
+
+
+def test_the_first_status_after_a_change_of_a_file_tells_of_it(
+    settings: StatusSettings, authority: CertificateAuthority
+) -> None:
+    path, told = Path(settings.tls_certificate), list[str]()
+    page = StatusPage()
+    page.serve(settings.listen, lambda: replace(SAMPLE, problems=("another", *told)), PageAccess(settings))
+
+    def problems() -> tuple[str, ...]:
+        return decode(get(asked_at(page, settings), "/status.json", 20)).problems
+
+    good = path.read_text()
+    try:
+        assert problems() == ("another",)
+        path.write_text(good.partition("-----BEGIN RSA")[0].partition("-----BEGIN PRIVATE")[0])
+        other, own = problems()
+        assert (other, own.startswith(f"{path}: key and certificate do not fit")) == ("another", True)
+        told += map(str, page.problems())  # the loop has asked
+        assert problems() == ("another", own)
+        path.write_text(good)
+        assert problems() == ("another",)
+    finally:
+        page.stop()
+
+
+def test_all_files_that_cannot_be_used_are_named(settings: StatusSettings) -> None:
+    paths = [settings.token_file, settings.tls_certificate]
+    for path in paths:
+        Path(path).unlink()
+    with served(settings) as page:
+        assert [each.place for each in page.problems()] == paths
+    with pytest.raises(TransientError) as refused:
+        get(replace(settings, listen="127.0.0.1:1"), "/status.json", 20)
+    assert [each.place for each in refused.value.problems] == paths
+
+
+def test_an_expired_certificate_is_a_problem_and_a_credential(
+    settings: StatusSettings, authority: CertificateAuthority
+) -> None:
+    def credentials() -> dict[str, CredentialState]:
+        states = decode(get(asked_at(page, settings), "/status.json", 20)).source.credentials
+        return {each.name: each for each in states}
+
+    good = Path(settings.tls_certificate).read_text()
+    with served(settings) as page:
+        name = "status.tls_certificate"
+        assert (credentials()[name].problem, credentials()[name].expires_at > time.time()) == ("", True)
+        assert page.problems() == ()
+        write(Path(settings.tls_certificate), pem(authority.server("old", expired=True)))
+        (problem,) = page.problems()
+        assert problem.place == settings.tls_certificate
+        assert re.fullmatch(r"expired on \d{4}-\d\d-\d\d \d\d:\d\d UTC; who verifies it .*", problem.message)
+        assert credentials()[name].problem == problem.message
+        assert credentials()[name].renewal(time.time()) is Renewal.NOW
+        assert f'pyconfd_credential_problem{{credential="{name}"}} 1.0' in body(page, settings, "/metrics")
+        write(Path(settings.tls_certificate), good)
+        assert page.problems() == ()
+
+
+def body(page: StatusPage, settings: StatusSettings, path: str) -> str:
+    return get(asked_at(page, settings), path, 20).decode()
 
 
 # Who asks with the settings of the daemon

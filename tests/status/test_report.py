@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.errors import TransientError
+from pyconfd.errors import Problem, TransientError
 from pyconfd.model.status import ApiServerState, Phase, SourceHealth, Status
 from pyconfd.settings import Settings, StatusSettings
 from pyconfd.status.document import FILE_PAUSE_S, Freshness, StatusFile, StatusReport, decode, read_report
@@ -111,8 +111,14 @@ def test_a_page_that_never_answers_falls_back_to_the_file(settings: Settings, st
     StatusFile(settings.runtime_dir).write(status)
     listening = replace(settings, status=StatusSettings(listen=f"127.0.0.1:{silent_port}"))
     report = read_report(listening, clock=lambda: NOW + 4, timeout_s=0.2)
-    assert report.freshness is Freshness.RECENT_FILE
+    assert (report.freshness, report.exit_code) == (Freshness.RECENT_FILE, 1)
     assert "no answer" in render_text(report)
+
+
+def test_a_problem_that_daemon_and_command_found_is_printed_once(status: Status) -> None:
+    problem = Problem("/etc/pyconfd/token", "cannot be read: No such file or directory", "write it")
+    report = StatusReport(Freshness.RECENT_FILE, NOW, replace(status, problems=(str(problem),)), (problem,))
+    assert render_text(report).count("cannot be read") == 1
 
 
 def test_another_program_on_the_address_is_not_taken_for_pyconfd(settings: Settings, status: Status) -> None:

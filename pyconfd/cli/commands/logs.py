@@ -13,12 +13,17 @@ from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.runtime.request_log import RING, NoRing, following, lines
 from pyconfd.haproxy.runtime.sockets import NoAnswer
-from pyconfd.model.logged import LoggedRequest, parse
+from pyconfd.model.logged import NO_SERVER, LoggedRequest, parse
 from pyconfd.presets.gateway.routes import rule_of
 from pyconfd.presets.routing.types import Decider
 from pyconfd.printable import clean, escaped_json
 from pyconfd.settings import Settings
+from pyconfd.status.document import read_report
 
+_NOTHING = (
+    'no request matches; what objects leave out is not here (pyconfd.io/access-log: "off", docs/logs.md),'
+    " /metrics/routes counts it"
+)
 _Wanted = Callable[[LoggedRequest], bool]
 
 
@@ -91,10 +96,15 @@ def logs(
     log file nor the daemon. A reload begins with an empty memory; what is older is in the journal.
     """
     wanted = wanted_by(host=host, route=route, status=status, slower_than=slower_than)
-    path = _socket(context.settings())
+    settings = context.settings()
+    path = _socket(settings)
     try:
+        found = False
         for line, request in _chosen(following(path, _note) if follow else lines(path), wanted):
             print_text(escaped_json(line.decode(errors="replace")) if as_json else line_of(request))
+            found = True
+        if not found:
+            print_notes((_NOTHING, *(_why_left_out(settings, route) if route is not None else ())))
     except KeyboardInterrupt:
         return Exit.OK
     except NoAnswer as error:
@@ -104,6 +114,19 @@ def logs(
         remedy = f"have a ring {RING} and `log ring@{RING}` in the fragments, as the shipped 01-defaults.conf has"
         raise TransientError(Problem("haproxy", f"it keeps no log in memory: no ring {RING}", remedy)) from error
     return Exit.OK
+
+
+def _why_left_out(settings: Settings, route: tuple[str, ...]) -> tuple[str, ...]:
+    """Return why this object is not served, wholly or in part, as far as a running daemon says so."""
+    report = read_report(settings)
+    if report.status is None or not report.running:
+        return ()
+    kind, *of = route
+    return tuple(
+        f"{each.ref}: {each.detail}"
+        for each in report.status.refused
+        if [each.ref.namespace, each.ref.name] == of and each.ref.kind.casefold() == kind.casefold()
+    )
 
 
 def _note(text: str) -> None:
@@ -158,7 +181,7 @@ def line_of(request: LoggedRequest) -> str:
         clean(what.strip()),
         f"from {request.client}",
         of,
-        f"to {request.pod or request.server}" if request.server and request.server != "<NOSRV>" else "",
+        f"to {request.pod or request.server}" if request.server and request.server != NO_SERVER else "",
         f"({request.why})" if request.why else "",
     ]
     return clean("  ".join(filter(None, parts)), 4_000)

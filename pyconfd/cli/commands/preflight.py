@@ -195,9 +195,27 @@ def _daemon(examined: Examined) -> Iterator[Finding]:
     if not settings.status.listen:
         yield Finding.ok("pyconfd", "status.listen", "is switched off")
         return
-    PageAccess(settings.status).check()
     bind(parse_listen(settings.status.listen)).close()
     yield Finding.ok("pyconfd", "status.listen", f"{settings.status.listen} is free")
+
+
+def status_page(settings: Settings, now: float) -> Iterator[Finding]:
+    """Check the token and the certificate of the status page."""
+    status, topic = settings.status, "status page"
+    if not status.listen:
+        return
+    access = PageAccess(status, lambda: now)
+    wrong = access.problems()
+    yield from findings_of(Level.FAILURE, topic, wrong)
+    if status.token_file and status.token_file not in {each.place for each in wrong}:
+        yield Finding.ok(topic, "status.token_file", "can be used")
+    for each in access.credentials():
+        if not each.problem:
+            due = each.renewal(now) is not Renewal.NOT_DUE
+            yield Finding.of_expiry(topic, each.name, each.expires_at - now, due=due)
+    if status.token_file and not status.tls_certificate and not parse_listen(status.listen).loopback:
+        message = f"{status.listen} can be reached from other machines: the token can be read on its way"
+        yield Finding(Level.WARNING, topic, "status.token_file", message, "set status.tls_certificate")
 
 
 def shared_addresses(settings: Settings) -> Iterator[Finding]:
@@ -355,6 +373,7 @@ def _kubefigurator_certificates(settings: Settings) -> Iterator[Finding]:
 CHECKS = (
     Check("clock", "clock", _clock, of_haproxy=False),
     Check("daemon", "pyconfd", _daemon, of_haproxy=False, level=Level.WARNING),
+    Check("status_page", "status page", lambda e: status_page(e.settings, e.now), of_haproxy=False),
     Check("floating_addresses", "addresses", lambda e: floating_addresses(e.settings.vip), of_haproxy=False),
     Check("program", "haproxy", lambda e: haproxy.program(e.haproxy)),
     Check("directories", "directories", _directories, of_haproxy=False),

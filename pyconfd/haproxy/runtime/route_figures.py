@@ -25,6 +25,7 @@ import msgspec
 from pyconfd.haproxy.config.spares import NO_SPARES, Spares
 from pyconfd.haproxy.runtime.sockets import NoAnswer, RuntimeSocket, ask, processes
 from pyconfd.haproxy.runtime.statistics import number, rows_of
+from pyconfd.haproxy.runtime.traffic_history import Reading, TrafficHistory
 from pyconfd.model.route_figures import BOUNDS_S, CLASSES, Counts, RouteFigures
 from pyconfd.model.spares import spare_kind
 from pyconfd.system.state_file import StateFile
@@ -110,6 +111,8 @@ class FiguresWatch:
         self._known = {each.identity: each for each in saved.workers}
         self._workers: list[WorkerFigures] = []
         self._read_at = -math.inf
+        self.history = TrafficHistory()
+        """May be read from any thread."""
 
     def start(self) -> None:
         """Start the thread."""
@@ -128,19 +131,7 @@ class FiguresWatch:
             self._look()
             if time.monotonic() - self._read_at >= self._look_s:
                 self._read()
-            sessions = Counter[str]()
-            of_http = set[str]()
-            for worker in self._workers:
-                sessions.update(worker.sessions)
-                of_http |= worker.of_http
-            steps = self._steps.values
-            # What no worker has any more was removed; that is not known before the newest one has answered.
-            is_known = any(worker.sessions and not worker.is_stopping for worker in self._workers)
-            return {
-                backend: _figures(counts, steps.get(backend, ()), sessions[backend], is_http=backend in of_http)
-                for backend, counts in self._sums.values.items()
-                if backend in sessions or not is_known
-            }
+            return self._reading().figures()
 
     def read(self) -> None:
         """Read all now, since a reload comes; not where a worker hangs, which a reload may be for."""
@@ -159,6 +150,7 @@ class FiguresWatch:
                 if is_last or time.monotonic() - self._read_at >= self._every_s:
                     self._read()
                     self._save()
+                    self._note()
                 if is_last:
                     break
         for worker in self._workers:
@@ -205,8 +197,26 @@ class FiguresWatch:
                 self._add(worker)
         self._read_at = time.monotonic()
 
+    def _reading(self) -> Reading:
+        """Return what was read last; its mappings are those that the next reading changes."""
+        sessions = Counter[str]()
+        of_http = set[str]()
+        for worker in self._workers:
+            sessions.update(worker.sessions)
+            of_http |= worker.of_http
+        # What no worker has any more was removed; that is not known before the newest one has answered.
+        is_known = any(worker.sessions and not worker.is_stopping for worker in self._workers)
+        shown = {backend: sessions[backend] for backend in self._sums.values if backend in sessions or not is_known}
+        return Reading(self._read_at, self._sums.values, self._steps.values, shown, frozenset(of_http))
+
+    def _note(self) -> None:
+        if self._workers:  # what a worker counted before it was found is of no time that is known
+            now = self._reading()
+            self.history.note(time.time(), now._replace(sums=dict(now.sums), steps=dict(now.steps)))
+
     def _add(self, worker: "WorkerFigures") -> None:
         sums, steps = worker.counted(self._spares(worker.pid))
+        self.history.count(sums, steps)
         self._sums.add(sums)
         self._steps.add(steps)
 
@@ -347,12 +357,3 @@ def entries_of(answer: str) -> Iterator[tuple[str, Counts]]:
         counts = tuple(int(each.partition("=")[2]) for each in counters.split())
         if len(counts) == _STEPS:
             yield backend, counts
-
-
-def _figures(sums: Counts, steps: Counts, sessions: int, *, is_http: bool) -> RouteFigures:
-    classes = len(CLASSES)
-    connections, bytes_in, bytes_out, retries, connect_errors, response_errors = sums[classes:]
-    requests = sums[:classes] if is_http or any(sums[:classes]) else ()
-    return RouteFigures(
-        requests, steps, connections, bytes_in, bytes_out, retries, connect_errors, response_errors, sessions
-    )

@@ -28,7 +28,7 @@ from pyconfd.model.status import EventCounts
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.client import ANSWER_TIMEOUT_S, Method
 from pyconfd.sources.kubernetes.credentials import Credentials
-from pyconfd.sources.kubernetes.failures import ApiError
+from pyconfd.sources.kubernetes.failures import ApiError, Failure
 from pyconfd.sources.kubernetes.resources import API_VERSION_OF
 from pyconfd.sources.kubernetes.writing import CONFLICT, NOT_ACCEPTED, NOT_FOUND, FirstDenialError, Writer
 from pyconfd.system.clock import SystemClock
@@ -43,6 +43,9 @@ RETRY_S = 60.0
 
 MOST_NOTE_BYTES = 1024
 """Source: ``NoteLengthLimit`` in Kubernetes' pkg/apis/core/validation/events.go."""
+
+_AT_NEXT_LOOK = frozenset({Failure.UNREACHABLE, Failure.RESET})
+"""Failures that are no answer, so that they are not about the object: another server may take it."""
 
 _API_VERSION = {KIND_OF[resource]: version for resource, version in API_VERSION_OF.items()}
 _NO_NAMESPACE = "default"
@@ -184,6 +187,8 @@ class EventWriter:
         self._turn = turn
         self._not_before: dict[object, float] = {}
         """When each cause may be reported (again), on the monotonic clock."""
+        self._unwritten: set[object] = set()
+        """The causes whose last try failed."""
         self._instance = (instance or socket.gethostname())[:128]
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -220,7 +225,11 @@ class EventWriter:
         self._not_before = {cause: at for cause, at in self._not_before.items() if at > now}
         due = {each.cause: each for each in notices if each.cause not in self._not_before and each.can_be_named}
         if self._turn is not None and not self._turn.is_ours(wanted=bool(due or self._not_before)):
+            notices = [each for each in notices if each.is_local]
             due = {cause: each for cause, each in due.items() if each.is_local}
+        self._unwritten &= {each.cause for each in notices}
+        if not self._unwritten:  # nothing that failed is still to be written: the object is well, say
+            self._writer.succeeded()
         for each in in_turns(due.values())[:MOST_AT_ONCE]:
             if self._stopping.is_set():
                 return
@@ -229,10 +238,15 @@ class EventWriter:
             except TransientError as error:
                 self.failures_total += 1
                 self._writer.failed(error)
-                if not isinstance(error, FirstDenialError):
+                self._unwritten.add(each.cause)
+                at_next_look = isinstance(error, FirstDenialError) or (
+                    isinstance(error, ApiError) and error.kind in _AT_NEXT_LOOK
+                )
+                if not at_next_look:
                     self._not_before[each.cause] = now + min(RETRY_S, self._every_s)
                 return  # most often the next one would fail in the same way
             self._not_before[each.cause] = now + self._every_s
+            self._unwritten.discard(each.cause)
             self._writer.succeeded()
 
     def _write(self, notice: ObjectNotice, now: float) -> None:

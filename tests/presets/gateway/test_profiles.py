@@ -134,6 +134,21 @@ def test_a_namespace_shares_so_many_and_more_have_their_own_lines() -> None:
     assert len(values_of(context)) == MOST_PROFILES
 
 
+def test_what_haproxy_answers_for_a_rule_with_lines_of_its_own_is_logged() -> None:
+    routes = [
+        filtered(f"r{number}", more=f", timeouts: {{request: {number}ms}}, retry: {{attempts: 1}}").replace(
+            f"name: r{number},", f'name: r{number}, annotations: {{pyconfd.io/access-log: "off"}},', 1
+        )
+        for number in range(1, MOST_PROFILES + 4)
+    ]
+    sections = rendered(context_of(*routes)).text.split("\nbackend ")
+    found = [[line for line in each.splitlines() if "http-response" in line] for each in sections]
+    left_out = [lines for lines in found if any("set-log-level silent" in line for line in lines)]
+    assert len(left_out) == len(routes)
+    assert [("set-log-level silent" in line) for lines in left_out for line in lines[:-1]].count(True) == 0
+    assert sum(any("return status 504" in line for line in lines) for lines in left_out) == 3
+
+
 def test_another_value_is_an_entry_of_a_map() -> None:
     before, after = (rendered(context_of(filtered("one", value))) for value in ("a", "50% of {"))
     found = plan(after, before, None, abilities=Abilities(runtime=True))

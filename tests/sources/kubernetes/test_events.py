@@ -319,3 +319,49 @@ def test_a_namespace_that_takes_none_silences_no_other(clock: FakeClock) -> None
         clock.look(RETRY_S)
         assert written(server.cluster) == ["api", "web"]
         stop(made, clock)
+
+
+def test_a_problem_ends_where_nothing_is_left_to_write(clock: FakeClock) -> None:
+    refused = [culprit("web")]
+    with ApiServer() as server:
+        server.cluster.add_namespace("shop")
+        server.faults.add(Fault(FaultKind.STATUS, "events", "create", code=500))
+        made = writer(server, clock, lambda: refused)
+        clock.look()
+        clock.look()
+        assert len(made.problems()) == 1
+        refused[:] = [culprit("new")]
+        clock.look()
+        assert len(made.problems()) == 1  # of the new one
+        refused.clear()
+        clock.look()
+        assert made.problems() == ()
+        stop(made, clock)
+
+
+def test_a_problem_of_what_another_balancer_writes_now_ends(clock: FakeClock) -> None:
+    turn = FakeTurn()
+    turn.ours = True
+    with ApiServer() as server:
+        server.cluster.add_namespace("shop")
+        server.faults.add(Fault(FaultKind.STATUS, "events", "create", code=500))
+        made = writer(server, clock, lambda: [culprit("web")], turn)
+        clock.look()
+        assert len(made.problems()) == 1
+        turn.ours = False
+        clock.look()
+        assert made.problems() == ()
+        stop(made, clock)
+
+
+def test_an_api_server_that_listens_again_is_asked_at_the_next_look(clock: FakeClock) -> None:
+    with ApiServer() as server:
+        server.cluster.add_namespace("shop")
+        made = writer(server, clock, lambda: [culprit("web")])
+        server.refuse()
+        clock.look()
+        assert len(made.problems()) == 1
+        server.listen()
+        clock.look()
+        assert (written(server.cluster), made.problems()) == (["web"], ())
+        stop(made, clock)

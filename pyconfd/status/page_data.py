@@ -1,0 +1,210 @@
+"""What the page for people shows, as JSON: bounded, whatever the cluster has, and the same until something happens.
+
+Times are seconds since the epoch, and no age is in it: a page that is open asks every two seconds, and gets 304 while
+nothing happened. All strings may be of strangers; the page shows them as text.
+"""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from operator import sub
+from typing import Any
+
+import msgspec
+
+from pyconfd.errors import TransientError
+from pyconfd.model.changes import Change
+from pyconfd.model.route_figures import Counts, RouteFigures, quantile_s
+from pyconfd.model.status import Status
+from pyconfd.model.traffic import RecentFigures, TrafficSample
+from pyconfd.printable import clean
+from pyconfd.status.changes import ChangeReader, words_of
+from pyconfd.status.document import liveness
+from pyconfd.status.headline import findings, headline_of
+from pyconfd.status.redaction import public_value
+from pyconfd.status.route_metrics import owner_of
+
+OVERVIEW, ROUTE_LIST = "/page.json", "/routes.json"
+FINDINGS_SHOWN = 50
+CHANGES_SHOWN = 20
+SAME_S = 1.0
+"""For so long an overview is not made again: however many pages are open, it costs what it costs for two."""
+
+COLUMNS = (
+    "backend", "kind", "namespace", "name", "rule", "http", "down", "refused", "requests", "errors", "connections",
+    "p50", "p99", "sessions",
+)  # fmt: skip
+"""Of each row of the list of routes. ``requests``, ``errors`` and ``connections`` are for a second."""
+
+
+class RecentChanges:
+    """The last changes that the daemon recorded in its runtime directory; also those before its last restart."""
+
+    def __init__(self, runtime_dir: str) -> None:
+        self._reader = ChangeReader(runtime_dir)
+        self._last: deque[Change] = deque(maxlen=CHANGES_SHOWN)
+        self._known = False
+
+    def __call__(self) -> Sequence[Change]:
+        """Return them, newest first; by one thread at a time."""
+        try:
+            self._last.extend(self._reader.newer() if self._known else self._reader.known())
+            self._known = True
+        except TransientError:  # `pyconfd watch` says why
+            self._known = False
+            self._last.clear()
+        return tuple(reversed(self._last))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.close()
+
+
+class PageData:
+    """Its attributes are what it is made of; all are called by one thread at a time.
+
+    ``floating`` returns the report of the floating addresses with ``is_old``, {} where none was left, None where this
+    node has none.
+    """
+
+    def __init__(self) -> None:
+        self.samples: Callable[[], Sequence[TrafficSample]] = tuple
+        self.recent: Callable[[], RecentFigures] = lambda: RecentFigures(0.0, {})
+        self.changes: Callable[[], Sequence[Change]] = tuple
+        self.floating: Callable[[], Mapping[str, Any] | None] = lambda: None
+        self._overview: tuple[float, bytes] = (-SAME_S, b"")
+        self._routes = b""
+        self._routes_of: tuple[object, object, object] = (None, None, None)
+
+    def overview(self, status: Callable[[], Status]) -> bytes:
+        """Return all but the list of routes."""
+        now = time.monotonic()
+        made_at, body = self._overview
+        if now - made_at >= SAME_S:
+            body = msgspec.json.encode(self._overview_of(status()))
+            self._overview = now, body
+        return body
+
+    def _overview_of(self, status: Status) -> dict[str, Any]:
+        first = headline_of(status)
+        found, total = findings(status, FINDINGS_SHOWN)
+        generation = status.generation
+        document = {
+            "headline": {"level": first.level.name.lower(), "sentence": first.sentence, "command": first.command},
+            "phase": status.phase.value,
+            "alive": liveness(status).good,
+            "version": status.version,
+            "pid": status.pid,
+            "started_at": round(status.started_at),
+            "hosts": status.hosts_total,
+            "generation": None
+            if generation is None
+            else {"number": generation.number, "at": round(generation.applied_at), "verified": status.verified},
+            "pending_since": round(status.pending_since),
+            "former_workers": status.applying.former.count,
+            "api_servers": [sum(each.healthy for each in status.source.api_servers), len(status.source.api_servers)],
+            "floating": _floating(self.floating()),
+            "traffic": _plots(self.samples()),
+            "findings": [
+                {"level": each.level.name.lower(), "about": each.about, "text": each.text, "command": each.command}
+                for each in found
+            ],
+            "findings_total": total,
+            "changes": [
+                {
+                    "at": round(each.at, 3),
+                    "action": each.action.value,
+                    "text": words_of(each),
+                    "took_s": round(each.duration_s, 6),
+                }
+                for each in self.changes()
+            ],
+        }
+        public: dict[str, Any] = public_value(document)
+        return public
+
+    def routes(self, status: Status) -> bytes:
+        """Return the list of routes: of the last reading, which is made twice a minute, so HAProxy is not asked."""
+        recent = self.recent()
+        of, refused, down = self._routes_of
+        if recent is not of or status.refused != refused or status.live.down != down:
+            self._routes_of = recent, status.refused, status.live.down
+            self._routes = msgspec.json.encode(_routes(recent, status))
+        return self._routes
+
+
+def _floating(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if report is None:
+        return None
+    with suppress(KeyError, TypeError):  # the hook may be of another version
+        return {
+            "old_since": round(report["at"]) if report["is_old"] else 0,
+            "routers": [*map(_router, report["routers"])],
+        }
+    return {"old_since": 0, "routers": []}
+
+
+def _router(router: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "addresses": router["addresses"],
+        "here": router["holds"],
+        "holder": router["holder"] or "",
+        # The hook computes it from a clock that does not jump: it wavers by milliseconds.
+        "since": round(router["role_since"], -1),
+        "ails": [*router["faults"], *router["alarms"], *(["drained by order"] if router["drained"] else [])],
+    }
+
+
+def _plots(samples: Sequence[TrafficSample]) -> dict[str, Any]:
+    """Return the values of the plots by column: one less than there are samples."""
+    columns: dict[str, list[float | None]] = {"at": [], "requests": [], "errors": [], "p50": [], "p99": []}
+    for before, now in pairwise(samples):
+        between_s = now.clock_s - before.clock_s
+        counted = _rates(_difference(now.requests, before.requests), _difference(now.steps, before.steps), between_s)
+        for name, value in zip(columns, (round(now.at), *counted), strict=True):
+            columns[name].append(value)
+    # Whoever is asked twice in a thousand requests tells more by a count than by a rate.
+    first, last = (samples[0], samples[-1]) if samples else (None, None)
+    totals = _difference(last.requests, first.requests) if first and last else ()
+    seconds = round(last.clock_s - first.clock_s) if first and last else 0
+    return {**columns, "seconds": seconds, "requests_total": sum(totals), "errors_total": totals[-1] if totals else 0}
+
+
+def _routes(recent: RecentFigures, status: Status) -> dict[str, Any]:
+    refused = Counter((each.ref.kind, each.ref.namespace, each.ref.name) for each in status.refused)
+    down = {each.backend for each in status.live.down}
+
+    def row(backend: str, figures: RouteFigures) -> tuple[object, ...]:
+        owner = owner_of(backend)
+        requests, errors, p50, p99 = _rates(figures.requests, figures.steps, recent.seconds)
+        connections = _number(figures.connections / recent.seconds) if recent.seconds else 0.0
+        return (
+            clean(backend), *owner, bool(figures.requests), backend in down, refused[owner[:3]], requests, errors,
+            connections, p50, p99, figures.sessions,
+        )  # fmt: skip
+
+    rows = [row(*each) for each in recent.figures.items()]
+    return {"seconds": round(recent.seconds), "columns": COLUMNS, "rows": rows}
+
+
+def _rates(requests: Counts, steps: Counts, seconds: float) -> tuple[float, float, float | None, float | None]:
+    """Return requests and answers of 5xx for a second, median and 99th percentile of the latency in seconds."""
+    each_s = 1.0 / seconds if seconds else 0.0
+    errors = requests[-1] if requests else 0
+    p50, p99 = _seconds(steps, 0.5), _seconds(steps, 0.99)
+    return _number(sum(requests) * each_s), _number(errors * each_s), p50, p99
+
+
+def _seconds(steps: Counts, share: float) -> float | None:
+    found = quantile_s(steps, share)
+    return None if found is None else _number(found)
+
+
+def _number(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _difference(now: Counts, before: Counts) -> Counts:
+    return tuple(map(sub, now, before))

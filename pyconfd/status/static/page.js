@@ -1,0 +1,531 @@
+"use strict";
+/* The page for people. It reads /page.json and /routes.json again and again, and shows what they say.
+
+   Names of objects are chosen by strangers: everything goes into the page as text (textContent), never as HTML, and no
+   address of a link is made of it. */
+
+const OVERVIEW_EVERY_MS = 2000;
+const ROUTES_EVERY_MS = 10000;
+const PATIENCE_MS = 15000;
+const OLD_MS = 10000;
+const ROWS = 100;
+const HEIGHT = 150;
+const HOUR_S = 3600;
+const MARKS = { bad: "\u2715", warning: "!", good: "\u2713" };
+const LEVELS = { bad: "Bad", warning: "Warning", good: "Good" };
+
+const byId = (id) => document.getElementById(id);
+
+/* The clock of the daemon, as far as this one is wrong; the header Date has whole seconds. */
+let clockAheadS = 0;
+let answeredAt = 0;
+/* A page that nobody sees asks nothing: that makes it no stale one when it is looked at again. */
+let seenSince = Date.now();
+/* Of a page off loopback: kept while the tab is open, sent in a header, never in an address. */
+let token = sessionStorage.getItem("token") || "";
+let locked = false;
+let overview = null;
+let routes = null;
+let shownRows = ROWS;
+let sort = { column: "requests", descending: true };
+const opened = new Map();
+const plots = new Map();
+
+function element(tag, text, className) {
+  const made = document.createElement(tag);
+  if (text !== undefined) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+function now() {
+  return Date.now() / 1000 - clockAheadS;
+}
+
+function duration(seconds) {
+  const left = Math.max(0, seconds);
+  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
+    if (left >= size) return `${Math.floor(left / size)} ${unit}`;
+  }
+  return `${Math.floor(left)} s`;
+}
+
+function ago(at) {
+  return `${duration(now() - at)} ago`;
+}
+
+function rate(value) {
+  if (!value) return "0";
+  return value >= 100 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(2)));
+}
+
+function latency(seconds) {
+  if (seconds === null || seconds === undefined) return "\u2013";
+  if (seconds >= 5) return "\u2265 5 s";
+  return seconds >= 1 ? `${seconds.toFixed(1)} s` : `${Number((seconds * 1000).toPrecision(2))} ms`;
+}
+
+function ask(path, headers, patienceMs) {
+  const all = token ? { ...headers, Authorization: `Bearer ${token}` } : headers;
+  return fetch(path, { headers: all, cache: "no-store", signal: AbortSignal.timeout(patienceMs) });
+}
+
+/* Nothing is asked, and nothing shown, until there is a token. */
+function lock() {
+  if (locked) return;
+  locked = true;
+  byId("token-wrong").textContent = token ? "This token is not, or no longer, the right one." : "";
+  for (const [id, hidden] of [["token-form", false], ["main", true], ["stale", true]]) byId(id).hidden = hidden;
+  byId("age").textContent = "";
+  byId("token").focus();
+}
+
+function unlock(given) {
+  token = given;
+  sessionStorage.setItem("token", token);
+  locked = false;
+  byId("token").value = "";
+  for (const [id, hidden] of [["token-form", true], ["main", false]]) byId(id).hidden = hidden;
+  seenSince = Date.now();
+  for (const poll of polls) poll.ask();
+}
+
+/* One path that is asked again and again; an answer that did not change costs a line of headers. */
+class Poll {
+  constructor(path, everyMs, show) {
+    this.path = path;
+    this.everyMs = everyMs;
+    this.show = show;
+    this.etag = "";
+    this.timer = 0;
+    this.asking = false;
+  }
+
+  async ask() {
+    if (this.asking || locked) return;
+    this.asking = true;
+    clearTimeout(this.timer);
+    try {
+      const headers = this.etag ? { "If-None-Match": this.etag } : {};
+      const answer = await ask(this.path, headers, PATIENCE_MS);
+      if (answer.status === 401) {
+        lock();
+        return;
+      }
+      if (answer.status !== 304) {
+        if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+        const found = await answer.json();
+        this.etag = answer.headers.get("ETag") || "";
+        this.show(found);
+      }
+      answeredAt = Date.now();
+      const date = Date.parse(answer.headers.get("Date") || "");
+      if (date && Math.abs(Date.now() - date) / 1000 > 2) clockAheadS = (Date.now() - date) / 1000;
+    } catch (error) {
+      /* The daemon may restart: the page shows how old it is, and asks again. */
+    } finally {
+      this.asking = false;
+      showAge();
+      if (!document.hidden && !locked) this.timer = setTimeout(() => this.ask(), this.everyMs);
+    }
+  }
+}
+
+/* An element with an age in it, which is written again each second. */
+function aged(tag, at, words, className) {
+  const made = element(tag, words(at), className);
+  made.title = new Date(at * 1000).toLocaleString();
+  made.dataset.at = String(at);
+  made.aged = words;
+  return made;
+}
+
+function showAges() {
+  for (const each of document.querySelectorAll("[data-at]")) {
+    const words = each.aged(Number(each.dataset.at));
+    if (each.textContent !== words) each.textContent = words;
+  }
+}
+
+function showAge() {
+  if (locked) return;
+  const age = answeredAt ? Date.now() - answeredAt : Infinity;
+  const stale = Math.min(age, Date.now() - seenSince) >= OLD_MS;
+  const alert = byId("stale");
+  if (stale) {
+    const since = answeredAt ? ` for ${duration(age / 1000)}; all below is as of ${new Date(answeredAt).toLocaleTimeString()}` : "";
+    const words = `pyconfd does not answer${since}. HAProxy serves on without it. Type: systemctl status pyconfd`;
+    /* Announced once, not each second. */
+    alert.setAttribute("aria-live", alert.hidden ? "assertive" : "off");
+    alert.textContent = words;
+  }
+  alert.hidden = !stale;
+  showHeadline(stale);
+  if (answeredAt) byId("age").textContent = stale ? `${duration(age / 1000)} old` : "live";
+}
+
+function fact(list, name, value) {
+  const row = element("div");
+  row.append(element("dt", name), value instanceof Node ? value : element("dd", value));
+  list.append(row);
+}
+
+function showOverview(found) {
+  overview = found;
+  showHeadline(false);
+  showFacts();
+  showFloating();
+  showTraffic();
+  showFindings();
+  showChanges();
+  byId("version").textContent = `pyconfd ${overview.version}, pid ${overview.pid}`;
+}
+
+/* What is old is never shown as if it were so now. */
+function showHeadline(stale) {
+  if (!overview) return;
+  const { headline } = overview;
+  const mark = stale ? "?" : MARKS[headline.level];
+  const sentence = stale ? `? Not known now. Last: ${headline.sentence}.` : `${mark} ${headline.sentence}.`;
+  byId("headline").className = `headline ${stale ? "old" : headline.level}`;
+  if (byId("sentence").textContent !== sentence) byId("sentence").textContent = sentence;
+  byId("headline-command").hidden = stale || !headline.command;
+  byId("headline-command").textContent = headline.command;
+  document.title = `${mark} pyconfd: ${overview.phase.replaceAll("_", " ")}`;
+}
+
+function showFacts() {
+  const list = byId("facts");
+  list.replaceChildren();
+  const { generation, api_servers: [healthy, servers] } = overview;
+  if (generation) {
+    const words = (at) => `${generation.number}, applied ${ago(at)}${generation.verified ? ", verified" : ", not verified"}`;
+    fact(list, "Generation", aged("dd", generation.at, words));
+  }
+  if (overview.pending_since) fact(list, "A change waits", aged("dd", overview.pending_since, (at) => `for ${duration(now() - at)}`));
+  if (overview.hosts !== null) fact(list, "Names", overview.hosts.toLocaleString("en"));
+  if (servers) fact(list, "API servers", `${healthy} of ${servers} answer`);
+  if (overview.former_workers) fact(list, "Former workers", String(overview.former_workers));
+  fact(list, "Up", aged("dd", overview.started_at, (at) => `for ${duration(now() - at)}`));
+}
+
+function showFloating() {
+  const { floating } = overview;
+  byId("floating-section").hidden = floating === null;
+  if (floating === null) return;
+  const list = byId("floating");
+  list.replaceChildren();
+  if (!floating.routers.length) list.append(element("li", "Not known: pyconfd-vip has left no report. Type: systemctl status pyconfd-vip"));
+  for (const router of floating.routers) {
+    const row = element("li");
+    row.append(element("strong", router.addresses.join(", ")));
+    const who = router.here ? "this node is the holder" : `this node is a backup, the holder is ${router.holder || "not heard of"}`;
+    row.append(aged("span", router.since, (at) => ` \u2013 ${who}, for ${duration(now() - at)}`));
+    if (router.ails.length) row.append(element("span", router.ails.join(", "), "badge bad"));
+    list.append(row);
+  }
+  if (floating.old_since) list.append(aged("li", floating.old_since, (at) => `pyconfd-vip wrote this ${ago(at)}: it may be otherwise now`));
+}
+
+function showFindings() {
+  const list = byId("wrong");
+  byId("wrong-heading").textContent = `What is wrong now (${overview.findings_total.toLocaleString("en")})`;
+  list.replaceChildren();
+  for (const each of overview.findings) {
+    const row = element("li");
+    const head = element("p");
+    const mark = element("span", MARKS[each.level], `mark ${each.level}`);
+    mark.setAttribute("role", "img");
+    mark.setAttribute("aria-label", LEVELS[each.level]);
+    head.append(mark, element("span", each.about, "about"));
+    row.append(head, element("p", each.text));
+    if (each.command) row.append(element("p", each.command, "command"));
+    list.append(row);
+  }
+  const more = overview.findings_total - overview.findings.length;
+  if (more > 0) list.append(element("li", `... and ${more.toLocaleString("en")} more: pyconfd explain --all-refused`));
+  if (!overview.findings_total) list.append(element("li", "Nothing.", "faint"));
+}
+
+function showChanges() {
+  const list = byId("changes");
+  list.replaceChildren();
+  for (const each of overview.changes) {
+    const row = element("li");
+    row.append(element("p", each.text), aged("p", each.at, ago, "faint"));
+    list.append(row);
+  }
+  if (!overview.changes.length) list.append(element("li", "Nothing was changed yet.", "faint"));
+}
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function plotOf(id, series, format) {
+  const place = byId(id);
+  const axis = { stroke: colour("--faint"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
+  const line = ([label, name, dash]) => ({
+    label, stroke: colour(name), width: 2, dash, points: { show: (plot) => plot.data[0].length < 3 },
+    value: (_, value) => (value === null || value === undefined ? "\u2013" : format(value)),
+  });
+  return new uPlot({
+    width: place.clientWidth || 300,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { show: false },
+    scales: { x: { range: (_, low, high) => [high - HOUR_S, high] }, y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1e-3)] } },
+    axes: [
+      { ...axis, values: "{HH}:{mm}", space: 60, size: 28 },
+      { ...axis, size: 64, values: (_, values) => values.map(format) },
+    ],
+    series: [{}, ...series.map(line)],
+  }, null, place);
+}
+
+function last(values) {
+  return values.length ? values[values.length - 1] : null;
+}
+
+function showTraffic() {
+  const { traffic } = overview;
+  const known = traffic.at.length > 0;
+  byId("plots").hidden = !known;
+  byId("traffic-sum").hidden = !known;
+  byId("traffic-none").hidden = known;
+  if (!known) return;
+  const errors = traffic.requests_total ? (100 * traffic.errors_total) / traffic.requests_total : 0;
+  byId("traffic-sum").textContent =
+    `${traffic.requests_total.toLocaleString("en")} requests in ${duration(traffic.seconds)}, ${Number(errors.toPrecision(2))} % of them answered with 5xx`;
+  byId("requests-caption").textContent =
+    `Now ${rate(last(traffic.requests))} requests/s (solid), ${rate(last(traffic.errors))} of 5xx (dashed)`;
+  byId("latency-caption").textContent =
+    `First byte after ${latency(last(traffic.p50))} (p50, solid), ${latency(last(traffic.p99))} (p99, dashed)`;
+  draw("requests-plot", [traffic.at, traffic.requests, traffic.errors], [["requests", "--one"], ["5xx", "--two", [4, 3]]], rate);
+  draw("latency-plot", [traffic.at, traffic.p50, traffic.p99], [["p50", "--one"], ["p99", "--two", [4, 3]]], latency);
+}
+
+function draw(id, data, series, format) {
+  const width = byId(id).clientWidth;
+  let plot = plots.get(id);
+  if (!plot) {
+    plot = plotOf(id, series, format);
+    plots.set(id, plot);
+  } else if (plot.width !== width && width) {
+    plot.setSize({ width, height: HEIGHT });
+  }
+  plot.setData(data);
+}
+
+function redraw() {
+  for (const plot of plots.values()) plot.destroy();
+  plots.clear();
+  if (overview) showTraffic();
+}
+
+/* Hosts and routes. */
+
+function showRoutes(found) {
+  const { columns } = found;
+  routes = {
+    seconds: found.seconds,
+    rows: found.rows.map((row) => Object.fromEntries(columns.map((name, place) => [name, row[place]]))),
+  };
+  for (const row of routes.rows) row.words = `${row.backend} ${row.kind} ${row.namespace}/${row.name}`.toLowerCase();
+  showRows();
+}
+
+function compared(one, other) {
+  const { column, descending } = sort;
+  const of = (row) => (column === "requests" && !row.http ? row.connections : row[column]) ?? -1;
+  const [first, second] = [of(one), of(other)];
+  let order = typeof first === "string" ? first.localeCompare(second) : first - second;
+  if (descending) order = -order;
+  return order || one.backend.localeCompare(other.backend);
+}
+
+function showRows() {
+  if (!routes) return;
+  const wanted = byId("search").value.trim().toLowerCase();
+  const words = wanted.split(/\s+/).filter(Boolean);
+  const found = routes.rows.filter((row) => words.every((word) => row.words.includes(word))).sort(compared);
+  const focused = document.activeElement?.dataset?.backend;
+  const body = byId("routes-body");
+  body.replaceChildren(...found.slice(0, shownRows).flatMap(rowsOf));
+  if (focused !== undefined) {
+    [...body.querySelectorAll("button.route")].find((each) => each.dataset.backend === focused)?.focus({ preventScroll: true });
+  }
+  const many = (number) => `${number.toLocaleString("en")} ${number === 1 ? "route" : "routes"}`;
+  const period = routes.seconds ? `figures of the last ${duration(routes.seconds)}` : "figures come with the next reading, in half a minute";
+  const none = found.length ? "" : ". Press Enter to ask why it is not there";
+  const summary = `${wanted ? `${many(found.length)} of ${many(routes.rows.length)}` : many(routes.rows.length)}; ${period}${none}`;
+  if (byId("routes-summary").textContent !== summary) byId("routes-summary").textContent = summary;
+  byId("routes-table").hidden = !found.length;
+  byId("more").hidden = found.length <= shownRows;
+  byId("more").textContent = `Show ${Math.min(ROWS, found.length - shownRows)} more`;
+  for (const head of document.querySelectorAll("th[data-sort]")) {
+    const mine = head.dataset.sort === sort.column;
+    if (mine) head.setAttribute("aria-sort", sort.descending ? "descending" : "ascending");
+    else head.removeAttribute("aria-sort");
+  }
+}
+
+/* A part of the table; as cards on a phone it would be no table for screen readers without a role. */
+function part(tag, role, text, className) {
+  const made = element(tag, text, className);
+  made.setAttribute("role", role);
+  return made;
+}
+
+function rowsOf(row) {
+  const line = part("tr", "row");
+  const name = part("td", "cell");
+  const button = element("button", row.backend, "route");
+  button.type = "button";
+  button.dataset.backend = row.backend;
+  button.setAttribute("aria-expanded", String(opened.has(row.backend)));
+  button.addEventListener("click", () => toggle(row.backend));
+  name.append(button);
+  if (row.down) name.append(element("span", "no server up", "badge bad"));
+  if (row.refused) name.append(element("span", `${row.refused} refused`, "badge warning"));
+  if (row.kind) name.append(element("div", `${row.kind} ${row.namespace}/${row.name} ${row.rule}`, "owner"));
+  line.append(name);
+  const figure = (label, text, className = "") => {
+    const cell = part("td", "cell", text, `number ${className}`);
+    cell.dataset.label = label;
+    line.append(cell);
+  };
+  if (row.http) figure("requests/s", rate(row.requests));
+  else figure("connections/s", `${rate(row.connections)} conn.`);
+  figure("5xx/s", row.http ? rate(row.errors) : "\u2013", row.errors ? "error" : "");
+  figure("p50", latency(row.p50));
+  figure("p99", latency(row.p99));
+  figure("sessions", row.sessions.toLocaleString("en"));
+  if (!opened.has(row.backend)) return [line];
+  const below = part("tr", "row");
+  const cell = part("td", "cell");
+  cell.colSpan = 6;
+  cell.append(opened.get(row.backend));
+  below.append(cell);
+  return [line, below];
+}
+
+function toggle(backend) {
+  if (opened.has(backend)) {
+    opened.delete(backend);
+  } else {
+    const place = element("div", "Asking ...", "details");
+    opened.set(backend, place);
+    explain(`backend ${backend}`, place);
+  }
+  showRows();
+}
+
+async function explain(query, place) {
+  try {
+    const parameters = new URLSearchParams(query.includes(":/" + "/") ? { url: query } : { q: query });
+    const answer = await ask(`explain?${parameters}`, {}, 35000);
+    if (!answer.ok) throw new Error((await answer.text()).trim());
+    place.replaceChildren(...explanation(await answer.json()));
+  } catch (error) {
+    place.replaceChildren(element("p", `No explanation: ${error.message}`));
+  }
+}
+
+function list(items) {
+  const made = element("ul");
+  made.append(...items.map((text) => element("li", text)));
+  return made;
+}
+
+function explanation(found) {
+  const parts = [];
+  if (found.subject) parts.push(element("h3", found.subject));
+  if (found.request) {
+    parts.push(element("h3", found.query), list(found.request.steps.slice(0, ROWS).map(stepWords)));
+    for (const each of found.request.uncovered || []) parts.push(element("p", `Not covered: ${each}`));
+  }
+  if (found.candidates?.length) parts.push(element("p", "It may be one of these:"), list(found.candidates));
+  if (found.looked_in?.length) {
+    parts.push(element("p", `Not found in: ${found.looked_in.join(", ")}`));
+    if (found.close?.length) parts.push(element("p", `Perhaps: ${found.close.join(", ")}`));
+  }
+  const servers = found.servers?.length ? found.servers : (found.claims || []).flatMap((claim) => claim.servers || []);
+  for (const claim of found.claims || []) {
+    parts.push(element("h3", claim.object));
+    if (claim.names?.length) parts.push(element("p", `Serves: ${claim.names.join(", ")}`));
+    parts.push(list((claim.conditions || []).map((each) => [`${each.type}=${each.status}`, each.reason === each.type ? "" : each.reason, each.message].filter(Boolean).join(" "))));
+    if (claim.remedy) parts.push(element("p", `To do: ${claim.remedy}`));
+  }
+  if (servers.length) {
+    parts.push(element("h4", `Servers (${servers.length.toLocaleString("en")})`), list(servers.slice(0, ROWS).map(serverWords)));
+    if (servers.length > ROWS) parts.push(element("p", `... and ${servers.length - ROWS} more`));
+  }
+  for (const note of found.notes || []) parts.push(element("p", note));
+  return parts.length ? parts : [element("p", "Nothing is refused or missing.")];
+}
+
+function stepWords(step) {
+  const where = [step.object, step.field].filter(Boolean).join(", ");
+  const result = step.part === "rule" && step.result ? ` ${step.result}` : "";
+  return `${step.part}${result}: ${step.text}${where ? ` (${where})` : ""}`;
+}
+
+function serverWords(server) {
+  const of = server.pod || server.object;
+  const since = server.state_s >= 0 ? ` for ${duration(server.state_s)}` : "";
+  const flags = ["held", "draining", "by_hand"].filter((name) => server[name]).map((name) => name.replace("_", " "));
+  const more = [of, ...flags, server.why].filter(Boolean).join(", ");
+  const where = server.name.endsWith(server.address) ? "" : ` ${server.address}`;
+  return `${server.name}${where} ${server.state || "not asked"}${since}${more ? ` (${more})` : ""}`;
+}
+
+const polls = [
+  new Poll("page.json", OVERVIEW_EVERY_MS, showOverview),
+  new Poll("routes.json", ROUTES_EVERY_MS, showRoutes),
+];
+
+byId("search").addEventListener("input", () => {
+  shownRows = ROWS;
+  byId("explained").replaceChildren();
+  showRows();
+});
+byId("search-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const query = byId("search").value.trim();
+  if (!query) return;
+  const place = element("div", "Asking ...", "details");
+  byId("explained").replaceChildren(place);
+  explain(query, place);
+});
+byId("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (byId("token").value.trim()) unlock(byId("token").value.trim());
+});
+byId("more").addEventListener("click", () => {
+  shownRows += ROWS;
+  showRows();
+});
+for (const head of document.querySelectorAll("th[data-sort]")) {
+  head.querySelector("button").addEventListener("click", () => {
+    const column = head.dataset.sort;
+    sort = { column, descending: sort.column === column ? !sort.descending : column !== "backend" };
+    shownRows = ROWS;
+    showRows();
+  });
+}
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (document.activeElement === byId("search")) return;
+  event.preventDefault();
+  byId("search").focus();
+});
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) return;
+  seenSince = Date.now();
+  for (const poll of polls) poll.ask();
+});
+addEventListener("resize", () => { if (overview) showTraffic(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+setInterval(() => { showAges(); showAge(); }, 1000);
+for (const poll of polls) poll.ask();
