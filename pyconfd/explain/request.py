@@ -164,7 +164,8 @@ def request_of(asked: Mapping[str, Sequence[str]]) -> ClientRequest:
         raise _wrong("URL", f"expected SCHEME://HOST[:PORT][/PATH][?QUERY], with one of {', '.join(sorted(_TLS))}")
     host, port = found[2].lower(), int(found[3] or _PORTS.get(scheme, 0))
     if not 0 < port < 65536:
-        raise _wrong("URL", f"a port from 1 to 65535 is needed, since {scheme} has none of its own")
+        given_port = f"port {found[3]}: expected 1 to 65535" if found[3] else ""
+        raise _wrong("URL", given_port or f"a port from 1 to 65535 is needed, since {scheme} has none of its own")
     path, _, query = (found[4] or "").partition("#")[0].partition("?")
     literal = address(host.strip("[]"))
     return ClientRequest(

@@ -362,6 +362,22 @@ def test_causes_are_bounded_and_counted() -> None:
     assert made.notes == ("2 more objects of this host, backend or port are not served as they ask",)
 
 
+def test_what_others_are_refused_comes_behind_the_rules_and_is_bounded() -> None:
+    found = evidence(INGRESS, WEB)
+    taken = RefusalReason.NAME_TAKEN
+    refused = [
+        Refusal(ObjectRef("Ingress", "evil", f"i{number}", ""), "", f"shop.example.com/{path}", taken, "shop's")
+        for number, path in enumerate(["cart"] * 12 + ["cart/now"] + ["elsewhere"] * 50 + ["car"])
+    ]
+    made = answer(replace(found, refused=tuple(refused)), "http://shop.example.com/cart/now")
+    rules = steps(made, "rule")
+    of_evil = [each.object.startswith("Ingress evil/") for each in rules]
+    assert [each.result for each in rules].index("chosen") < of_evil.index(True)
+    lost = [each.object for each in rules if each.object.startswith("Ingress evil/")]
+    assert lost == ["Ingress evil/i12", *(f"Ingress evil/i{number}" for number in (0, 1, 10, 11, 2, 3, 4, 5, 6))]
+    assert rules[-1].text == "3 more objects or paths that fit are refused"
+
+
 def test_a_balanced_port_needs_the_address_of_the_client() -> None:
     found = evidence(BALANCED)
     url = "tcp://192.0.2.21:5432"
@@ -663,7 +679,8 @@ def test_the_text_shows_each_step_and_no_control_character() -> None:
         ({"url": ["http://shop.example.com/a b"]}, "expected SCHEME"),
         ({"url": ["http://shop.example.com/\x1b"]}, "expected SCHEME"),
         ({"url": ["tcp://shop.example.com"]}, "a port"),
-        ({"url": ["http://shop.example.com:99999/"]}, "a port"),
+        ({"url": ["http://shop.example.com:99999/"]}, "port 99999: expected 1 to 65535"),
+        ({"url": ["tcp://shop.example.com/"]}, "a port from 1 to 65535 is needed, since tcp has none of its own"),
         ({"url": ["http://shop.example.com/"], "header": ["no header"]}, "NAME: VALUE"),
         ({"url": ["http://shop.example.com/"], "header": ["a: b\nc"]}, "NAME: VALUE"),
         ({"url": ["http://shop.example.com/"], "from": ["client"]}, "IP address"),

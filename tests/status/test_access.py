@@ -19,7 +19,7 @@ from pyconfd.model.status import CredentialState, Renewal
 from pyconfd.settings import Settings, StatusSettings
 from pyconfd.status import page as status_page
 from pyconfd.status.access import PageAccess
-from pyconfd.status.client import get
+from pyconfd.status.client import AnswerTooLong, get
 from pyconfd.status.document import Freshness, decode, read_report
 from pyconfd.status.page import EXPLAIN, MAX_CONNECTIONS, StatusPage
 from pyconfd.system.secrecy import redacted
@@ -457,6 +457,17 @@ def test_commands_say_what_differs_from_the_daemons_settings(
     with served(settings) as page, pytest.raises(TransientError) as refused:
         get(replace(asked_at(page, settings), **named), "/status.json", 20)
     assert words in refused.value.problems[0].message
+
+
+def test_an_answer_that_is_too_long_is_told_as_that(settings: StatusSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(replace(settings, tls_certificate="")) as page:
+        own = replace(asked_at(page, settings), tls_certificate="")
+        size = len(get(own, "/status.json", 5.0))
+        monkeypatch.setattr("pyconfd.status.client._BODY_LIMIT_BYTES", size)
+        assert len(get(own, "/status.json", 5.0)) == size
+        monkeypatch.setattr("pyconfd.status.client._BODY_LIMIT_BYTES", size - 1)
+        with pytest.raises(AnswerTooLong, match="the answer is longer than"):
+            get(own, "/status.json?q=a", 5.0)
 
 
 def test_a_token_is_not_sent_to_who_has_another_certificate(
