@@ -158,7 +158,7 @@ def test_the_variables_of_the_other_two() -> None:
     assert tomllib.loads(output.text) == {"presets": {"use": ["hosts"]}, "hosts": {"damper_s": 10}}
     [left] = migration.of(Effect.LEFT)
     assert left.file == "pyconfd.toml"
-    assert "which pods are its targets; set --hosts-master" in left.message
+    assert "which pods are its targets; set hosts.master" in left.message
 
 
 def test_a_script_of_the_shell_is_read_as_the_shell_reads_it() -> None:
