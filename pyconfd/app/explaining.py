@@ -33,8 +33,8 @@ from pyconfd.model.status import Phase, Status
 from pyconfd.presets import registry
 from pyconfd.printable import short_duration
 from pyconfd.settings import Settings
-from pyconfd.status.client import AnswerTooLong, get
 from pyconfd.status.document import STALE_AFTER_S, sync_age_s
+from pyconfd.status.page_client import AnswerTooLong, get
 from pyconfd.status.redaction import redacted
 from pyconfd.wiring import base_options
 

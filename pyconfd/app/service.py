@@ -25,10 +25,10 @@ from pyconfd.haproxy.runtime.route_figures import FiguresWatch, figures_file
 from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.settings.table import CONFIG_FLAG, TABLE
 from pyconfd.settings.vip import VipSettings
-from pyconfd.status.access import PageAccess
 from pyconfd.status.document import StatusFile
 from pyconfd.status.logging import configure
 from pyconfd.status.page import StatusPage
+from pyconfd.status.page_access import PageAccess
 from pyconfd.status.page_data import RecentChanges
 from pyconfd.system.backoff import Backoff
 from pyconfd.system.clock import SystemClock

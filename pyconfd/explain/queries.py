@@ -578,6 +578,12 @@ def _without_passwords(line: str) -> str:
 # Nothing of this name
 
 
+def _note_on_url(name: str) -> Iterator[str]:
+    host, slash, _ = name.partition("/")
+    if slash and "." in host:
+        yield f"for a request write http://{name}"
+
+
 def _unknown(kind: str, name: str, evidence: Evidence) -> Explanation:
     snapshot, configuration = evidence.snapshot, evidence.configuration
     counts = ((KIND_OF[resource], len(getattr(snapshot, resource.field))) for resource in Resource)
@@ -600,7 +606,7 @@ def _unknown(kind: str, name: str, evidence: Evidence) -> Explanation:
             f"{len(sections)} sections and {len(configuration.servers)} servers of haproxy.cfg",
         ),
         close=_like(name, known),
-        notes=tuple(_notes_on_secret(kind, name, evidence)),
+        notes=(*_notes_on_secret(kind, name, evidence), *_note_on_url(name)),
     )
 
 

@@ -158,10 +158,14 @@ def request_of(asked: Mapping[str, Sequence[str]]) -> ClientRequest:
     if sum(len(text) for _, text in given) > MOST_CHARACTERS:
         raise _wrong("URL", f"longer than {MOST_CHARACTERS:,} characters with its headers")
     one = dict(given)
-    found = _URL.fullmatch(one.get("url", ""))
-    scheme = found[1].lower() if found else ""
-    if found is None or scheme not in _TLS or not all(map(_is_written, one["url"])):
-        raise _wrong("URL", f"expected SCHEME://HOST[:PORT][/PATH][?QUERY], with one of {', '.join(sorted(_TLS))}")
+    url = one.get("url", "")
+    found = _URL.fullmatch(url)
+    if found is None or not all(map(_is_written, url)):
+        advice = "; a host of other letters as xn--..., other characters as %XX" if found else ""
+        raise _wrong("URL", f"expected SCHEME://HOST[:PORT][/PATH][?QUERY]{advice}")
+    scheme = found[1].lower()
+    if scheme not in _TLS:
+        raise _wrong("URL", f"scheme {scheme}: expected one of {', '.join(sorted(_TLS))}")
     host, port = found[2].lower(), int(found[3] or _PORTS.get(scheme, 0))
     if not 0 < port < 65536:
         given_port = f"port {found[3]}: expected 1 to 65535" if found[3] else ""

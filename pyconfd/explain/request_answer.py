@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from pyconfd.explain.answer_causes import AnswerCauses, causes_of, has_cause
 from pyconfd.explain.bounds import bounded
-from pyconfd.explain.causes import Causes, causes_of, has_cause
 from pyconfd.explain.conditions import Evidence, server_state
 from pyconfd.explain.configuration import ServerLine, host_and_port, place_of
 from pyconfd.explain.request import ClientRequest
@@ -143,7 +143,7 @@ def _explanation(
         trace.steps = [each for each in trace.steps if each.part != "answer"]
         trace.sometimes.clear()
         end = trace.ends("the connection is refused: HAProxy does not run (see above)", CLOSED)
-    causes = Causes()
+    causes = AnswerCauses()
     if evidence.instance.phase != Phase.DOWN and (has_cause(end) or trace.sometimes):
         causes = causes_of(request, end, (name for name, _ in backends), evidence)
     if trace.hidden_rules:
@@ -321,6 +321,17 @@ class _Backend:
         )
         return PresetName.DOMAINS, domain, endpoints
 
+    def leaves_out(self, host: str) -> bool:
+        """Return whether its object leaves requests for this host out of the access log."""
+        names, key = self._evidence.context.names, self.name.partition("-")[2]
+        if self.rule is not None:
+            return bool(self.rule.unlogged)
+        of_ingress = ((names.get("ingress") or {}).get("backends") or {}).get(self.name)
+        if of_ingress is not None:
+            hosts = (each.partition("|")[0].removeprefix("*") for each in of_ingress.unlogged)
+            return any(each in {host, ""} or (each.startswith(".") and host.endswith(each)) for each in hosts)
+        return any(each["unlogged"] for each in (names.get("domains") or {}).values() if each["key"] == key)
+
     def settings(self) -> Iterator[RequestStep]:
         """Return what its lines, and the defaults sections that it inherits from, say of requests."""
         for key, (value, title) in sorted(self._settings.items()):
@@ -403,6 +414,9 @@ def _in_backend(request: ClientRequest, backend: _Backend, share: float, trace: 
         if ended is None and rule.failing:
             trace.sometimes[0 if backend.is_tcp else 500] += share * rule.failing / rule.of
     trace.chosen("backend", f"{backend.name}: {share:g} % of such requests{weights}", at=at, where=where)
+    if backend.leaves_out(request.name):
+        text = "answers of servers below 500 are left out of the access log"
+        trace.add("log", text, at=at, where="annotation pyconfd.io/access-log")
     if ended is not None:
         return trace.ends(ended.text, ended.end, at=ended.at, where=ended.where)
     if not backend.is_rendered:

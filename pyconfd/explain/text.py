@@ -29,6 +29,7 @@ def render(explanation: Explanation, *, colour: bool = False) -> str:
     if explanation.candidates:
         lines.append(f"{clean(explanation.query)!r} stands for several things; ask for one of them:")
         lines += _some([f"  pyconfd explain {clean(each)}" for each in explanation.candidates])
+        lines += (_row("note", clean(each)) for each in explanation.notes)
     elif explanation.request is not None:
         lines.append(pen(_BOLD, clean(explanation.subject)))
         lines += _request(explanation.request, explanation.servers, pen)
@@ -94,7 +95,7 @@ def _answer(explanation: Explanation, pen: Pen) -> Iterator[str]:
     is_about_claims = line is None and not servers and not endpoints and explanation.claims
     if explanation.notes:
         yield pen(_BOLD, clean(explanation.subject))
-        yield from (_row("owner", clean(each)) for each in explanation.notes)
+        yield from (_row("note", clean(each)) for each in explanation.notes)
         if explanation.claims:
             yield ""
     elif not is_about_claims:

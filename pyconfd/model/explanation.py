@@ -84,7 +84,8 @@ class LineOrigin(msgspec.Struct, frozen=True, gc=False):
 class RequestStep(msgspec.Struct, frozen=True, gc=False):
     """One thing that was looked at on the way of a request.
 
-    ``part`` is ``listener``, ``certificate``, ``host``, ``rule``, ``filter``, ``backend``, ``timeout`` or ``answer``.
+    ``part`` is ``listener``, ``certificate``, ``host``, ``rule``, ``filter``, ``backend``, ``log``, ``timeout`` or
+    ``answer``.
     ``result`` is ``chosen``, ``lost`` or ``""`` where nothing is chosen from. ``object`` (kind, namespace, name and
     rule) and ``field`` are where it is written, "" where no object of the cluster says it.
     """
@@ -140,8 +141,9 @@ class Explanation(msgspec.Struct, frozen=True, gc=False):
     ``claims`` are those that it concerns, programmed ones first. About a pod, address, backend, server or line there
     are its ``servers``, and the ``endpoints`` without one. An ambiguous query has ``candidates``, each of which is a
     query with one answer. Where nothing was found, ``looked_in`` says among what, ``close`` what was perhaps meant.
-    ``notes`` are beside that, or say of a host without an object for which namespace it is kept. ``request`` is what
-    becomes of a request that was asked about, whose ``servers`` are those that could be chosen.
+    ``notes`` are beside that, say of a host without an object for which namespace it is kept, or what was left out of
+    an answer that would be too long. ``request`` is what becomes of a request that was asked about: its ``servers`` are
+    those that could be chosen; where HAProxy answers itself, ``claims`` are those that are not served as they ask.
     """
 
     query: str

@@ -83,10 +83,7 @@ def flag(value: str) -> bool:
     Raises:
         ValueError: It is neither that nor "false".
     """
-    word = value.strip().lower()
-    if word not in {"true", "false"}:
-        raise ValueError('neither "true" nor "false"')
-    return word == "true"
+    return _is_first_of(value, "true", "false")
 
 
 def switch(value: str) -> bool:
@@ -95,10 +92,14 @@ def switch(value: str) -> bool:
     Raises:
         ValueError: It is neither that nor "off".
     """
+    return _is_first_of(value, "on", "off")
+
+
+def _is_first_of(value: str, first: str, second: str) -> bool:
     word = value.strip().lower()
-    if word not in {"on", "off"}:
-        raise ValueError('neither "on" nor "off"')
-    return word == "on"
+    if word not in {first, second}:
+        raise ValueError(f'neither "{first}" nor "{second}"')
+    return word == first
 
 
 def seconds(value: str) -> int:

@@ -23,7 +23,7 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.status import Phase, Quarantined, Status
 from pyconfd.printable import long_duration, short_duration
 from pyconfd.settings import Settings
-from pyconfd.status.client import get
+from pyconfd.status.page_client import get
 from pyconfd.status.redaction import HIDDEN, public_value
 from pyconfd.system.files import problem_of, temporary_beside, write_new
 from pyconfd.system.secrecy import known_secrets

@@ -21,7 +21,7 @@ _TO_TYPE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?")
 _URGENT = frozenset({RefusalReason.CERTIFICATE_EXPIRED, RefusalReason.CERTIFICATE_EXPIRES_NOW})
 
 
-class Level(IntEnum):
+class Grade(IntEnum):
     """How bad it is: nothing to do, something to look at, somebody is not served."""
 
     GOOD = 0
@@ -33,16 +33,16 @@ class Level(IntEnum):
 class Headline:
     """One sentence, and the ``command`` to type; "" where there is nothing to do."""
 
-    level: Level
+    level: Grade
     sentence: str
     command: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class WrongNow:
     """One thing that is wrong: ``about`` names it, ``text`` says what, ``command`` is what to type."""
 
-    level: Level
+    level: Grade
     about: str
     text: str
     command: str = ""
@@ -57,62 +57,64 @@ def _headlines(status: Status) -> Iterator[Headline]:  # noqa: C901, PLR0912 - t
     problem, remedy = _first_problem(status)
     if status.phase is Phase.DOWN:
         cause = clean(redacted(status.haproxy.cause))
-        yield Headline(Level.BAD, f"Nobody is served: HAProxy does not run ({cause})", clean(status.haproxy.remedy))
+        yield Headline(Grade.BAD, f"Nobody is served: HAProxy does not run ({cause})", clean(status.haproxy.remedy))
     if status.generation is None:
         because = f": {problem}" if problem else ""
-        yield Headline(Level.BAD, f"Nothing is served yet{because}", remedy or "pyconfd preflight")
+        yield Headline(Grade.BAD, f"Nothing is served yet{because}", remedy or "pyconfd preflight")
     hosts = status.hosts_total
     served = "Clients are served" if hosts is None else f"{_number(hosts, 'name')} served"
     if not liveness(status).good:
-        yield Headline(Level.BAD, f"{served}, but pyconfd hangs: no change arrives", "systemctl restart pyconfd")
+        yield Headline(Grade.BAD, f"{served}, but pyconfd hangs: no change arrives", "systemctl restart pyconfd")
     if down := status.live.down_total:
         first = status.live.down[0].backend if status.live.down else ""
         without = f"{_number(down, 'backend')} without a server that is up: clients get errors"
-        yield Headline(Level.BAD, without, _explain("", first) or _STATUS)
+        yield Headline(Grade.BAD, without, _explain("", first) or _STATUS)
     if status.phase in {Phase.REJECTED, Phase.FAILED}:
         what = "was rejected" if status.phase is Phase.REJECTED else "failed"
-        yield Headline(Level.WARNING, f"{served}, but the newest change {what}: {problem}", remedy or _STATUS)
+        yield Headline(Grade.WARNING, f"{served}, but the newest change {what}: {problem}", remedy or _STATUS)
     if status.hold_id:
-        yield Headline(Level.WARNING, f"{served}; a change is held back", command_of(status.hold_id))
+        yield Headline(Grade.WARNING, f"{served}; a change is held back", command_of(status.hold_id))
     if status.live.paused is not None:
-        yield Headline(Level.WARNING, f"{served}; applying is paused", "pyconfd resume")
+        yield Headline(Grade.WARNING, f"{served}; applying is paused", "pyconfd resume")
     if status.pin is not None:
-        yield Headline(Level.WARNING, f"{served}; fragments and settings are pinned", "pyconfd unpin")
+        yield Headline(Grade.WARNING, f"{served}; fragments and settings are pinned", "pyconfd unpin")
     if sync_age_s(status, status.now) >= STALE_AFTER_S:
-        yield Headline(Level.WARNING, f"{served}, from old data: no API server confirms it", _STATUS)
+        yield Headline(Grade.WARNING, f"{served}, from old data: no API server confirms it", _STATUS)
     if left_out := len({each.ref for each in status.refused}):
         yield Headline(
-            Level.WARNING, f"{served}; {_number(left_out, 'object')} left out, wholly or in part", ALL_REFUSED
+            Grade.WARNING, f"{served}; {_number(left_out, 'object')} left out, wholly or in part", ALL_REFUSED
         )
     if problem:
-        yield Headline(Level.WARNING, f"{served}, with a problem: {problem}", remedy or _STATUS)
+        yield Headline(Grade.WARNING, f"{served}, with a problem: {problem}", remedy or _STATUS)
     if urgent := sum(note.reason in _URGENT for note in status.notes):
-        yield Headline(Level.WARNING, f"{served}; {_number(urgent, 'certificate')} expired, or nearly so", ALL_REFUSED)
+        yield Headline(Grade.WARNING, f"{served}; {_number(urgent, 'certificate')} expired, or nearly so", ALL_REFUSED)
     if status.phase is not Phase.SERVING:
-        yield Headline(Level.WARNING, f"{served} by the last good configuration", _STATUS)
-    yield Headline(Level.GOOD, "Everybody is served, and nothing is left out")
+        yield Headline(Grade.WARNING, f"{served} by the last good configuration", _STATUS)
+    yield Headline(Grade.GOOD, "Everybody is served, and nothing is left out")
 
 
-def findings(status: Status, most: int) -> tuple[tuple[Finding, ...], int]:
+def findings(status: Status, most: int) -> tuple[tuple[WrongNow, ...], int]:
     """Return the worst that is wrong now, and how much that is in all."""
     notes = sorted((each for each in status.notes if each.reason in CERTIFICATE_NOTES), key=_urgency)
     # What is in quarantine is listed with since when that is so.
     refused = [each for each in status.refused if each.reason is not RefusalReason.QUARANTINED]
-    parts: list[Iterable[Finding]] = [
+    parts: list[Iterable[WrongNow]] = [
         (_of_problem(each) for each in status.problems),
         (
-            Finding(Level.BAD, clean(each.backend), "no server of this backend is up", _explain("", each.backend))
+            WrongNow(Grade.BAD, clean(each.backend), "no server of this backend is up", _explain("", each.backend))
             for each in status.live.down
         ),
         (_of_object(each) for each in notes if each.reason in _URGENT),
         (
-            Finding(Level.WARNING, _named(each.ref), f"in quarantine: {clean(redacted(each.detail))}", _about(each.ref))
+            WrongNow(
+                Grade.WARNING, _named(each.ref), f"in quarantine: {clean(redacted(each.detail))}", _about(each.ref)
+            )
             for each in status.quarantine.now
         ),
         (_of_object(each) for each in refused),
         (_of_object(each) for each in notes if each.reason not in _URGENT),
     ]
-    found: list[Finding] = []
+    found: list[WrongNow] = []
     for part in parts:
         for each in part:
             if len(found) == most:
@@ -122,17 +124,17 @@ def findings(status: Status, most: int) -> tuple[tuple[Finding, ...], int]:
     return tuple(found), total
 
 
-def _of_problem(problem: str) -> Finding:
+def _of_problem(problem: str) -> WrongNow:
     text, _, remedy = redacted(problem).partition("->")
     about, colon, rest = text.partition(": ")
     about, text = (about, rest) if colon and " " not in about else ("pyconfd", text)
-    return Finding(Level.BAD, clean(about), _line(text), _line(remedy))
+    return WrongNow(Grade.BAD, clean(about), _line(text), _line(remedy))
 
 
-def _of_object(refusal: Refusal) -> Finding:
+def _of_object(refusal: Refusal) -> WrongNow:
     message = condition_of_refusal(public_refusal(refusal)).message
-    level = Level.BAD if refusal.reason in _URGENT else Level.WARNING
-    return Finding(level, _named(refusal.ref), clean(message), _about(refusal.ref))
+    level = Grade.BAD if refusal.reason in _URGENT else Grade.WARNING
+    return WrongNow(level, _named(refusal.ref), clean(message), _about(refusal.ref))
 
 
 def _urgency(note: Refusal) -> tuple[int, Refusal]:

@@ -17,10 +17,10 @@ import structlog
 
 from pyconfd.errors import Problem, TransientError
 from pyconfd.model.status import Status
-from pyconfd.status.access import OPEN, PageAccess
 from pyconfd.status.document import Freshness, StatusReport, decode, encode, liveness, readiness
 from pyconfd.status.listen import Listen, bind, parse_listen
 from pyconfd.status.metrics import CONTENT_TYPE, exposition, registry_of
+from pyconfd.status.page_access import OPEN, PageAccess
 from pyconfd.status.page_data import ROUTE_LIST, PageData
 from pyconfd.status.route_metrics import RouteFiguresByBackend, route_exposition
 from pyconfd.status.text import render_text

@@ -43,7 +43,7 @@ def _labels(backend: str) -> str:
     return f'backend="{backend}",kind="{kind}",namespace="{namespace}",name="{name}",rule="{rule}"'
 
 
-class Owner(NamedTuple):
+class OwnerLabels(NamedTuple):
     """The object that a backend serves; "" for all where its name does not say it."""
 
     kind: str = ""
@@ -52,12 +52,12 @@ class Owner(NamedTuple):
     rule: str = ""
 
 
-def owner_of(backend: str) -> Owner:
+def owner_of(backend: str) -> OwnerLabels:
     """Return the object, and its rule or port, that a backend is named after."""
     if decider := rule_of(backend):
-        return Owner(*decider[:3], "" if decider.rule is None else str(decider.rule))
+        return OwnerLabels(*decider[:3], "" if decider.rule is None else str(decider.rule))
     if backend.startswith("ing_") and backend.count("_") == len(("namespace", "name", "port")):
-        return Owner("Service", *backend.split("_")[1:])
+        return OwnerLabels("Service", *backend.split("_")[1:])
     if backend.startswith("lb-") and backend.count(":") == len(("name", "port")):
-        return Owner("Service", *backend.removeprefix("lb-").split(":"))
-    return Owner()
+        return OwnerLabels("Service", *backend.removeprefix("lb-").split(":"))
+    return OwnerLabels()

@@ -111,6 +111,12 @@ def test_a_host_shows_its_owner_who_else_asks_and_the_refused_whose_it_is(tmp_pa
     assert "Service shop/web has this host" in refused["conditions"][0]["message"]
 
 
+def test_a_url_that_is_none_is_a_wrong_command_line() -> None:
+    done = invoke("explain", "htp://a.example.com/")
+    assert done.exit_code == 64
+    assert "scheme htp: expected one of http" in done.stderr
+
+
 def test_a_url_is_a_request(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(SNAPSHOT)
@@ -133,7 +139,7 @@ def test_a_url_is_a_request(tmp_path: Path) -> None:
     [
         (("web", "-X", "POST"), "are for a URL"),
         (("http://a b/",), "expected SCHEME"),
-        (("ftp://a/",), "expected SCHEME"),
+        (("ftp://a/",), "scheme ftp: expected one of"),
     ],
 )
 def test_what_is_no_request_is_said(arguments: tuple[str, ...], words: str) -> None:
@@ -181,4 +187,4 @@ def test_a_request_that_the_daemon_rejects_is_an_answer(settings_for: Callable[[
     found = msgspec.json.decode(body, type=Explanation)
     assert (found.query, found.found) == ("ftp://a/", False)
     assert found.request is not None
-    assert "expected SCHEME" in render(found)
+    assert "scheme ftp: expected one of" in render(found)

@@ -10,8 +10,8 @@ from urllib.parse import quote
 import pytest
 
 from pyconfd.settings import StatusSettings
-from pyconfd.status.access import PageAccess
 from pyconfd.status.page import StatusPage
+from pyconfd.status.page_access import PageAccess
 from tests.e2e.browser import CHROMIUM, Tab
 from tests.status.conftest import SAMPLE
 from tests.world.appliance import NAMESPACE, Appliance

@@ -164,6 +164,13 @@ def test_unknown_names_get_suggestions() -> None:
     assert "2 Service objects" in found.looked_in
 
 
+@pytest.mark.parametrize(("query", "notes"), [("a.exmaple.com/cart", 1), ("shop/nothing", 0), ("a.exmaple.com", 0)])
+def test_a_url_without_its_scheme_is_recognised(query: str, notes: int) -> None:
+    found = asked(query)
+    assert found.notes == (f"for a request write http://{query}",) * notes
+    assert ("for a request write" in render(found)) == bool(notes)
+
+
 @pytest.mark.parametrize("query", ["gone.example.com", "domain GONE.example.com", "a.example.com"])
 def test_a_kept_host_begins_with_its_owner(query: str) -> None:
     kept = {Name("", name): Reservation(owned_by("demo"), 600.0) for name in ("gone.example.com", "a.example.com")}
@@ -174,7 +181,7 @@ def test_a_kept_host_begins_with_its_owner(query: str) -> None:
     assert (found.found, len(found.notes)) == (True, 1)
     first, second = render(found).splitlines()[:2]
     assert first == query.lower().removeprefix("domain ")
-    assert second.startswith("  owner         namespace demo has this until")
+    assert second.startswith("  note          namespace demo has this until")
     assert "until 1970-01-01T00:10:00Z" in second
     assert len(found.claims) == (2 if query == "a.example.com" else 0)
     assert not explain("owned.example.com", evidence).found

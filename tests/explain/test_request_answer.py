@@ -378,6 +378,24 @@ def test_what_others_are_refused_comes_behind_the_rules_and_is_bounded() -> None
     assert rules[-1].text == "3 more objects or paths that fit are refused"
 
 
+QUIET = "annotations: {pyconfd.io/access-log: 'off'"
+
+
+@pytest.mark.parametrize(
+    ("objects", "url", "left_out"),
+    [
+        (INGRESS.replace("{name: shop}", f"{{name: shop, {QUIET}}}}}"), "http://shop.example.com/help", True),
+        (INGRESS, "http://shop.example.com/help", False),
+        (GATEWAY.replace("{name: api}", f"{{name: api, {QUIET}}}}}"), "http://api.example.com/", True),
+        (DOMAIN.replace("annotations: {", f"{QUIET}, "), "http://own.example.com/", True),
+        (DOMAIN, "http://own.example.com/", False),
+    ],
+)
+def test_what_is_left_out_of_the_log_is_said(objects: str, url: str, left_out: bool) -> None:
+    made = answer(evidence(objects, WEB), url)
+    assert [each.field for each in steps(made, "log")] == ["annotation pyconfd.io/access-log"] * left_out
+
+
 def test_a_balanced_port_needs_the_address_of_the_client() -> None:
     found = evidence(BALANCED)
     url = "tcp://192.0.2.21:5432"
@@ -675,10 +693,12 @@ def test_the_text_shows_each_step_and_no_control_character() -> None:
     ("given", "words"),
     [
         ({"url": ["shop.example.com"]}, "expected SCHEME"),
-        ({"url": ["ftp://shop.example.com/"]}, "expected SCHEME"),
+        ({"url": ["ftp://shop.example.com/"]}, "scheme ftp: expected one of"),
         ({"url": ["http://shop.example.com/a b"]}, "expected SCHEME"),
         ({"url": ["http://shop.example.com/\x1b"]}, "expected SCHEME"),
         ({"url": ["tcp://shop.example.com"]}, "a port"),
+        ({"url": ["htp://shop.example.com/"]}, "scheme htp: expected one of http, https, tcp, tls, ws, wss"),
+        ({"url": ["http://b\u00fccher.example.com/"]}, "a host of other letters as xn--"),
         ({"url": ["http://shop.example.com:99999/"]}, "port 99999: expected 1 to 65535"),
         ({"url": ["tcp://shop.example.com/"]}, "a port from 1 to 65535 is needed, since tcp has none of its own"),
         ({"url": ["http://shop.example.com/"], "header": ["no header"]}, "NAME: VALUE"),

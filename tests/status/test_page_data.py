@@ -31,7 +31,7 @@ from pyconfd.model.status import (
 from pyconfd.model.traffic import RecentFigures, TrafficSample
 from pyconfd.status import page_data
 from pyconfd.status.changes import ChangeLog
-from pyconfd.status.headline import Level, findings, headline_of
+from pyconfd.status.headline import Grade, findings, headline_of
 from pyconfd.status.page import StatusPage
 from pyconfd.status.page_data import CHANGES_SHOWN, COLUMNS, FINDINGS_SHOWN, PageData, RecentChanges
 from tests.status.conftest import NOW, SAMPLE, refusal
@@ -210,47 +210,47 @@ def test_no_secret_is_in_what_the_page_shows() -> None:
 @pytest.mark.parametrize(
     ("changes", "level", "sentence", "command"),
     [
-        ({}, Level.GOOD, "Everybody is served, and nothing is left out", ""),
+        ({}, Grade.GOOD, "Everybody is served, and nothing is left out", ""),
         (
             {"refused": (refusal(1), refusal(1), refusal(2))},
-            Level.WARNING,
+            Grade.WARNING,
             "2 objects are left out",
             "pyconfd explain --all-refused",
         ),
         (
             {"live": LiveStatus(down=(BackendDown("be-a", 2, NOW),), down_total=3)},
-            Level.BAD,
+            Grade.BAD,
             "3 backends are without a server that is up",
             "pyconfd explain be-a",
         ),
         (
             {"phase": Phase.DOWN, "haproxy": HaproxyState(up=False, cause="killed", remedy="systemctl start haproxy")},
-            Level.BAD,
+            Grade.BAD,
             "Nobody is served: HAProxy does not run (killed)",
             "systemctl start haproxy",
         ),
-        ({"phase": Phase.WAITING, "generation": None}, Level.BAD, "Nothing is served yet", "pyconfd preflight"),
-        ({"now": NOW + 400}, Level.BAD, "pyconfd hangs", "systemctl restart pyconfd"),
+        ({"phase": Phase.WAITING, "generation": None}, Grade.BAD, "Nothing is served yet", "pyconfd preflight"),
+        ({"now": NOW + 400}, Grade.BAD, "pyconfd hangs", "systemctl restart pyconfd"),
         (
             {"phase": Phase.REJECTED, "problems": ("07-a.tmpl: wrong\n    -> pyconfd check",)},
-            Level.WARNING,
+            Grade.WARNING,
             "the newest change was rejected: 07-a.tmpl: wrong",
             "pyconfd check",
         ),
-        ({"phase": Phase.FAILED}, Level.WARNING, "the newest change failed", "pyconfd status"),
-        ({"hold_id": "abc"}, Level.WARNING, "held back", "pyconfd allow abc"),
-        ({"live": LiveStatus(paused=Paused(NOW))}, Level.WARNING, "paused", "pyconfd resume"),
+        ({"phase": Phase.FAILED}, Grade.WARNING, "the newest change failed", "pyconfd status"),
+        ({"hold_id": "abc"}, Grade.WARNING, "held back", "pyconfd allow abc"),
+        ({"live": LiveStatus(paused=Paused(NOW))}, Grade.WARNING, "paused", "pyconfd resume"),
         (
             {"source": SourceHealth(synced=True, last_sync_at=NOW - 500)},
-            Level.WARNING,
+            Grade.WARNING,
             "old data",
             "pyconfd status",
         ),
-        ({"problems": ("status.listen: taken",)}, Level.WARNING, "problem: status.listen: taken", "pyconfd status"),
-        ({"phase": Phase.SERVING_LAST_GOOD}, Level.WARNING, "last good", "pyconfd status"),
+        ({"problems": ("status.listen: taken",)}, Grade.WARNING, "problem: status.listen: taken", "pyconfd status"),
+        ({"phase": Phase.SERVING_LAST_GOOD}, Grade.WARNING, "last good", "pyconfd status"),
     ],
 )
-def test_whether_everybody_is_served(changes: dict[str, Any], level: Level, sentence: str, command: str) -> None:
+def test_whether_everybody_is_served(changes: dict[str, Any], level: Grade, sentence: str, command: str) -> None:
     headline = headline_of(replace(WELL, **changes))
     assert (headline.level, headline.command) == (level, command)
     assert sentence in headline.sentence

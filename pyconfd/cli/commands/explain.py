@@ -9,6 +9,7 @@ from pyconfd.app.explaining import Query, ask_daemon, explain_without_daemon
 from pyconfd.cli.command import CommandContext, command, json_option, snapshot_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
+from pyconfd.errors import RejectedInput
 from pyconfd.explain.request import is_url, request_of
 from pyconfd.explain.text import render
 from pyconfd.model.explanation import Explanation
@@ -72,7 +73,10 @@ def explain(
     options = {"method": method, "from": source, "to": to, "tls-name": tls_name}
     given = {"header": header, **{name: (value,) for name, value in options.items() if value}}
     if is_url(words):
-        query = request_of({"url": (words,), **given})
+        try:
+            query = request_of({"url": (words,), **given})
+        except RejectedInput as error:
+            raise click.UsageError(str(error)) from error
     elif any(given.values()):
         raise click.UsageError("-X, -H, --from, --to and --tls-name are for a URL")
     settings = context.settings()

@@ -37,9 +37,9 @@ from pyconfd.printable import clean
 from pyconfd.settings import Settings
 from pyconfd.settings.vip import VipSettings
 from pyconfd.sources.kubernetes import access
-from pyconfd.status.access import PageAccess
 from pyconfd.status.document import read_report
 from pyconfd.status.listen import bind, parse_listen
+from pyconfd.status.page_access import PageAccess
 from pyconfd.system.command import run
 
 _EARLIEST_S = 1735689600.0

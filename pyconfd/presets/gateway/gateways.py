@@ -12,7 +12,7 @@ from pyconfd.presets import values
 from pyconfd.presets.addresses import AddressProblem, Assigned, absent
 from pyconfd.presets.gateway import features
 from pyconfd.presets.gateway.grants import ReferenceTarget, Referrer
-from pyconfd.presets.gateway.listeners import ListenerDecision, ResolvedCertificate, Resolver
+from pyconfd.presets.gateway.listeners import ListenerDecision, Referents, ResolvedCertificate
 from pyconfd.presets.gateway.status import (
     CONTROLLER,
     Fault,
@@ -125,7 +125,11 @@ def class_status(gateway_class: GatewayClass) -> ObjectStatus:
 
 
 def decide_gateway(
-    gateway: Gateway, listeners: tuple[ListenerDecision, ...], assigned: Assigned, lookup: Resolver, host: HostFacts
+    gateway: Gateway,
+    listeners: tuple[ListenerDecision, ...],
+    assigned: Assigned,
+    lookup: Referents,
+    host: HostFacts,
 ) -> GatewayDecision:
     """Return what becomes of a Gateway whose class is accepted.
 
@@ -222,7 +226,7 @@ def _not_programmed(
     return ()
 
 
-def _client_certificate(gateway: Gateway, lookup: Resolver) -> tuple[ResolvedCertificate | None, tuple[Fault, ...]]:
+def _client_certificate(gateway: Gateway, lookup: Referents) -> tuple[ResolvedCertificate | None, tuple[Fault, ...]]:
     """Return the client certificate for backends, and why it is not the one that is named."""
     backend = gateway.spec.tls.backend if gateway.spec.tls is not None else None
     reference = backend.client_certificate_ref if backend is not None else None

@@ -70,7 +70,7 @@ class ResolvedCertificate(NamedTuple):
     served: ServedCertificate = ServedCertificate()
 
 
-class Resolver(NamedTuple):
+class Referents(NamedTuple):
     """What Gateways refer to: TLS Secrets, CA certificates of ConfigMaps, and the grants."""
 
     secret: Callable[[Key], ResolvedCertificate]
@@ -136,7 +136,7 @@ class _ListenerDraft:
 
 
 def decide_listeners(
-    gateway: Gateway, lookup: Resolver, taken: Callable[[int], str] = lambda _: ""
+    gateway: Gateway, lookup: Referents, taken: Callable[[int], str] = lambda _: ""
 ) -> tuple[ListenerDecision, ...]:
     """Return what becomes of each listener, one for each name; ``taken`` returns which owner a port has already, or "".
 
@@ -156,7 +156,7 @@ def decide_listeners(
     return tuple(map(_decision, drafts.values()))
 
 
-def _judge(draft: _ListenerDraft, gateway: Gateway, lookup: Resolver, taken: Callable[[int], str]) -> None:
+def _judge(draft: _ListenerDraft, gateway: Gateway, lookup: Referents, taken: Callable[[int], str]) -> None:
     listener = draft.listener
     if not values.is_object_name(listener.name):
         draft.refuse("UnsupportedValue", "name", listener.name, "this is no name of a listener")
@@ -193,7 +193,7 @@ def _judge_kinds(draft: _ListenerDraft) -> None:
             draft.unresolved("InvalidRouteKinds", "allowedRoutes.kinds", each.kind, detail)
 
 
-def _judge_tls(draft: _ListenerDraft, gateway: Gateway, lookup: Resolver) -> None:
+def _judge_tls(draft: _ListenerDraft, gateway: Gateway, lookup: Referents) -> None:
     listener = draft.listener
     mode = listener.tls.mode if listener.tls is not None else TlsMode.TERMINATE
     if mode not in {TlsMode.TERMINATE, TlsMode.PASSTHROUGH}:
@@ -221,7 +221,7 @@ def _judge_tls(draft: _ListenerDraft, gateway: Gateway, lookup: Resolver) -> Non
 
 
 def _certificate(
-    draft: _ListenerDraft, namespace: str, reference: SecretReference, lookup: Resolver
+    draft: _ListenerDraft, namespace: str, reference: SecretReference, lookup: Referents
 ) -> ResolvedCertificate | None:
     field, key = "tls.certificateRefs", Key(reference.namespace or namespace, reference.name)
     if (reference.group, reference.kind) != ("", "Secret"):
@@ -249,7 +249,7 @@ def _validation(frontend: FrontendTls | None, port: int) -> ClientValidation | N
     return of_port.validation
 
 
-def _judge_clients(draft: _ListenerDraft, namespace: str, validation: ClientValidation, lookup: Resolver) -> None:
+def _judge_clients(draft: _ListenerDraft, namespace: str, validation: ClientValidation, lookup: Referents) -> None:
     bundles = []
     for reference in validation.ca_certificate_refs:
         pem = _ca_bundle(draft, namespace, reference, lookup)
@@ -265,7 +265,7 @@ def _judge_clients(draft: _ListenerDraft, namespace: str, validation: ClientVali
         draft.refuse("UnsupportedValue", "tls.frontend.validation.mode", validation.mode, detail)
 
 
-def _ca_bundle(draft: _ListenerDraft, namespace: str, reference: ObjectReference, lookup: Resolver) -> str:
+def _ca_bundle(draft: _ListenerDraft, namespace: str, reference: ObjectReference, lookup: Referents) -> str:
     field, key = "tls.frontend.validation.caCertificateRefs", Key(reference.namespace or namespace, reference.name)
     if (reference.group, reference.kind) != ("", "ConfigMap"):
         kind = ".".join(filter(None, (reference.kind, reference.group)))

@@ -40,7 +40,7 @@ from pyconfd.presets.gateway.gateways import (
 )
 from pyconfd.presets.gateway.grants import Grants
 from pyconfd.presets.gateway.http_rules import RuleBackend, RuleProfile
-from pyconfd.presets.gateway.listeners import ResolvedCertificate, Resolver, decide_listeners
+from pyconfd.presets.gateway.listeners import Referents, ResolvedCertificate, decide_listeners
 from pyconfd.presets.gateway.policies import (
     PolicyDecision,
     PolicyPort,
@@ -243,7 +243,7 @@ class ServedGateways:
             return next(filter(None, (self._owners.holder(read, PresetName.GATEWAY, each) for each in places)), "")
 
         grants = read.view(self._grants)
-        lookup = Resolver(lambda at: self._secret(read, at), lambda at: self._bundle(read, at), Grants(grants))
+        lookup = Referents(lambda at: self._secret(read, at), lambda at: self._bundle(read, at), Grants(grants))
         listeners = decide_listeners(gateway, lookup, taken)
         return decide_gateway(gateway, listeners, assigned, lookup, read.value(objects.host))
 

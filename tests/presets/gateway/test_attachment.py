@@ -11,10 +11,10 @@ from pyconfd.model.records import LabelSelector
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.gateway.attachment import RouteHead, attach, hosts_at, isolated, selects, valid_hosts
 from pyconfd.presets.gateway.grants import Grants
-from pyconfd.presets.gateway.listeners import ResolvedCertificate, Resolver, decide_listeners
+from pyconfd.presets.gateway.listeners import Referents, ResolvedCertificate, decide_listeners
 from tests.presets.gateway.objects import gateway
 
-LOOKUP = Resolver(lambda _: ResolvedCertificate("PEM"), lambda _: ResolvedCertificate("CA"), Grants())
+LOOKUP = Referents(lambda _: ResolvedCertificate("PEM"), lambda _: ResolvedCertificate("CA"), Grants())
 GATEWAY = Key("shop", "web")
 LABELS = {"shop": {"team": "shop"}, "blue": {"team": "blue"}, "red": {"team": "red"}}
 CERT = "tls: {certificateRefs: [{name: cert}]}"

@@ -22,7 +22,7 @@ from pyconfd.presets.gateway.gateways import (
     mistaken_parent,
 )
 from pyconfd.presets.gateway.grants import Grants
-from pyconfd.presets.gateway.listeners import ResolvedCertificate, Resolver, decide_listeners
+from pyconfd.presets.gateway.listeners import Referents, ResolvedCertificate, decide_listeners
 from pyconfd.presets.gateway.status import Fault, StatusCondition
 from tests.presets.gateway.objects import CLASS, gateway, snapshot
 
@@ -56,7 +56,7 @@ HERE = Assigned(("192.0.2.1", "2001:db8::1"))
 def decide(
     spec: str, assigned: Assigned = HERE, host: HostFacts | None = None, name: str = "web", grants: Grants | None = None
 ) -> GatewayDecision:
-    lookup = Resolver(
+    lookup = Referents(
         lambda key: ResolvedCertificate("PEM", "/c.pem") if key.name == "cert" else ResolvedCertificate(fault="none"),
         lambda _: ResolvedCertificate("CA"),
         grants or Grants(),

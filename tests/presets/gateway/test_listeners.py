@@ -12,8 +12,8 @@ from pyconfd.presets.gateway.grants import Grants
 from pyconfd.presets.gateway.listeners import (
     ClientCa,
     ListenerDecision,
+    Referents,
     ResolvedCertificate,
-    Resolver,
     TlsMode,
     covers,
     decide_listeners,
@@ -25,8 +25,8 @@ SECRETS = {Key("shop", "cert"), Key("other", "cert")}
 BUNDLES = {Key("shop", "ca"), Key("other", "ca")}
 
 
-def lookup(grants: Grants | None = None) -> Resolver:
-    return Resolver(
+def lookup(grants: Grants | None = None) -> Referents:
+    return Referents(
         lambda key: (
             ResolvedCertificate("PEM", "/cert.pem")
             if key in SECRETS

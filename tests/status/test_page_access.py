@@ -18,10 +18,10 @@ from pyconfd.errors import RejectedInput, TransientError
 from pyconfd.model.status import CredentialState, Renewal
 from pyconfd.settings import Settings, StatusSettings
 from pyconfd.status import page as status_page
-from pyconfd.status.access import PageAccess
-from pyconfd.status.client import AnswerTooLong, get
 from pyconfd.status.document import Freshness, decode, read_report
 from pyconfd.status.page import EXPLAIN, MAX_CONNECTIONS, StatusPage
+from pyconfd.status.page_access import PageAccess
+from pyconfd.status.page_client import AnswerTooLong, get
 from pyconfd.system.secrecy import redacted
 from tests.status.conftest import SAMPLE
 from tests.status.serving import port_of
@@ -463,9 +463,9 @@ def test_an_answer_that_is_too_long_is_told_as_that(settings: StatusSettings, mo
     with served(replace(settings, tls_certificate="")) as page:
         own = replace(asked_at(page, settings), tls_certificate="")
         size = len(get(own, "/status.json", 5.0))
-        monkeypatch.setattr("pyconfd.status.client._BODY_LIMIT_BYTES", size)
+        monkeypatch.setattr("pyconfd.status.page_client._BODY_LIMIT_BYTES", size)
         assert len(get(own, "/status.json", 5.0)) == size
-        monkeypatch.setattr("pyconfd.status.client._BODY_LIMIT_BYTES", size - 1)
+        monkeypatch.setattr("pyconfd.status.page_client._BODY_LIMIT_BYTES", size - 1)
         with pytest.raises(AnswerTooLong, match="the answer is longer than"):
             get(own, "/status.json?q=a", 5.0)
 

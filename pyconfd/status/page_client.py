@@ -6,8 +6,8 @@ import ssl
 
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.settings.sections import StatusSettings
-from pyconfd.status.access import PageAccess, leaf_certificate, read_secret_file, read_token
 from pyconfd.status.listen import Listen, parse_listen
+from pyconfd.status.page_access import PageAccess, leaf_certificate, read_secret_file, read_token
 
 _BODY_LIMIT_BYTES = 32 * 1024 * 1024
 

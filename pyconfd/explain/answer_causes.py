@@ -18,7 +18,7 @@ _MOST = 10
 _OWN_ANSWERS = frozenset({404, 421, 500, 503})
 
 
-class Causes(NamedTuple):
+class AnswerCauses(NamedTuple):
     """The claims that are not served as they ask, hosts that may have been meant, and what else there is to know."""
 
     claims: tuple[ClaimReport, ...] = ()
@@ -31,7 +31,7 @@ def has_cause(end: RequestEnd) -> bool:
     return not end.route and (not end.status or end.status in _OWN_ANSWERS)
 
 
-def causes_of(request: ClientRequest, end: RequestEnd, backends: Iterable[str], evidence: Evidence) -> Causes:
+def causes_of(request: ClientRequest, end: RequestEnd, backends: Iterable[str], evidence: Evidence) -> AnswerCauses:
     """Return why HAProxy answers a request itself, or a part of those that come to these backends."""
     named = (request.name, request.tls_name) if end.closed and request.is_tls else (request.name,)
     hosts = [each for each in dict.fromkeys(named) if each and values.address(each.strip("[]")) is None]
@@ -49,7 +49,7 @@ def causes_of(request: ClientRequest, end: RequestEnd, backends: Iterable[str], 
     if len(found) > _MOST:
         notes.append(f"{len(found) - _MOST:,} more objects of this host, backend or port are not served as they ask")
     close = dict.fromkeys(name for each in answers for name in each.close)
-    return Causes(tuple(found[:_MOST]), tuple(close), tuple(notes))
+    return AnswerCauses(tuple(found[:_MOST]), tuple(close), tuple(notes))
 
 
 def _wrong(reports: Iterable[ClaimReport]) -> Iterator[ClaimReport]:
