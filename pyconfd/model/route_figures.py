@@ -1,12 +1,13 @@
 """What HAProxy has counted of each backend: requests by class of status, how long answers took, connections, bytes."""
 
+from itertools import accumulate
 from typing import NamedTuple
 
 CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 """Of the status of answers."""
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-"""Upper bounds of the steps of the histogram, in the order of the table of client.j2; what took longer is in none."""
+"""Upper bounds of the steps of the histogram, in the order of the table of client.j2; one more is for what took longer."""
 
 Counts = tuple[int, ...]
 
@@ -14,8 +15,8 @@ Counts = tuple[int, ...]
 class RouteFigures(NamedTuple):
     """What was counted of one backend since the first worker that is known; () and 0 for what does not apply.
 
-    ``requests`` are answered ones by :data:`CLASSES`. ``steps`` are those by :data:`BOUNDS_S` (of each step alone), and
-    all that were timed at last. ``sessions`` are there now; all else are sums.
+    ``requests`` are answered ones by :data:`CLASSES`. ``steps`` are those by :data:`BOUNDS_S`, and those that took
+    longer, of each step alone. ``sessions`` are there now; all else are sums.
     """
 
     requests: Counts = ()
@@ -31,8 +32,7 @@ class RouteFigures(NamedTuple):
     @property
     def cumulative(self) -> Counts:
         """How many answers took at most each of :data:`BOUNDS_S`, and then all."""
-        *steps, total = self.steps
-        return (*(sum(steps[: place + 1]) for place in range(len(steps))), total)
+        return tuple(accumulate(self.steps))
 
 
 def quantile_s(steps: Counts, share: float) -> float | None:
@@ -41,7 +41,7 @@ def quantile_s(steps: Counts, share: float) -> float | None:
     None where nothing was timed; what took longer than the last of :data:`BOUNDS_S` counts as that. It is what
     ``histogram_quantile()`` of Prometheus returns.
     """
-    total = steps[-1] if steps else 0
+    total = sum(steps)
     if total <= 0:
         return None
     wanted, below, before = share * total, 0, 0.0

@@ -26,10 +26,10 @@ tcp,BACKEND,1,5,50,500,,,,,,,,,tcp,
 short,BACKEND,1
 """
 TABLE = """# table: http-in, type: string, size:102400, used:2
-0x55: key=web use=0 exp=0 shard=0 gpc0=4 gpc1=3 gpc2=0 gpc3=0 gpc4=0 gpc5=0 gpc6=0 gpc7=0 gpc8=0 gpc9=1 gpc10=9
+0x55: key=web use=0 exp=0 shard=0 gpc0=4 gpc1=3 gpc2=0 gpc3=0 gpc4=0 gpc5=0 gpc6=0 gpc7=0 gpc8=0 gpc9=1 gpc10=2
 0x56: key=other use=0 exp=0 gpc0=4
 """
-STEPS = (4, 3, 0, 0, 0, 0, 0, 0, 0, 1, 9)
+STEPS = (4, 3, 0, 0, 0, 0, 0, 0, 0, 1, 2)
 
 
 def test_statistics_are_read_by_the_names_of_their_columns() -> None:
@@ -51,7 +51,7 @@ def test_steps_are_read_and_entries_of_another_table_are_left_out() -> None:
 
 
 def test_steps_are_shown_as_sums() -> None:
-    assert RouteFigures(steps=STEPS).cumulative == (4, 7, 7, 7, 7, 7, 7, 7, 7, 8, 9)
+    assert RouteFigures(steps=STEPS).cumulative == (4, 7, 7, 7, 7, 7, 7, 7, 7, 8, 10)
 
 
 def line(name: str, requests: int, mode: str = "http") -> str:
@@ -104,6 +104,18 @@ def test_counters_that_begin_again_lose_nothing() -> None:
     worker.counted(NO_SPARES)
     answers.lines = [line("web", 3)]  # removed and added again
     assert requests(worker.counted(NO_SPARES)[0]) == {"web": 3}
+
+
+def test_counters_of_a_table_that_wrap_lose_nothing() -> None:
+    answers = Answers(line("web", 1))
+    worker = WorkerFigures(answers)
+    grown = []
+    for first in ((1 << 31) + 1, (1 << 32) - 2, 5, 7):
+        answers.tables = {"http-in": TABLE.replace("gpc0=4 gpc1", f"gpc0={first} gpc1")}
+        grown.append(worker.counted(NO_SPARES)[1]["web"])
+    assert [counts[0] for counts in grown[1:]] == [(1 << 31) - 3, 7, 2]
+    # Nothing else is counted once more.
+    assert all(counts[1:] == (0,) * 10 for counts in grown[1:])
 
 
 def test_tables_of_several_frontends_are_added() -> None:
