@@ -7,7 +7,7 @@ CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 """Of the status of answers."""
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-"""Upper bounds of the steps of the histogram, in the order of the table of client.j2; one more is for what took longer."""
+"""Upper bounds of the steps of the histogram, in the order of the table of client.j2; what took longer has one more."""
 
 Counts = tuple[int, ...]
 

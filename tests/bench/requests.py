@@ -5,6 +5,7 @@ haproxy's own processor time (user and system), so that nothing depends on how b
 is the best of three; both sides of a ratio take turns in one run.
 """
 
+import re
 import socket
 import ssl
 import subprocess
@@ -14,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pyconfd.fragments import directory
 from pyconfd.model.snapshot import Snapshot
@@ -65,13 +66,22 @@ function request()
     at = (at + 1) %% %d
     return requests[at]
 end
-function done(summary)
+function done(summary, latency)
     local errors = summary.errors
-    io.write("answered ", summary.requests, " ", errors.status + errors.connect + errors.read + errors.timeout)
+    io.write("answered ", summary.requests, " ", errors.status + errors.connect + errors.read + errors.timeout,
+        " ", latency:percentile(99), " ", summary.duration)
 end
 """
 _ANYONE = ssl.create_default_context()
 _ANYONE.check_hostname, _ANYONE.verify_mode = False, ssl.CERT_NONE
+
+
+class Load(NamedTuple):
+    """What clients saw that ask as fast as they can, and haproxy's microseconds for each answered request."""
+
+    cost_us: float
+    p99_ms: float
+    each_s: float
 
 
 class Proxy:
@@ -111,8 +121,8 @@ class Proxy:
         """Return how many file descriptors are open."""
         return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
 
-    def cost_us(self, scheme: str, hosts: Sequence[str], path: str = SMALL, *, close: bool = False) -> float:
-        """Let wrk ask as fast as it can for SECONDS; return haproxy's microseconds for each answered request."""
+    def load(self, scheme: str, hosts: Sequence[str], path: str = SMALL, *, close: bool = False) -> Load:
+        """Let wrk ask as fast as it can for SECONDS."""
         headers = ', ["Connection"] = "close"' if close else ""
         lines = "".join(
             f'requests[{place}] = wrk.format("GET", "{path}", {{["Host"] = "{host}"{headers}}})\n'
@@ -126,10 +136,11 @@ class Proxy:
             [*command, f"{scheme}://localhost:{self.ports[scheme]}"], check=True, capture_output=True, text=True
         )
         taken = self.cpu_s() - began
-        answered, failed = done.stdout.rpartition("answered ")[2].split()
+        answered, failed, p99_us, took_us = done.stdout.rpartition("answered ")[2].split()
         assert int(answered), done.stdout
         assert failed == "0", done.stdout
-        return taken / int(answered) * 1e6
+        count = int(answered)
+        return Load(taken / count * 1e6, float(p99_us) / 1e3, count / float(took_us) * 1e6)
 
     def descriptors_each(self, count: int = 100) -> float:
         """Return how many descriptors a connection with TLS holds while it waits for its first request."""
@@ -141,7 +152,8 @@ class Proxy:
             return (self.descriptors() - before) / count
 
 
-def _pods(folder: Path, port: int) -> subprocess.Popen[bytes]:
+def serve_pod(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    """Start the pod."""
     (folder / "large").write_bytes(b"x" * LARGE_BYTES)
     (folder / "nginx.conf").write_text(f"""worker_processes 1; daemon off; pid {folder}/nginx.pid; user root;
 events {{ worker_connections 4096; }}
@@ -199,7 +211,9 @@ def gateway_snapshot(authority: CertificateAuthority, pod_port: int, ports: Mapp
     return snapshot(*objects, secret("tls", pair, namespace="infra"))
 
 
-def shipped(folder: Path, preset: str, pod_port: int, authority: CertificateAuthority, **variables: Any) -> Proxy:
+def shipped(
+    folder: Path, preset: str, pod_port: int, authority: CertificateAuthority, *, logs: bool = True, **variables: Any
+) -> Proxy:
     """Return haproxy with what the shipped fragments make of 5,000 Ingresses or HTTPRoutes, without checks."""
     ports = {"http": free_port(), "https": free_port()}
     binds = {f"{each}_bind": f"127.0.0.1:{port}" if preset == "ingress" else "" for each, port in ports.items()}
@@ -216,7 +230,10 @@ def shipped(folder: Path, preset: str, pod_port: int, authority: CertificateAuth
     renderer = Renderer(read_fragments(directory()), RenderOptions(str(files), variables=variables))
     rendering = renderer.render(context, curdate="").rendering
     write_rendering(rendering, folder / "haproxy.cfg")
-    return Proxy(folder, rendering.text.replace("default-server check", "default-server"), ports)
+    text = rendering.text.replace("default-server check", "default-server")
+    if not logs:
+        text = re.sub(r"(?m)^ +log(-format)? .*\n", "", text)
+    return Proxy(folder, text, ports)
 
 
 def by_hand(folder: Path, pod_port: int, authority: CertificateAuthority) -> Proxy:
@@ -232,7 +249,7 @@ def request_cost() -> Iterator[Figure]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyconfd-bench-")))
         authority, pod_port = CertificateAuthority(folder / "ca"), free_port()
-        pod = _pods(folder, pod_port)
+        pod = serve_pod(folder, pod_port)
         stack.callback(pod.wait, 30)
         stack.callback(pod.terminate)
         sides: dict[str, Proxy] = {}
@@ -253,7 +270,7 @@ def request_cost() -> Iterator[Figure]:
             best = dict.fromkeys(sides, float("inf"))
             for _ in range(ROUNDS):
                 for name, side in sides.items():
-                    best[name] = min(best[name], side.cost_us(scheme, HOSTS[scheme], path, close=close))
+                    best[name] = min(best[name], side.load(scheme, HOSTS[scheme], path, close=close).cost_us)
             for name, cost in best.items():
                 yield Figure(f"request_{name}_{what}_cpu", cost, "us")
             for name in ("ingress", "gateway"):

@@ -35,7 +35,7 @@ RESIDENT_MB = 400.0
 PROBE = "service-0000.example.com"
 
 
-def _cluster(pod_port: int, services: int = SERVICES) -> Cluster:
+def many_services(pod_port: int, services: int = SERVICES) -> Cluster:
     """Return a cluster whose endpoints share a few real pods on loopback, so that health checks find somebody."""
     cluster = Cluster()
     port = PortSpec("web", 80, pod_port)
@@ -60,7 +60,7 @@ def _seconds(event: dict[str, str]) -> float:
 
 
 @contextmanager
-def _running(folder: Path, api_url: str, template_dir: str) -> Iterator[tuple[subprocess.Popen[bytes], int, Path]]:
+def running(folder: Path, api_url: str, template_dir: str) -> Iterator[tuple[subprocess.Popen[bytes], int, Path]]:
     """Start haproxy with an older configuration, then pyconfd; give that, the port of the frontend and the log."""
     http = free_port()
     with HaproxyProcess(folder) as haproxy:
@@ -91,7 +91,8 @@ def _running(folder: Path, api_url: str, template_dir: str) -> Iterator[tuple[su
             daemon.wait(30)
 
 
-def _until(condition: Callable[[], object], daemon: subprocess.Popen[bytes], log: Path, pause_s: float) -> None:
+def until(condition: Callable[[], object], daemon: subprocess.Popen[bytes], log: Path, pause_s: float) -> None:
+    """Wait; raise RuntimeError where the daemon ends, or it takes too long."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > LIMIT_S or daemon.poll() is not None:
@@ -99,17 +100,18 @@ def _until(condition: Callable[[], object], daemon: subprocess.Popen[bytes], log
         time.sleep(pause_s)
 
 
-def _has_applied(log: Path) -> bool:
+def has_applied(log: Path) -> bool:
+    """Return whether a configuration was applied."""
     return "generation.applied" in log.read_text(encoding="utf-8")
 
 
 def _one_start(folder: Path, api_url: str, round_: int) -> dict[str, float]:
     """Return the seconds from step to step."""
     began = time.time()
-    with _running(folder / f"round-{round_}", api_url, fragments.directory()) as (daemon, http, log):
-        _until(lambda: ask(http, PROBE, 1.0).startswith("pod-"), daemon, log, 0.002)
+    with running(folder / f"round-{round_}", api_url, fragments.directory()) as (daemon, http, log):
+        until(lambda: ask(http, PROBE, 1.0).startswith("pod-"), daemon, log, 0.002)
         answered = time.time()
-        _until(lambda: _has_applied(log), daemon, log, 0.01)
+        until(lambda: has_applied(log), daemon, log, 0.01)
     events = json_lines(log)
     at = {event["event"]: _seconds(event) for event in events}
     applied = next(event for event in events if event["event"] == "generation.applied")
@@ -122,7 +124,7 @@ def _one_start(folder: Path, api_url: str, round_: int) -> dict[str, float]:
 
 
 @contextmanager
-def _served(folder: Path, cluster: Cluster) -> Iterator[tuple[str, Path]]:
+def served(folder: Path, cluster: Cluster) -> Iterator[tuple[str, Path]]:
     """Serve a cluster in a process of its own; give its address, and the file that holds the cluster."""
     dump = folder / "cluster.json"
     cluster.dump(dump)
@@ -135,23 +137,25 @@ def _served(folder: Path, cluster: Cluster) -> Iterator[tuple[str, Path]]:
             server.terminate()
 
 
-def daemon_memory() -> Iterator[Figure]:
-    """Return what a whole ``pyconfd run`` keeps resident with 10,000 services of 10 endpoints.
+def fragments_without_checks(folder: Path) -> str:
+    """Copy the shipped fragments into a new folder; for health checks a machine may have too few descriptors."""
+    folder.mkdir()
+    for fragment in read_fragments(fragments.directory()).fragments:
+        text = fragment.text.replace("default-server check", "default-server")
+        (folder / fragment.name).write_text(text, encoding="utf-8")
+    return str(folder)
 
-    It has read the lists, made haproxy serve them and written the history; health checks are left out, since haproxy
-    would need more descriptors for them than a machine may have.
-    """
+
+def daemon_memory() -> Iterator[Figure]:
+    """Return what ``pyconfd run`` keeps resident once haproxy serves 10,000 services and the history is written."""
     with tempfile.TemporaryDirectory(prefix="pyconfd-bench-") as name:
-        folder, templates = Path(name), Path(name) / "templates"
-        templates.mkdir()
-        for fragment in read_fragments(fragments.directory()).fragments:
-            text = fragment.text.replace("default-server check", "default-server")
-            (templates / fragment.name).write_text(text, encoding="utf-8")
+        folder = Path(name)
+        templates = fragments_without_checks(folder / "templates")
         with (
-            _served(folder, _cluster(free_port(), 10 * SERVICES)) as (url, _),
-            _running(folder / "run", url, str(templates)) as (daemon, _, log),
+            served(folder, many_services(free_port(), 10 * SERVICES)) as (url, _),
+            running(folder / "run", url, templates) as (daemon, _, log),
         ):
-            _until(lambda: _has_applied(log), daemon, log, 0.1)
+            until(lambda: has_applied(log), daemon, log, 0.1)
             watched, highest = psutil.Process(daemon.pid), 0
             for _ in range(LOOKS):
                 highest = max(highest, watched.memory_info().rss)
@@ -168,7 +172,7 @@ def first_configuration() -> Iterator[Figure]:
         for block in range(4):
             for index in range(ENDPOINTS):
                 pods.add(f"pod-{block}-{index}", f"127.20.{block}.{index + 1}")
-        with _served(folder, _cluster(pods.port)) as (url, dump):
+        with served(folder, many_services(pods.port)) as (url, dump):
             rounds = [_one_start(folder, url, number) for number in range(ROUNDS)]
         for step in rounds[0]:
             yield Figure(f"first_configuration_{step}", median([each[step] for each in rounds]) * 1000, "ms")
