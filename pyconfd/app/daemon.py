@@ -3,10 +3,10 @@
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import structlog
 
@@ -24,6 +24,7 @@ from pyconfd.daemon.ports import NoRenderings, RestoringBalancer, RolloutPort, W
 from pyconfd.daemon.protection import hold_file
 from pyconfd.errors import PyconfdError
 from pyconfd.explain.conditions import SHARE_SPENT, WAITS_FOR_SHARE
+from pyconfd.explain.route_hosts import hosts_of_backends
 from pyconfd.explain.unserved import unserved
 from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.haproxy.history.pins import InputsStore, PinFile
@@ -135,6 +136,8 @@ def cluster_loop(
         world = replace(world, other_problems=lambda: (*without(), *record.problems()))
     daemon = loop_in(world, settings)
     around.page.explain = explainer(settings, daemon)
+    if settings.status.metrics_per_host:
+        around.page.route_hosts = partial(_route_hosts, daemon)
     if events is not None:
         events.start(Notices(daemon, record.notices if record is not None else tuple).now)
     if statuses is not None:
@@ -257,6 +260,11 @@ def rollout_port(settings: Settings, balancer: Balancer, parts: ExitStack) -> Ro
 UNSERVED_S = 60.0
 """Pods of a new Service are not ready at first: what ends by itself within a minute is no Event."""
 _UNSERVED_EVERY_S = 5.0
+
+
+def _route_hosts(daemon: Daemon) -> Mapping[str, Collection[str]]:
+    seen = daemon.memory.seen
+    return hosts_of_backends(seen.context) if seen is not None else {}
 
 
 class Notices:

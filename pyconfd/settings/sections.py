@@ -465,6 +465,9 @@ class StatusSettings:
     tls_certificate: FilePath = setting(
         "", "PEM file with chain and key, for HTTPS there; read again when it changes", empty="plain HTTP"
     )
+    metrics_per_host: bool = setting(
+        False, "/metrics/routes says which hosts lead to each backend: a series each, 20,000 at most"
+    )
 
 
 _Level = Annotated[

@@ -22,7 +22,7 @@ from pyconfd.status.listen import Listen, bind, parse_listen
 from pyconfd.status.metrics import CONTENT_TYPE, exposition, registry_of
 from pyconfd.status.page_access import OPEN, PageAccess
 from pyconfd.status.page_data import ROUTE_LIST, PageData
-from pyconfd.status.route_metrics import RouteFiguresByBackend, route_exposition
+from pyconfd.status.route_metrics import HostsByBackend, RouteFiguresByBackend, route_exposition
 from pyconfd.status.text import render_text
 from pyconfd.status.web import CONTENT_SECURITY_POLICY, chosen, etag_of, is_known, packed, page_file
 
@@ -61,13 +61,15 @@ def _plain(status: HTTPStatus, text: str) -> Answer:
 class StatusPage:
     """Nothing listens before :meth:`serve`; while its address cannot be had, :meth:`problems` tries again.
 
-    ``explain`` answers ``/explain``, and ``route_figures`` returns what ``/metrics/routes`` shows: both may take their
-    time; everything else is quick. ``data`` is what the page for people shows.
+    ``explain`` answers ``/explain``, and ``route_figures`` and ``route_hosts`` (None: no hosts) return what
+    ``/metrics/routes`` shows: they may take their time; everything else is quick. ``data`` is what the page for people
+    shows.
     """
 
     def __init__(self) -> None:
         self.explain: Explain = no_explanation
         self.route_figures: Callable[[], RouteFiguresByBackend] = dict
+        self.route_hosts: Callable[[], HostsByBackend | None] = lambda: None
         self.data = PageData()
         self.address = ""
         """``host:port`` with the real port, "" while nothing listens."""
@@ -143,7 +145,7 @@ class StatusPage:
             case "/metrics":
                 return HTTPStatus.OK, CONTENT_TYPE, exposition(self._registry)
             case "/metrics/routes":
-                return HTTPStatus.OK, CONTENT_TYPE, route_exposition(self.route_figures())
+                return HTTPStatus.OK, CONTENT_TYPE, route_exposition(self.route_figures(), self.route_hosts())
             case "/healthz" | "/readyz":
                 health = (liveness if path == "/healthz" else readiness)(self._status())
                 return _plain(HTTPStatus.OK if health.good else HTTPStatus.SERVICE_UNAVAILABLE, health.reason)

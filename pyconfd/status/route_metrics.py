@@ -1,18 +1,24 @@
 """The metrics of ``/metrics/routes``; docs/metrics.md lists them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from pyconfd.model.route_figures import BOUNDS_S, CLASSES, Counts, RouteFigures
 from pyconfd.presets.gateway.routes import rule_of
+from pyconfd.printable import clean
 from pyconfd.system.textfile import exposition
 
+HOSTS_SHOWN = 20_000
+"""Backends and hosts; what is more is counted, and not shown."""
+
 RouteFiguresByBackend = Mapping[str, RouteFigures]
+HostsByBackend = Mapping[str, Collection[str]]
 _Samples = Iterator[tuple[str, object]]
 
 
-def route_exposition(figures: RouteFiguresByBackend) -> bytes:
-    """Return the figures by backend in Prometheus' text format."""
+def route_exposition(figures: RouteFiguresByBackend, hosts: HostsByBackend | None = None) -> bytes:
+    """Return the figures by backend in Prometheus' text format; with ``hosts`` also which ones lead to them."""
     labels = {backend: _labels(backend) for backend in sorted(figures)}
     bounds = [*map(str, BOUNDS_S), "+Inf"]
 
@@ -35,7 +41,21 @@ def route_exposition(figures: RouteFiguresByBackend) -> bytes:
         "response_errors_total": each(lambda mine: mine.response_errors),
         "sessions": each(lambda mine: mine.sessions),
     }
+    if hosts is not None:
+        total = sum(len(hosts.get(backend, ())) for backend in figures)
+        families["host_info"] = _host_info(figures, hosts)
+        families["hosts_left_out"] = iter([("", max(0, total - HOSTS_SHOWN))])
     return exposition("pyconfd_route", families).encode()
+
+
+def _host_info(figures: RouteFiguresByBackend, hosts: HostsByBackend) -> _Samples:
+    every = ((backend, host) for backend in sorted(figures) for host in sorted(hosts.get(backend, ())))
+    for backend, host in islice(every, HOSTS_SHOWN):
+        yield f'backend="{backend}",host="{_escaped(host)}"', 1
+
+
+def _escaped(text: str) -> str:
+    return clean(text).replace("\\", r"\\").replace('"', r"\"")
 
 
 def _labels(backend: str) -> str:

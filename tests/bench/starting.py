@@ -140,7 +140,8 @@ def served(folder: Path, cluster: Cluster) -> Iterator[tuple[str, Path]]:
 def fragments_without_checks(folder: Path) -> str:
     """Copy the shipped fragments into a new folder; for health checks a machine may have too few descriptors."""
     folder.mkdir()
-    for fragment in read_fragments(fragments.directory()).fragments:
+    found = read_fragments(fragments.directory())
+    for fragment in (*found.fragments, *found.includable):
         text = fragment.text.replace("default-server check", "default-server")
         (folder / fragment.name).write_text(text, encoding="utf-8")
     return str(folder)

@@ -110,8 +110,8 @@ def test_addresses_of_the_pool_that_are_not_here_are_counted(
 
 
 def test_files_of_the_status_page_are_looked_at(tmp_path: Path) -> None:
-    def found(**more: str) -> list[tuple[Level, str, str]]:
-        status = StatusSettings(**{"listen": "0.0.0.0:9101", "token_file": str(token), **more})
+    def found(**more: Any) -> list[tuple[Level, str, str]]:
+        status = StatusSettings(**({"listen": "0.0.0.0:9101", "token_file": str(token)} | more))
         return [(each.level, each.what, each.remedy) for each in status_page(Settings(status=status), time.time())]
 
     token, certificate = tmp_path / "token", tmp_path / "page.pem"

@@ -84,7 +84,7 @@ def _of_pyconfd() -> Iterator[str]:
     status = replace(SAMPLE, certificates=(certificate,))
     yield exposition(registry_of(lambda: status)).decode()
     figures = RouteFigures((1,) * len(CLASSES), (1,) * (len(BOUNDS_S) + 1))
-    yield route_exposition({"gw_http_demo_web_0": figures}).decode()
+    yield route_exposition({"gw_http_demo_web_0": figures}, {"gw_http_demo_web_0": {"www.example.com"}}).decode()
     yield dns.metrics(document())
     router = {"id": 51, "hold": "able", "faults": [], "alarms": [], "holds": True}
     checks = {"haproxy alive": {"ok": True}}

@@ -28,7 +28,7 @@ def figures(appliance: Appliance) -> dict[tuple[str, str], int]:
     assert code == 200, text
     found: dict[tuple[str, str], int] = {}
     for line in text.splitlines():
-        if not line.startswith("#"):
+        if not line.startswith(("#", "pyconfd_route_host")):
             sample = _SAMPLE.fullmatch(line)
             assert sample is not None, line
             family, backend, kind, name, rule, more, value = sample.groups()
@@ -44,6 +44,7 @@ def requests(appliance: Appliance) -> int:
 def test_requests_and_connections_count_for_their_objects(appliance: Appliance) -> None:
     port, plain = service_port(ADDRESS), service_port("127.0.0.1")
     appliance.values["addresses"] = {"pool": [ADDRESS]}
+    appliance.values["status"]["metrics_per_host"] = True
     appliance.values["presets"] = appliance.values.get("presets", {}) | {"listen_ports": [str(plain)]}
     serving(appliance)
     appliance.serve("web", {}, pods=1)
@@ -81,6 +82,11 @@ def test_requests_and_connections_count_for_their_objects(appliance: Appliance) 
     assert more["first_byte_seconds_bucket +Inf", "HTTPRoute/web/0"] == 3
     assert more["bytes_in_total", "HTTPRoute/web/0"] > 3 * len("GET /a HTTP/1.1")
     assert more["bytes_out_total", "HTTPRoute/web/0"] > 3 * len("HTTP/1.1 200 OK")
+
+    hosts = re.findall(r'pyconfd_route_host_info\{backend="(.*)",host="(.*)"\} 1', appliance.get("/metrics/routes")[1])
+    assert {host for backend, host in hosts if backend == f"ing_{NAMESPACE}_shop_80"} == {"ingress.example.com"}
+    assert {host for backend, host in hosts if backend == f"gw_http_{NAMESPACE}_web_0"} == {"route.example.com"}
+    assert ("be-cache", "cache") in hosts
 
     appliance.remove("web", "web-1")
     appliance.until(lambda: ask(port, "route.example.com", address=ADDRESS, path="/a") == "503", "no pod is left")

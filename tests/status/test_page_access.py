@@ -453,7 +453,7 @@ def test_commands_say_what_differs_from_the_daemons_settings(
 ) -> None:
     write(tmp_path / "other", OTHER)
     write(tmp_path / "other.pem", pem(authority.server("other")))
-    named = {name: str(tmp_path / value) if value else "" for name, value in own.items()}
+    named: dict[str, Any] = {name: str(tmp_path / value) if value else "" for name, value in own.items()}
     with served(settings) as page, pytest.raises(TransientError) as refused:
         get(replace(asked_at(page, settings), **named), "/status.json", 20)
     assert words in refused.value.problems[0].message

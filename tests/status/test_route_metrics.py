@@ -1,12 +1,13 @@
 """``/metrics/routes``: names, labels and values."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from pyconfd.model.route_figures import RouteFigures
-from pyconfd.status.route_metrics import route_exposition
+from pyconfd.status.route_metrics import HostsByBackend, route_exposition
 
 NOTHING = RouteFigures()
 
@@ -75,9 +76,39 @@ def test_each_family_is_there_once_with_its_type() -> None:
 def test_the_list_of_them_is_complete() -> None:
     page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
     figures = RouteFigures((0,) * 5, (0,) * 11)
-    written = {line.partition("{")[0] for line in samples("be-a", figures)}
+    text = route_exposition({"be-a": figures}, {"be-a": {"a.test"}}).decode()
+    written = {re.split("[{ ]", line)[0] for line in text.splitlines() if not line.startswith("#")}
     rows = re.findall(r"^\| (`pyconfd_route[^|]*) \|", page, re.MULTILINE)
     assert set(re.findall(r"pyconfd_route_\w+", " ".join(rows))) == written
+
+
+def hosts(backends: Iterable[str], found: HostsByBackend) -> list[str]:
+    text = route_exposition(dict.fromkeys(backends, NOTHING), found).decode()
+    return [line for line in text.splitlines() if line.startswith("pyconfd_route_host")]
+
+
+def test_hosts_are_shown_where_they_are_asked_for() -> None:
+    found = {"be-a": {"b.test", "*.a.test"}, "be-gone": {"gone.test"}}
+    assert hosts(["be-a", "be-b"], found) == [
+        'pyconfd_route_host_info{backend="be-a",host="*.a.test"} 1',
+        'pyconfd_route_host_info{backend="be-a",host="b.test"} 1',
+        "pyconfd_route_hosts_left_out 0",
+    ]
+    assert not [line for line in samples("be-a") if "host" in line.partition("{")[0]]
+
+
+def test_hosts_beyond_the_bound_are_counted_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyconfd.status.route_metrics.HOSTS_SHOWN", 2)
+    found = {f"be-{name}": {f"{name}.test", f"www.{name}.test"} for name in "ab"}
+    assert hosts(found, found)[1:] == [
+        'pyconfd_route_host_info{backend="be-a",host="www.a.test"} 1',
+        "pyconfd_route_hosts_left_out 2",
+    ]
+
+
+def test_no_host_ends_its_label() -> None:
+    (line, _) = hosts(["be-a"], {"be-a": {'x"} 1\n\\'}})
+    assert line == r'pyconfd_route_host_info{backend="be-a",host="x\"} 1\\n\\"} 1'
 
 
 def test_prometheus_client_parses_it() -> None:
