@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +19,7 @@ from pyconfd.explain.routing import (
     NOT_KNOWN,
     Entrance,
     RequestEnd,
+    RoutingTables,
     Trace,
     Way,
     field_of_rule,
@@ -62,15 +63,16 @@ def explain_request(request: ClientRequest, evidence: Evidence) -> Explanation:
         trace.does_not_cover("the other load balancers that are served here: it is what HAProxy would do")
     if rendering is None:
         trace.does_not_cover("where HAProxy listens: nothing was rendered")
-        return _explanation(request, evidence, trace, NOT_KNOWN)
+        return _explanation(request, RoutingTables(evidence, ()), trace, NOT_KNOWN)
     if not_applied := _not_applied(evidence):
         trace.does_not_cover(not_applied)
     places, sections = opened(rendering.text)
-    found, way = reached(places, request), Way(request, evidence, sections, trace)
+    tables = RoutingTables(evidence, sections)
+    found, way = reached(places, request), Way(request, tables, trace)
     if not found:
         at = f"{request.to} port {request.port}" if request.to else f"port {request.port}"
         refused = trace.ends(f"the connection is refused: nothing listens on {at}", CLOSED)
-        return _explanation(request, evidence, trace, refused, tuple(_elsewhere(places, way, "")))
+        return _explanation(request, tables, trace, refused, tuple(_elsewhere(places, way, "")))
     ranks = {each: specificity(way.host_at(each)) for each in found}
     best = max(ranks.values())
     by_section = {each.section: each for each in reversed(found) if ranks[each] == best}
@@ -88,7 +90,7 @@ def explain_request(request: ClientRequest, evidence: Evidence) -> Explanation:
     end = way.from_(entrance)
     if has_cause(end):
         notes += _elsewhere(places, way, entrance.section)
-    return _explanation(request, evidence, trace, end, tuple(notes))
+    return _explanation(request, tables, trace, end, tuple(notes))
 
 
 def _elsewhere(places: Iterable[Entrance], way: Way, section: str) -> Iterator[str]:
@@ -126,16 +128,17 @@ def _address(entrance: Entrance, evidence: Evidence) -> str:
 
 
 def _explanation(
-    request: ClientRequest, evidence: Evidence, trace: Trace, end: RequestEnd, notes: tuple[str, ...] = ()
+    request: ClientRequest, tables: RoutingTables, trace: Trace, end: RequestEnd, notes: tuple[str, ...] = ()
 ) -> Explanation:
+    evidence = tables.evidence
     servers: tuple[ServerReport, ...] = ()
     backends: tuple[tuple[str, float], ...] = ()
-    if end.route and not (backends := _shares(end.route, evidence)):
+    if end.route and not (backends := shares_of(end.route, tables)):
         end = trace.ends("404: no reference of this rule has a weight", RequestEnd(status=404))
     elif end.route:
         rendering = evidence.desired or evidence.running or Rendering(())
-        configuration = _Configuration(rendering, is_running=not _not_applied(evidence))
-        sections = [_Backend(name, evidence, configuration) for name, _ in backends]
+        configuration = BackendSections(rendering, is_running=not _not_applied(evidence))
+        sections = [AnsweringBackend(name, evidence, configuration) for name, _ in backends]
         end = _applied(request, sections, backends, end, trace)
         servers = tuple(each for backend in sections for each in backend.servers)
     if evidence.instance.phase == Phase.DOWN:
@@ -171,16 +174,9 @@ def _explanation(
     return bounded(found)
 
 
-def _shares(route: str, evidence: Evidence) -> tuple[tuple[str, float], ...]:
+def shares_of(route: str, tables: RoutingTables) -> tuple[tuple[str, float], ...]:
     """Return the backends that requests of a route are divided among, each with its share in percent."""
-    gateway = evidence.context.names.get("gateway") or {}
-    choices = [
-        choice
-        for front in (gateway.get("frontends") or {}).values()
-        for step in front.look_ups
-        for choice in step.choices
-        if choice.route == route
-    ]
+    choices = tables.choices.get(route)
     if not choices:
         return () if route.startswith(SPLIT) else ((route, 100.0),)
     left, shares = 1.0, dict.fromkeys((each.to for each in choices), 0.0)
@@ -194,7 +190,7 @@ def _shares(route: str, evidence: Evidence) -> tuple[tuple[str, float], ...]:
     return tuple((name, round(100 * share, 2)) for name, share in shares.items())
 
 
-class _Configuration:
+class BackendSections:
     """The sections of a rendering. Of 100,000 servers those of the backends that are asked for are parsed only.
 
     ``is_running``: it is what HAProxy runs.
@@ -203,20 +199,18 @@ class _Configuration:
     def __init__(self, rendering: Rendering, *, is_running: bool) -> None:
         self.rendering, self.is_running = rendering, is_running
         self._head, self._slices = cut(rendering.text)
+        self._places = {each.name: at for at, each in reversed(list(enumerate(self._slices))) if each[0] == "backend"}
+        self._defaults = [(at, parse(each.text)[0]) for at, each in enumerate(self._slices) if each[0] == "defaults"]
+        self._first_lines = [*accumulate((each.text.count("\n") for each in self._slices), initial=0)]
 
     def backend(self, name: str) -> Sequence[Section]:
         """Return a backend and the defaults sections that it inherits from, the nearest first; none without it."""
-        at = next((at for at, each in enumerate(self._slices) if each[:2] == ("backend", name)), None)
+        at = self._places.get(name)
         if at is None:
             return ()
-        before = self._slices[:at]
-        first = 1 + self._head.count("\n") + sum(each.text.count("\n") for each in before)
-        return tuple(
-            _with_inherited(
-                parse(self._slices[at].text, first)[0],
-                [parse(each.text)[0] for each in before if each.keyword == "defaults"],
-            )
-        )
+        first = 1 + self._head.count("\n") + self._first_lines[at]
+        above = [section for place, section in self._defaults if place < at]
+        return tuple(_with_inherited(parse(self._slices[at].text, first)[0], above))
 
 
 def _with_inherited(section: Section, above: Sequence[Section]) -> Iterator[Section]:
@@ -229,10 +223,10 @@ def _with_inherited(section: Section, above: Sequence[Section]) -> Iterator[Sect
         yield section
 
 
-class _Backend:
+class AnsweringBackend:
     """One section that requests come to: what the presets made of it, and its lines in the configuration."""
 
-    def __init__(self, name: str, evidence: Evidence, configuration: _Configuration) -> None:
+    def __init__(self, name: str, evidence: Evidence, configuration: BackendSections) -> None:
         names = evidence.context.names
         self.name, self._evidence, self._rendering = name, evidence, configuration.rendering
         self._is_running = configuration.is_running
@@ -247,8 +241,10 @@ class _Backend:
         """Why no server takes traffic, "" where one does; by HAProxy's states where it was asked and runs this."""
         if not any(("weight", "0") not in pairwise(line.words) for line in self._lines):
             return "the backend has no server that takes traffic"
+        if not self._is_running:
+            return ""
         servers = self.servers
-        if not self._is_running or not servers or not all(each.state in _IDLE or not each.weight for each in servers):
+        if not servers or not all(each.state in _IDLE or not each.weight for each in servers):
             return ""
         if all(each.state == "absent" for each in servers):
             return ""  # HAProxy has another configuration
@@ -359,14 +355,14 @@ def _settings_of(sections: Iterable[Section]) -> Mapping[str, tuple[str, str]]:
 
 def _applied(
     request: ClientRequest,
-    found: Sequence[_Backend],
+    found: Sequence[AnsweringBackend],
     shares: Sequence[tuple[str, float]],
     end: RequestEnd,
     trace: Trace,
 ) -> RequestEnd:
     """Add what happens in the backends; return the end, which is an answer of HAProxy where it gives one to all."""
     each_with_share = zip(found, (share for _, share in shares), strict=True)
-    ends = [(backend, _in_backend(request, backend, share, trace), share) for backend, share in each_with_share]
+    ends = [(backend, in_backend(request, backend, share, trace), share) for backend, share in each_with_share]
     ends = [each for each in ends if each[2]]
     if len({ended for _, ended, _ in ends}) == 1 and ends[0][1] is not None:
         return ends[0][1]
@@ -380,7 +376,7 @@ def _applied(
     return trace.ends("that of one of these servers", end)
 
 
-def _settings_steps(backends: Sequence[_Backend]) -> list[RequestStep]:
+def _settings_steps(backends: Sequence[AnsweringBackend]) -> list[RequestStep]:
     """Return the settings of several backends: once what all of them have, and of which one the others are."""
     own = {backend.name: list(backend.settings()) for backend in backends}
     steps = dict.fromkeys(
@@ -402,7 +398,7 @@ class _Ended(NamedTuple):
     where: str
 
 
-def _in_backend(request: ClientRequest, backend: _Backend, share: float, trace: Trace) -> RequestEnd | None:
+def in_backend(request: ClientRequest, backend: AnsweringBackend, share: float, trace: Trace) -> RequestEnd | None:
     """Add what happens in one backend, which so many percent of the requests come to; return an answer of HAProxy."""
     rule, at, where, weights, ended = backend.rule, "", "", "", None
     if rule is not None:

@@ -24,13 +24,14 @@ from pyconfd.model.reservation import Name
 from pyconfd.presets import values
 from pyconfd.presets.certificates import pem_path
 from pyconfd.presets.gateway import patterns
-from pyconfd.presets.gateway.frontends import FrontendKind, GatewayFrontend, NameRoute
+from pyconfd.presets.gateway.frontends import Choice, FrontendKind, GatewayFrontend, NameRoute
 from pyconfd.presets.ingress.claims import name_of
 from pyconfd.presets.routing.table import Place, VirtualHostPath
 from pyconfd.presets.routing.types import (
     EXACT_PATHS,
     PATH_PREFIXES,
     HostKind,
+    PathEntry,
     PathKind,
     RouteGroup,
     RouteMatch,
@@ -44,7 +45,7 @@ _MOST_RULES = 200
 _MOST_REFUSED = 10
 _MOST_LOST = 1_000
 """Rules in an answer that the request does not get: a path may have many of any tenant."""
-_ACME = "/.well-known/acme-challenge/"
+ACME = "/.well-known/acme-challenge/"
 _WORDS_OF_KIND = {
     HostKind.EXACT: "this host",
     HostKind.ONE_LABEL: "a wildcard for one label",
@@ -68,8 +69,12 @@ NOT_KNOWN = RequestEnd()
 
 @dataclass
 class Trace:
-    """What was looked at, how a part of the requests ends otherwise (in percent), and what cannot be answered."""
+    """What was looked at, how a part of the requests ends otherwise (in percent), and what cannot be answered.
 
+    ``only_end``: nobody reads the steps, so they are not kept, and nothing is looked for that only they say.
+    """
+
+    only_end: bool = False
     steps: list[RequestStep] = field(default_factory=list)
     sometimes: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     uncovered: dict[str, None] = field(default_factory=dict)
@@ -77,7 +82,8 @@ class Trace:
 
     def add(self, part: str, text: str, result: str = "", *, at: str = "", where: str = "") -> None:
         """Add a step; ``at`` is the object and ``where`` its field."""
-        self.steps.append(RequestStep(part, text, result, at, where))
+        if not self.only_end:
+            self.steps.append(RequestStep(part, text, result, at, where))
 
     def chosen(self, part: str, text: str, *, at: str = "", where: str = "") -> None:
         """Add what was chosen."""
@@ -252,6 +258,31 @@ def specificity(host: str) -> tuple[bool, int]:
 # Rules
 
 
+class Unknown(NamedTuple):
+    """A header or a query parameter (``kind``) that an access log does not have, and what is asked of it."""
+
+    kind: str
+    condition: ValueCondition
+
+
+class Unlogged:
+    """What is assumed of a request whose access log does not say it; what was not assumed yet does not hold.
+
+    ``answers`` has all that was asked for, in order. ``has_query``: the query is known.
+    """
+
+    def __init__(self, assumed: Mapping[Unknown, bool], *, has_query: bool) -> None:
+        self.answers = dict(assumed)
+        self.has_query = has_query
+
+    def holds(self, unknown: Unknown) -> bool:
+        """Return whether a condition is assumed to hold."""
+        return self.answers.setdefault(unknown, False)
+
+
+FORWARDED_PROTO = Unknown("header", ValueCondition("x-forwarded-proto", "https"))
+
+
 class PathCandidate(NamedTuple):
     """An entry of the maps of paths and what it leads to; ``object`` asked for it in ``field``."""
 
@@ -274,30 +305,80 @@ class PathCandidate(NamedTuple):
         return f"path {path}" if self.map == EXACT_PATHS else f"path prefix {path.removesuffix('/') or '/'}"
 
 
+class PathTable:
+    """The entries of the maps of paths of one virtual host."""
+
+    def __init__(self) -> None:
+        self._found: list[PathCandidate] = []
+        self._by_map: dict[str, dict[str, PathCandidate]] = {EXACT_PATHS: {}, PATH_PREFIXES: {}}
+
+    def add(self, candidate: PathCandidate) -> None:
+        """Add one; of several with the same key the first counts."""
+        self._found.append(candidate)
+        self._by_map[candidate.map].setdefault(candidate.key, candidate)
+
+    def find(self, virtual_host: str, path: str) -> PathCandidate | None:
+        """Return what HAProxy finds: an exact path comes first, then the longest prefix."""
+        if (found := self._by_map[EXACT_PATHS].get(f"{virtual_host}{path}")) is not None:
+            return found
+        return longest_prefix(self._by_map[PATH_PREFIXES], f"{virtual_host}{path}/")
+
+    def ordered(self) -> list[PathCandidate]:
+        """Return all of them, the most specific first."""
+        return sorted(self._found, key=lambda each: (each.map != EXACT_PATHS, -len(each.key), each.key))
+
+
+NO_PATHS = PathTable()
+
+
+def longest_prefix(entries: Mapping[str, Any], path: str) -> Any:
+    """Return what ``map_beg`` finds for a text that ends with a slash, as all keys do; None for nothing."""
+    end = len(path)
+    while end:
+        if (found := entries.get(path[:end])) is not None:
+            return found
+        end = path.rfind("/", 0, end - 1) + 1
+    return None
+
+
 class Rules:
-    """Which rule has a request at one virtual host after the other."""
+    """Which rule has a request at one virtual host after the other.
 
-    def __init__(self, request: ClientRequest, headers: Sequence[tuple[str, str]], trace: Trace) -> None:
-        self._request, self._headers, self._trace = request, headers, trace
+    With ``unlogged`` headers are not looked at, nor is a query that is not known: what that says of them counts.
+    ``reads_path`` becomes True where an expression was compared with the path.
+    """
 
-    def find(self, virtual_host: str, candidates: Iterable[PathCandidate], owner_of: Mapping[str, str]) -> str:
+    def __init__(
+        self,
+        request: ClientRequest,
+        headers: Sequence[tuple[str, str]],
+        trace: Trace,
+        unlogged: "Unlogged | None" = None,
+    ) -> None:
+        self._request, self._headers, self._trace, self._unlogged = request, headers, trace, unlogged
+        self.reads_path = False
+
+    def find(self, virtual_host: str, paths: PathTable, owner_of: Mapping[str, str]) -> str:
         """Return what the request is led to, "" for nothing: exact paths come first, then the longest prefix.
 
         ``owner_of`` has the rule of each route that a group may lead to.
         """
-        trace, found, route, others = self._trace, False, "", 0
-        ordered = sorted(candidates, key=lambda each: (each.map != EXACT_PATHS, -len(each.key), each.key))
-        for number, each in enumerate(ordered):
+        chosen = paths.find(virtual_host, self._request.path)
+        if self._trace.only_end:
+            if chosen is None:
+                return ""
+            return chosen.to if chosen.group is None else self._of_group(chosen.group, owner_of)
+        trace, route, others = self._trace, "", 0
+        for number, each in enumerate(paths.ordered()):
             words = each.words(virtual_host)
-            if each.fits(virtual_host, self._request.path):
-                if found:
-                    trace.lost("rule", f"{words}: a more specific path comes first", at=each.object, where=each.field)
-                elif each.group is not None:
+            if each is chosen:
+                if each.group is not None:
                     route = self._of_group(each.group, owner_of)
                 else:
                     route = each.to
                     trace.chosen("rule", words, at=each.object, where=each.field)
-                found = True
+            elif each.fits(virtual_host, self._request.path):
+                trace.lost("rule", f"{words}: a more specific path comes first", at=each.object, where=each.field)
             elif number < _MOST_RULES:
                 trace.lost("rule", f"{words}: the path is another one", at=each.object, where=each.field)
             else:
@@ -315,6 +396,8 @@ class Rules:
                 self._trace.lost("rule", f"{words}: {wrong}", at=owner, where=field_)
                 continue
             self._trace.chosen("rule", words, at=owner, where=field_)
+            if self._trace.only_end:
+                return rule.backend
             for other in group.rules[number + 1 :]:
                 owner = owner_of.get(other.backend, f"{other.owner.kind} {other.owner.namespace}/{other.owner.name}")
                 words, field_ = _words_of(other.match), field_of_rule(owner)
@@ -325,18 +408,31 @@ class Rules:
     def _why_not(self, match: RouteMatch) -> str:
         """Return which condition does not hold, "" where all do. Values are not repeated: some are secrets."""
         request = self._request
-        if match.kind is PathKind.REGEX and not _matches(ValueCondition("", match.path, True), [request.path.encode()]):
-            return "the path does not match"
         if match.method not in {"", request.method}:
             return f"the method is {request.method}"
+        if match.kind is PathKind.REGEX:
+            self.reads_path = True
+            if not _matches(ValueCondition("", match.path, True), [request.path.encode()]):
+                return "the path does not match"
+        unlogged = self._unlogged
+        if unlogged is not None:
+            unknown = [Unknown("header", each) for each in match.headers]
+            if not unlogged.has_query:
+                unknown += [Unknown("query parameter", each) for each in match.query]
+            if not all(map(unlogged.holds, unknown)):
+                return "a condition is assumed not to hold"
+            return self._why_not_by_query(match) if unlogged.has_query else ""
         for each in match.headers:
             sent = [value for name, value in self._headers if name == each.name]
             if UNKNOWN in sent:
                 self._trace.does_not_cover(f"the value of header {each.name}, which HAProxy sets: taken as another one")
             if not _matches(each, [value.encode() for value in sent]):
                 return f"header {each.name} {'has another value' if sent else 'is not sent'}"
+        return self._why_not_by_query(match)
+
+    def _why_not_by_query(self, match: RouteMatch) -> str:
         for each in match.query:
-            given = list(request.parameters(each.name))
+            given = list(self._request.parameters(each.name))
             if not _matches(each, given):
                 return f"query parameter {each.name} {'has another value' if given else 'is not there'}"
         return ""
@@ -386,20 +482,17 @@ class _ClientHelloResult(NamedTuple):
     only_default: bool = False
 
 
-class Way:
-    """The way of one request; ``sections`` are those that listen, or end TLS behind one that does."""
+class RoutingTables:
+    """What requests are looked up in, for any number of them; ``sections`` listen, or end TLS behind one that does."""
 
-    def __init__(self, request: ClientRequest, evidence: Evidence, sections: Collection[str], trace: Trace) -> None:
-        self.request, self.evidence, self.trace, self._sections = request, evidence, trace, sections
+    def __init__(self, evidence: Evidence, sections: Collection[str]) -> None:
+        self.evidence, self._sections = evidence, sections
         self.names = evidence.context.names
         gateway = self.names.get("gateway") or {}
         self.frontends: Mapping[str, GatewayFrontend] = gateway.get("frontends") or {}
         self.gateway_hosts: Mapping[str, VirtualHost] = gateway.get("virtual_hosts") or {}
         self.rules_backends: Mapping[str, Any] = gateway.get("backends") or {}
-        trusted = [ip_network(each) for each in evidence.variables.get("trusted_networks") or ()]
-        self.is_trusted = request.is_from(trusted)
-        self.headers = request.seen_headers(trusted=self.is_trusted)
-        self.rules = Rules(request, self.headers, trace)
+        self.trusted = [ip_network(each) for each in evidence.variables.get("trusted_networks") or ()]
 
     @cached_property
     def shared(self) -> SharedHosts:
@@ -408,8 +501,98 @@ class Way:
         return SharedHosts(self.names, http=http, https=https)
 
     @cached_property
-    def _owners_of_routes(self) -> Mapping[str, str]:
+    def owners_of_routes(self) -> Mapping[str, str]:
+        """The rule of each route."""
         return {each.route: each.owner for each in self.rules_backends.values() if not each.is_profile}
+
+    @cached_property
+    def choices(self) -> Mapping[str, Sequence[Choice]]:
+        """What is chosen from, in order, by the route that is divided."""
+        found = defaultdict(list)
+        for front in self.frontends.values():
+            for step in front.look_ups:
+                for choice in step.choices:
+                    found[choice.route].append(choice)
+        return found
+
+    @cached_property
+    def balanced(self) -> Mapping[str, Any]:
+        """The ports of LoadBalancer Services by the section that listens."""
+        return {f"fe-lb-{key}": each for key, each in (self.names.get("loadbalancer") or {}).items()}
+
+    @cached_property
+    def domains_with_port(self) -> Mapping[str, tuple[str, Any]]:
+        """The domains with a port of their own, and what is served there, by the section that listens."""
+        domains = (self.names.get("domains") or {}).items()
+        return {f"fe-{entry['key']}": (str(domain), entry) for domain, entry in domains}
+
+    @cached_property
+    def owned_addresses(self) -> frozenset[str]:
+        """The addresses that belong to a Gateway or a LoadBalancer Service."""
+        owners = (*self.frontends.values(), *self.balanced.values())
+        return frozenset(address for each in owners for address in each.addresses)
+
+    @cached_property
+    def gateway_paths(self) -> Mapping[str, PathTable]:
+        """The paths of the virtual hosts of Gateways."""
+        found = defaultdict(PathTable)
+        for backend in self.rules_backends.values():
+            for entry in backend.entries:
+                where = field_of_rule(backend.owner)
+                found[_virtual_host_of(entry)].add(
+                    PathCandidate(entry.map, entry.key, backend.route, backend.owner, where)
+                )
+        for host in self.gateway_hosts.values():
+            for group in host.groups:
+                found[host.id].add(PathCandidate(group.entry.map, group.entry.key, group.id, group=group))
+        return found
+
+    @cached_property
+    def shared_paths(self) -> Mapping[str, PathTable]:
+        """The paths of the virtual hosts of the shared frontends."""
+        owners = self.evidence.context.owners.get(PresetName.INGRESS, {})
+        found = defaultdict(PathTable)
+        for name, backend in ((self.names.get("ingress") or {}).get("backends") or {}).items():
+            for entry in backend.entries:
+                id_ = _virtual_host_of(entry)
+                is_exact, path = entry.map == EXACT_PATHS, entry.key.removeprefix(id_)
+                place = Place(PathKind.EXACT, path) if is_exact else Place(PathKind.PREFIX, path.removesuffix("/"))
+                owner = owners.get(name_of(VirtualHostPath(id_, place)))
+                at = f"{owner.kind} {owner.namespace}/{owner.name}" if owner is not None else ""
+                found[id_].add(PathCandidate(entry.map, entry.key, name, at, "spec.rules.http.paths"))
+        for id_, entry in self.shared.domains.items():
+            at = self.owner_of_domain(entry["domain"], entry)
+            found[id_].add(PathCandidate(PATH_PREFIXES, f"{id_}/", f"be-{entry['key']}", at, "annotation domain"))
+        return found
+
+    def owner_of_domain(self, domain: str, entry: Any) -> str:
+        """Return the object that has a domain."""
+        owner = self.evidence.context.owners.get(PresetName.DOMAINS, {}).get(Name("", domain))
+        return f"{owner.kind if owner is not None else 'Service'} {entry['namespace']}/{entry['name']}"
+
+
+def _virtual_host_of(entry: PathEntry) -> str:
+    """Return the id of the virtual host that a key begins with: all paths begin with a slash, and no id has one."""
+    return entry.key.partition("/")[0]
+
+
+class Way:
+    """The way of one request; ``unlogged`` is what is assumed of one that is known from an access log."""
+
+    def __init__(
+        self, request: ClientRequest, tables: RoutingTables, trace: Trace, unlogged: Unlogged | None = None
+    ) -> None:
+        self.request, self.tables, self.trace, self._unlogged = request, tables, trace, unlogged
+        self.evidence, self.names, self.frontends = tables.evidence, tables.names, tables.frontends
+        self.gateway_hosts, self.rules_backends = tables.gateway_hosts, tables.rules_backends
+        self.is_trusted = request.is_from(tables.trusted)
+        headers = () if unlogged is not None else request.seen_headers(trusted=self.is_trusted)
+        self.rules = Rules(request, headers, trace, unlogged)
+
+    @property
+    def shared(self) -> SharedHosts:
+        """The hosts of the shared frontends."""
+        return self.tables.shared
 
     def _front(self, entrance: Entrance) -> GatewayFrontend | None:
         return self.frontends.get(entrance.section.removesuffix(".https"))
@@ -457,18 +640,15 @@ class Way:
         trace.chosen("listener", f"frontend {section} listens on {entrance.listener}", at=at)
         if front is not None:
             return self._at_gateway(front)
-        balanced = next(
-            (each for key, each in (self.names.get("loadbalancer") or {}).items() if section == f"fe-lb-{key}"), None
-        )
-        if balanced is not None:
+        if (balanced := self.tables.balanced.get(section)) is not None:
             return self._balanced(balanced)
-        for domain, entry in (self.names.get("domains") or {}).items():
-            if section == f"fe-{entry['key']}" and entry["listen_port"] == request.port:
-                return self._domain_with_port(domain, entry)
+        domain, entry = self.tables.domains_with_port.get(section, ("", None))
+        if entry is not None and entry["listen_port"] == request.port:
+            return self._domain_with_port(domain, entry)
         if section not in {SHARED_HTTP, SHARED_TLS, ENDED_TLS}:
             trace.does_not_cover(f"frontend {section}, which no shipped fragment for these objects writes")
             return NOT_KNOWN
-        if request.to and request.to in self._owned_addresses():
+        if request.to and request.to in self.tables.owned_addresses:
             text = f"{request.to} belongs to a Gateway or Service, which does not listen on port {request.port}"
             return trace.ends(f"the connection is closed: {text}", CLOSED)
         return self._at_shared(section)
@@ -476,11 +656,9 @@ class Way:
     @property
     def _served(self) -> str:
         """What to say beside "no object" where one asks for the host all the same."""
+        if self.trace.only_end:
+            return ""
         return "that is served here " if is_asked_for(self.request.name, self.evidence) else ""
-
-    def _owned_addresses(self) -> set[str]:
-        balanced = (self.names.get("loadbalancer") or {}).values()
-        return {address for each in (*self.frontends.values(), *balanced) for address in each.addresses}
 
     def _speaks(self, *, tls: bool) -> RequestEnd | None:
         """Return the end of a connection whose client speaks TLS where it may not, or not where it has to."""
@@ -508,13 +686,9 @@ class Way:
     def _domain_with_port(self, domain: str, entry: Any) -> RequestEnd:
         if self.request.to in self.evidence.options.addresses.members:
             return self.trace.ends("the connection is closed: the address is one of the pool", CLOSED)
-        at = self._owner_of_domain(domain, entry)
+        at = self.tables.owner_of_domain(domain, entry)
         self.trace.chosen("rule", f"port {entry['listen_port']} of {domain}", at=at, where="annotation listen-port")
         return RequestEnd(f"be-{entry['key']}")
-
-    def _owner_of_domain(self, domain: str, entry: Any) -> str:
-        owner = self.evidence.context.owners.get(PresetName.DOMAINS, {}).get(Name("", domain))
-        return f"{owner.kind if owner is not None else 'Service'} {entry['namespace']}/{entry['name']}"
 
     # The shared frontends
 
@@ -549,7 +723,7 @@ class Way:
             end = next((each for each in ends if each in shared.through_wildcards), None)
             found, known = (shared.through_wildcards[end], True) if end is not None else (None, False)
         if found is not None:
-            at = self._owner_of_domain(found["domain"], found)
+            at = self.tables.owner_of_domain(found["domain"], found)
             trace.chosen(
                 "rule", f"TLS of {found['domain']} goes through, by the name {name}", at=at, where="annotation proto"
             )
@@ -564,6 +738,8 @@ class Way:
         return _ClientHelloResult()
 
     def _present(self, path: str) -> None:
+        if self.trace.only_end:
+            return
         directory = self.evidence.options.tls.directory
         known = (each for some in self.evidence.context.certificates for each in some.values())
         found = next((each for each in known if pem_path(directory, each.namespace, each.secret) == path), None)
@@ -601,7 +777,7 @@ class Way:
         if tls and (seconds := shared.hsts.get(found.id, self.evidence.variables.get("hsts"))) is not None:
             text = f"Strict-Transport-Security max-age={seconds} is added to the answer"
             trace.add("filter", text, where="annotation pyconfd.io/hsts")
-        route = self.rules.find(found.id, self._shared_paths(shared, found.id), {})
+        route = self.rules.find(found.id, self.tables.shared_paths.get(found.id, NO_PATHS), {})
         self._add_refused(found)
         if not route:
             return trace.ends("404: the host has no such path", RequestEnd(status=404))
@@ -612,6 +788,8 @@ class Way:
 
         The most specific come first. Any tenant may ask for thousands of paths of a host that another one has.
         """
+        if self.trace.only_end:
+            return
         path, found = self.request.path, []
         name = values.shortened(host.host)
         for each in self.evidence.refused:
@@ -631,23 +809,11 @@ class Way:
     def _needs_no_tls(self) -> bool:
         """Return whether it is the question of an issuer, or a proxy in front says that TLS ended there."""
         request = self.request
-        is_ended = self.is_trusted and "https" in request.listed_values_of("x-forwarded-proto")
-        return is_ended or request.path.startswith(_ACME)
-
-    def _shared_paths(self, shared: SharedHosts, id_: str) -> Iterator[PathCandidate]:
-        owners = self.evidence.context.owners.get(PresetName.INGRESS, {})
-        for name, backend in ((self.names.get("ingress") or {}).get("backends") or {}).items():
-            for entry in backend.entries:
-                if entry.key.startswith(f"{id_}/"):
-                    is_exact = entry.map == EXACT_PATHS
-                    path = entry.key.removeprefix(id_)
-                    place = Place(PathKind.EXACT, path) if is_exact else Place(PathKind.PREFIX, path.removesuffix("/"))
-                    owner = owners.get(name_of(VirtualHostPath(id_, place)))
-                    at = f"{owner.kind} {owner.namespace}/{owner.name}" if owner is not None else ""
-                    yield PathCandidate(entry.map, entry.key, name, at, "spec.rules.http.paths")
-        if (entry := shared.domains.get(id_)) is not None:
-            at = self._owner_of_domain(entry["domain"], entry)
-            yield PathCandidate(PATH_PREFIXES, f"{id_}/", f"be-{entry['key']}", at, "annotation domain")
+        if request.path.startswith(ACME):
+            return True
+        if self._unlogged is not None:
+            return bool(self.tables.trusted) and self._unlogged.holds(FORWARDED_PROTO)
+        return self.is_trusted and "https" in request.listed_values_of("x-forwarded-proto")
 
     # Gateways
 
@@ -723,20 +889,12 @@ class Way:
         chain += [self.gateway_hosts[each] for each in chain[-1].above if each in self.gateway_hosts]
         for each in chain:
             trace.chosen("host", f"{each.host or '*'}: {_WORDS_OF_KIND[each.kind]}")
-            route = self.rules.find(each.id, self._gateway_paths(each), self._owners_of_routes)
+            route = self.rules.find(
+                each.id, self.tables.gateway_paths.get(each.id, NO_PATHS), self.tables.owners_of_routes
+            )
             if route:
                 return RequestEnd(route)
         return trace.ends("404: no rule of a route is for this request", RequestEnd(status=404), at=front.owner)
-
-    def _gateway_paths(self, host: VirtualHost) -> Iterator[PathCandidate]:
-        start = f"{host.id}/"
-        for backend in self.rules_backends.values():
-            for entry in backend.entries:
-                if entry.key.startswith(start):
-                    where = field_of_rule(backend.owner)
-                    yield PathCandidate(entry.map, entry.key, backend.route, backend.owner, where)
-        for group in host.groups:
-            yield PathCandidate(group.entry.map, group.entry.key, group.id, group=group)
 
 
 def _named(names: Iterable[NameRoute], name: str) -> NameRoute | None:
