@@ -55,20 +55,23 @@ def dry_run(
     again: bool = False,
     lenient: bool = False,
     for_this_host: bool = True,
+    fragments: FragmentSet | None = None,
+    read: tuple[Snapshot, tuple[Refusal, ...]] | None = None,
 ) -> DryRun:
     """Translate, render and check as the daemon would: without the objects for which it would be rejected.
 
     ``curdate`` None is now; ``again``: what is applied already is checked too; ``lenient``: where HAProxy cannot be
     run, nothing is checked. What cannot be bound at present goes without that, and new fragments take nothing away from
-    any object, unless files are read: those may be for another machine.
+    any object, unless files are read: those may be for another machine. ``fragments`` are those to render with, where
+    these are not the installed ones; ``read`` is the Snapshot and what is unreadable, where it was read before.
 
     Raises:
         RejectedInput: no object is behind it, or the daemon would leave none out: the running configuration stays.
         ConfigurationError, TransientError: it cannot be read, or not be checked.
     """
-    fragments = wiring.fragments(settings)
+    fragments = fragments or wiring.fragments(settings)
     renderer = wiring.renderer(settings, fragments)
-    snapshot, unreadable = wiring.snapshot_once(settings, snapshot_files, for_this_host=for_this_host)
+    snapshot, unreadable = read or wiring.snapshot_once(settings, snapshot_files, for_this_host=for_this_host)
     clock = SystemClock()
     stand_in = _DryRunBalancer(running, binds=not snapshot_files, again=again, lenient=lenient)
     now = clock.now()

@@ -28,6 +28,7 @@ from pyconfd.haproxy.runtime.servers_now import ServerNow, servers_now
 from pyconfd.model.condition import Age
 from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason, in_order
 from pyconfd.model.explanation import Explanation, InstanceState, RequestAnswer
+from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from pyconfd.presets import registry
@@ -262,7 +263,7 @@ def _explained(
         kept=kept,
         secret_namespaces=settings.kubernetes.secret_namespaces,
         variables=wiring.variables(settings) if isinstance(query, ClientRequest) else {},
-        own_fragments=tuple(_own_fragments(settings)) if isinstance(query, ClientRequest) else (),
+        own_fragments=tuple(own_fragments(settings)) if isinstance(query, ClientRequest) else (),
     )
     with closing(shown):
         found = explain_request(query, evidence) if isinstance(query, ClientRequest) else explain(query, evidence)
@@ -303,14 +304,14 @@ _ROUTING = frozenset(
 )
 
 
-def _own_fragments(settings: Settings) -> Iterator[str]:
+def own_fragments(settings: Settings, found: FragmentSet | None = None) -> Iterator[str]:
     """Return which of the shipped fragments that route requests the operator changed, or misses for a preset in use.
 
-    Where one is left out that listens, nothing listens there.
+    Where one is left out that listens, nothing listens there. ``found`` are other fragments than the installed ones.
     """
     needed = {"07-ingress.tmpl"} if PresetName.INGRESS in settings.presets.names else set()
     with suppress(PyconfdError):
-        used = wiring.fragments(settings)
+        used = found or wiring.fragments(settings)
         own = {each.name: each.text for each in (*used.fragments, *used.includable)}
         for name, path in of_presets(settings.presets.names).items():
             is_used = name in _ROUTING and (name in own or name in needed)

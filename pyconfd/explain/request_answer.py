@@ -241,9 +241,7 @@ class AnsweringBackend:
         """Why no server takes traffic, "" where one does; by HAProxy's states where it was asked and runs this."""
         if not any(("weight", "0") not in pairwise(line.words) for line in self._lines):
             return "the backend has no server that takes traffic"
-        if not self._is_running:
-            return ""
-        servers = self.servers
+        servers = self.servers if self._is_running else []
         if not servers or not all(each.state in _IDLE or not each.weight for each in servers):
             return ""
         if all(each.state == "absent" for each in servers):
@@ -410,7 +408,7 @@ def in_backend(request: ClientRequest, backend: AnsweringBackend, share: float, 
         if ended is None and rule.failing:
             trace.sometimes[0 if backend.is_tcp else 500] += share * rule.failing / rule.of
     trace.chosen("backend", f"{backend.name}: {share:g} % of such requests{weights}", at=at, where=where)
-    if backend.leaves_out(request.name):
+    if not trace.only_end and backend.leaves_out(request.name):
         text = "answers of servers below 500 are left out of the access log"
         trace.add("log", text, at=at, where="annotation pyconfd.io/access-log")
     if ended is not None:
@@ -454,7 +452,7 @@ def _filtered(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended
             trace.add("filter", f"{some} header {edit.name} {verb}", at=at, where=where)
     if filters.host:
         trace.add("filter", f"the server gets the host {filters.host}", at=at, where=where)
-    path = _edited(request.path, filters.path) if filters.path is not None else request.path
+    path = edited(request.path, filters.path) if filters.path is not None else request.path
     if filters.path is not None and filters.redirect is None:
         trace.add("filter", f"the server gets the path {path}", at=at, where=where)
     for mirror in rule.mirrors:
@@ -467,7 +465,8 @@ def _filtered(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended
     return None
 
 
-def _edited(path: str, edit: PathEdit) -> str:
+def edited(path: str, edit: PathEdit) -> str:
+    """Return a path as the server gets it."""
     by = edit.format
     if by.startswith("%[str("):
         by = by[len("%[str(") : -len(")]")]

@@ -7,7 +7,7 @@ rule comes first is in these collections already. Where HAProxy listens is read 
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import ip_network
@@ -309,43 +309,44 @@ class PathTable:
     """The entries of the maps of paths of one virtual host."""
 
     def __init__(self) -> None:
-        self._found: list[PathCandidate] = []
+        self.all: list[PathCandidate] = []
         self._by_map: dict[str, dict[str, PathCandidate]] = {EXACT_PATHS: {}, PATH_PREFIXES: {}}
 
     def add(self, candidate: PathCandidate) -> None:
         """Add one; of several with the same key the first counts."""
-        self._found.append(candidate)
+        self.all.append(candidate)
         self._by_map[candidate.map].setdefault(candidate.key, candidate)
 
     def find(self, virtual_host: str, path: str) -> PathCandidate | None:
         """Return what HAProxy finds: an exact path comes first, then the longest prefix."""
         if (found := self._by_map[EXACT_PATHS].get(f"{virtual_host}{path}")) is not None:
             return found
-        return longest_prefix(self._by_map[PATH_PREFIXES], f"{virtual_host}{path}/")
+        prefixes = self._by_map[PATH_PREFIXES]
+        return prefixes.get(longest_prefix(prefixes, f"{virtual_host}{path}/"))
 
     def ordered(self) -> list[PathCandidate]:
         """Return all of them, the most specific first."""
-        return sorted(self._found, key=lambda each: (each.map != EXACT_PATHS, -len(each.key), each.key))
+        return sorted(self.all, key=lambda each: (each.map != EXACT_PATHS, -len(each.key), each.key))
 
 
 NO_PATHS = PathTable()
 
 
-def longest_prefix(entries: Mapping[str, Any], path: str) -> Any:
-    """Return what ``map_beg`` finds for a text that ends with a slash, as all keys do; None for nothing."""
+def longest_prefix(keys: Container[str], path: str) -> str:
+    """Return the key that ``map_beg`` finds for a text that ends with a slash, as all keys do; "" for none."""
     end = len(path)
     while end:
-        if (found := entries.get(path[:end])) is not None:
-            return found
+        if path[:end] in keys:
+            return path[:end]
         end = path.rfind("/", 0, end - 1) + 1
-    return None
+    return ""
 
 
 class Rules:
     """Which rule has a request at one virtual host after the other.
 
     With ``unlogged`` headers are not looked at, nor is a query that is not known: what that says of them counts.
-    ``reads_path`` becomes True where an expression was compared with the path.
+    ``reads_path`` and ``reads_query`` become True where the path was compared with an expression, the query at all.
     """
 
     def __init__(
@@ -356,7 +357,7 @@ class Rules:
         unlogged: "Unlogged | None" = None,
     ) -> None:
         self._request, self._headers, self._trace, self._unlogged = request, headers, trace, unlogged
-        self.reads_path = False
+        self.reads_path = self.reads_query = False
 
     def find(self, virtual_host: str, paths: PathTable, owner_of: Mapping[str, str]) -> str:
         """Return what the request is led to, "" for nothing: exact paths come first, then the longest prefix.
@@ -432,6 +433,7 @@ class Rules:
 
     def _why_not_by_query(self, match: RouteMatch) -> str:
         for each in match.query:
+            self.reads_query = True
             given = list(self._request.parameters(each.name))
             if not _matches(each, given):
                 return f"query parameter {each.name} {'has another value' if given else 'is not there'}"
@@ -535,7 +537,7 @@ class RoutingTables:
     @cached_property
     def gateway_paths(self) -> Mapping[str, PathTable]:
         """The paths of the virtual hosts of Gateways."""
-        found = defaultdict(PathTable)
+        found: defaultdict[str, PathTable] = defaultdict(PathTable)
         for backend in self.rules_backends.values():
             for entry in backend.entries:
                 where = field_of_rule(backend.owner)
@@ -551,7 +553,7 @@ class RoutingTables:
     def shared_paths(self) -> Mapping[str, PathTable]:
         """The paths of the virtual hosts of the shared frontends."""
         owners = self.evidence.context.owners.get(PresetName.INGRESS, {})
-        found = defaultdict(PathTable)
+        found: defaultdict[str, PathTable] = defaultdict(PathTable)
         for name, backend in ((self.names.get("ingress") or {}).get("backends") or {}).items():
             for entry in backend.entries:
                 id_ = _virtual_host_of(entry)

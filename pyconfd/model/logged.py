@@ -1,5 +1,7 @@
 """One line of the access log, as the shipped fragments have HAProxy write it."""
 
+import re
+
 import msgspec
 
 WHO = {
@@ -89,3 +91,73 @@ def parse(line: bytes) -> LoggedRequest | None:
         return _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+class AskedFor(msgspec.Struct, frozen=True, gc=False):
+    """What a line says of what a client asked for; the members are those of :class:`LoggedRequest`.
+
+    ``host`` and ``path`` of requests; ``tls`` is "" or "-" without TLS.
+    """
+
+    listener: str
+    client: str = ""
+    method: str = ""
+    host: str = ""
+    path: str = ""
+    tls: str = ""
+    sni: str = ""
+    backend: str = ""
+
+
+_ASKED_FOR = msgspec.json.Decoder(AskedFor)
+MOST_PATH_BYTES = 1024
+"""A longer path is cut. Source: pyconfd/fragments/client.j2."""
+_TEXT = re.compile(
+    rb" \[[0-9]{2}/[A-Za-z]{3}/[0-9:.]+\] (?P<listener>[^\s~]+)(?P<tls>~?) (?P<backend>[^\s/]+)/\S+ [-+0-9/]+ [-+0-9]+ "
+)
+_URI = re.compile(rb'"([^\s"]+) https?://([^/\s"?]+)([/?][^\s"]*)? HTTP/[0-9.]+"$')
+
+
+class UnreadableLine(ValueError):  # noqa: N818 - it says what the line is
+    """A line of a log says nothing of where a request goes; the text says why."""
+
+
+def asked_for(line: bytes) -> AskedFor:
+    """Return what a line asked for, behind what a collector of logs may have written before it.
+
+    HAProxy's own ``httplog`` has the host of requests that came by HTTP/2 and 3 only.
+
+    Raises:
+        UnreadableLine: it does not say that.
+    """
+    start = line.find(b"{")
+    if start < 0:
+        return _asked_in_text(line)
+    try:
+        found = _ASKED_FOR.decode(line[start:] if start else line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if _TEXT.search(line) is not None:
+            return _asked_in_text(line)
+        raise UnreadableLine(f"not a line of the shipped log format: {error}") from None
+    if len(found.path) >= MOST_PATH_BYTES or len(found.path.encode()) >= MOST_PATH_BYTES:
+        raise UnreadableLine(f"its path may be cut: the log has the first {MOST_PATH_BYTES:,} bytes")
+    return found
+
+
+def _asked_in_text(line: bytes) -> AskedFor:
+    found = _TEXT.search(line)
+    if found is None:
+        raise UnreadableLine("neither JSON of the shipped log format nor HAProxy's httplog")
+    asked = _URI.search(line, found.end())
+    if asked is None:
+        raise UnreadableLine("HAProxy's text format has no host of it: set log_format of [templates.vars] to json")
+    method, host, path, listener, backend = (
+        each.decode("utf-8", "replace")
+        for each in (asked[1], asked[2], asked[3] or b"/", found["listener"], found["backend"])
+    )
+    name = host[: host.rfind(":", host.rfind("]") + 1)] if ":" in host[host.rfind("]") + 1 :] else host
+    name = name.rstrip(".").lower()
+    path = path if path.startswith("/") else f"/{path}"
+    # The text has no name of the hello: that of the request is the likeliest.
+    tls, sni = ("TLS", name) if found["tls"] else ("", "")
+    return AskedFor(listener, "", method, name, path, tls, sni, backend)

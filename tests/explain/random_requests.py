@@ -132,8 +132,8 @@ class Served:
     """Those of its Gateways."""
 
 
-def cluster(seed: int, number: int, folder: str) -> Served:
-    """Return a random cluster of that number; always the same."""
+def cluster(seed: int, number: int, folder: str, *, later: bool = False) -> Served:
+    """Return a random cluster of that number, always the same; or what it is ``later``, with other routes."""
     rng = Random(f"requests/{seed}/{number}")
     story = Story(seed, number, folder=folder)
     makers = {("HTTPRoute", f"h{number}"): rich_route for number in range(3)}
@@ -144,6 +144,11 @@ def cluster(seed: int, number: int, folder: str) -> Served:
             slot: Slot = (kind, namespace, name)
             story.cluster.objects[slot] = made_of(rng, slot, maker)
     for _ in range(rng.randint(1, 4)):
+        seen = story.advance()
+    if later:
+        routes = [slot for slot in story.cluster.objects if slot[0] == "HTTPRoute"]
+        for slot in rng.sample(routes, len(routes) // 2):
+            story.cluster.objects[slot] = made_of(rng, slot, rich_route)
         seen = story.advance()
     variables = {"trusted_networks": list(story.trusted), "pool_networks": list(POOL)}
     evidence = Evidence(

@@ -22,6 +22,7 @@ from pyconfd.cli.output import (
     print_text,
     refused_as_json,
 )
+from pyconfd.cli.traffic import plan_traffic
 from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.text import mark, passwords_in, stats_sockets, without_passwords
@@ -40,6 +41,7 @@ from pyconfd.system.files import exists
 
 MOST_SHOWN = 100
 """Commands shown to a person; JSON has all."""
+_LOG = click.Path(exists=True, dir_okay=False, allow_dash=True)
 ASSUMED = Abilities(runtime=True, why="")
 """What every HAProxy from 2.6 on can do."""
 
@@ -58,21 +60,53 @@ class Planned:
     examples={
         "pyconfd plan": "read it before you touch a fragment",
         "pyconfd plan | cat": "without colours",
+        "pyconfd plan --traffic access.log": "which of these requests would go elsewhere",
+        "pyconfd logs --json | pyconfd plan --traffic -": "the same of the last requests",
     },
     exits={
         Exit.OK: "nothing would change",
-        Exit.CHANGES: "something would change",
-        Exit.FAILED: "it cannot be rendered, or HAProxy refuses it",
+        Exit.CHANGES: "something would change; with --traffic a request would get something else, or may",
+        Exit.FAILED: "it cannot be rendered, or HAProxy refuses it; with --traffic also: no line can be read",
     },
 )
 @snapshot_option(SNAPSHOT_HELP)
+@click.option(
+    "--traffic",
+    metavar="FILE",
+    type=_LOG,
+    help="Show instead which requests of an access log would get another backend, status or rewrite; - is the standard"
+    " input.",
+)
+@click.option(
+    "--before",
+    multiple=True,
+    metavar="FILE",
+    type=_LOG,
+    help="With --traffic: compare with what these objects ask for, like --snapshot, and not with what is applied; may"
+    " be repeated.",
+)
 @json_option
-def plan(context: CommandContext, snapshots: tuple[str, ...], *, as_json: bool) -> int:
+def plan(
+    context: CommandContext,
+    snapshots: tuple[str, ...],
+    traffic: str | None,
+    before: tuple[str, ...],
+    *,
+    as_json: bool,
+) -> int:
     """Show what would change, and how.
 
     Compare what the cluster and the fragments ask for with what is applied; nothing is changed. What would go into
     quarantine is named, and the plan is for the rest.
+    With --traffic each line of an access log of the shipped fragments is decided before and after the change, as
+    pyconfd explain URL does: which requests would get another backend, status or rewrite, the most frequent first.
     """
+    if traffic is None and before:
+        raise click.UsageError("--before is for --traffic")
+    if (traffic, *snapshots, *before).count("-") > 1:
+        raise click.UsageError("only one of --traffic, --snapshot and --before can be the standard input")
+    if traffic is not None:
+        return plan_traffic(context.settings(), traffic, snapshots, before, as_json=as_json)
     planned = plan_once(context.settings(), snapshots)
     return print_plan(planned, as_json=as_json)
 

@@ -1,0 +1,140 @@
+"""``pyconfd plan --traffic``: read an access log of any size, and print what a change does to its requests."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import BinaryIO
+
+import click
+import msgspec
+
+from pyconfd.app.traffic import prepare_replay
+from pyconfd.cli.exits import Exit
+from pyconfd.cli.output import print_json, print_lines, print_notes, print_text
+from pyconfd.errors import Problem, RejectedInput, TransientError
+from pyconfd.explain.replay import EffectKind, TrafficGroup, TrafficReplay, TrafficReport
+from pyconfd.settings import Settings
+
+MOST_LINE_BYTES = 64 * 1024
+"""Of one line; those of the shipped fragments have less than 10 KiB."""
+_CHUNK = 1 << 20
+_MOST_SHOWN = 20
+"""Groups shown to a person; JSON has all."""
+_TARGETS_SHOWN = 3
+_PROGRESS_S = 0.5
+
+
+def plan_traffic(
+    settings: Settings, log: str, snapshots: tuple[str, ...], before: tuple[str, ...], *, as_json: bool
+) -> Exit:
+    """Compare, print, and return the exit code that says whether a request would get something else."""
+    prepared = prepare_replay(settings, snapshots, before)
+    print_notes(prepared.notes)
+    replay = prepared.replay
+    try:
+        with nullcontext(sys.stdin.buffer) if log == "-" else open(log, "rb") as stream:  # noqa: PTH123 - or a stream
+            _read(stream, replay)
+    except OSError as error:
+        raise TransientError(Problem(log, f"cannot be read: {error.strerror}", "name a file with a log")) from error
+    report = replay.report()
+    if report.lines and not report.requests:
+        why = "; ".join(f"line {each.line}: {each.why}" for each in report.unreadable_examples[:1])
+        remedy = "give it lines as HAProxy writes them: pyconfd logs --json, or journalctl -u haproxy -o cat"
+        raise RejectedInput(Problem(log, f"none of {report.lines:,} lines can be read ({why})", remedy))
+    if as_json:
+        print_json({**msgspec.to_builtins(report), "notes": list(prepared.notes)})
+    else:
+        _print_report(report)
+    return Exit.CHANGES if replay.changes else Exit.OK
+
+
+def _read(stream: BinaryIO, replay: TrafficReplay) -> None:
+    """Read to the end; how far it is, is shown at a terminal."""
+    size = os.fstat(stream.fileno()).st_size if stream.seekable() else 0
+    shown = time.monotonic()
+    label = "requests"
+    if size:
+        bar = click.progressbar(length=size, label=label, file=sys.stderr, show_pos=False)
+    else:
+        bar = click.progressbar(length=None, label=label, file=sys.stderr, show_pos=True)
+    is_terminal = sys.stderr.isatty()
+    done = 0
+    with bar if is_terminal else nullcontext():
+        for chunk_bytes, lines in _lines(stream):
+            for line in lines:
+                if line is None:
+                    replay.add_too_long(MOST_LINE_BYTES)
+                elif line:
+                    replay.add(line)
+            done += chunk_bytes if size else len(lines)
+            if is_terminal and (now := time.monotonic()) - shown >= _PROGRESS_S:
+                bar.update(done)
+                shown, done = now, 0
+        if is_terminal:
+            bar.update(done)
+
+
+def _lines(stream: BinaryIO) -> Iterator[tuple[int, list[bytes | None]]]:
+    """Return how many bytes were read and the lines that they complete; None for each that is too long to be one."""
+    rest, is_skipped = b"", False
+    read = getattr(stream, "read1", stream.read)
+    while chunk := read(_CHUNK):
+        first, *others = chunk.split(b"\n")
+        rest = b"" if is_skipped else rest + first
+        found: list[bytes | None] = []
+        if len(rest) > MOST_LINE_BYTES:
+            rest, is_skipped = b"", True
+        if others:
+            found.append(None if is_skipped else rest)
+            *whole, rest = others
+            found += [None if len(each) > MOST_LINE_BYTES else each for each in whole]
+            is_skipped = False
+            if len(rest) > MOST_LINE_BYTES:
+                rest, is_skipped = b"", True
+        yield len(chunk), found
+    if rest or is_skipped:
+        yield 0, [None if is_skipped else rest]
+
+
+def _print_report(report: TrafficReport) -> None:
+    counts = {
+        "get another backend, status or rewrite": report.changed,
+        "may get another one, which the log does not say": report.depends,
+        "cannot be answered": report.unknown,
+    }
+    parts = [f"{count:,} {what}" for what, count in counts.items() if count]
+    heading = f"{report.requests:,} requests: {'; '.join(parts) or 'none gets another backend, status or rewrite'}"
+    print_text(click.style(heading, bold=True))
+    for group in report.groups[:_MOST_SHOWN]:
+        _print_group(group)
+    if len(report.groups) > _MOST_SHOWN:
+        print_text(f"and {len(report.groups) - _MOST_SHOWN:,} more groups; --json has all")
+    notes = []
+    if report.elsewhere:
+        notes.append(
+            f"{report.elsewhere:,} requests were logged with another backend than they have before this change: "
+            "the log is older than that, or headers decided"
+        )
+    if report.unreadable:
+        notes.append(f"{report.unreadable:,} of {report.lines:,} lines cannot be read, the first ones:")
+        notes += [f"line {each.line:,}: {each.why}" for each in report.unreadable_examples]
+    print_notes(notes)
+
+
+def _print_group(group: TrafficGroup) -> None:
+    shown = [each.target for each in group.targets[:_TARGETS_SHOWN]]
+    more = len(group.targets) - len(shown)
+    where = ", ".join(shown) + (f" and {more:,} more" if more or group.other_targets else "")
+    requests = "request" if group.requests == 1 else "requests"
+    print_text(f"\n{click.style(f'{group.requests:,} {requests} ({group.percent:g} %)', bold=True)}: {where}")
+    if group.kind is EffectKind.UNKNOWN:
+        lines = [group.before]
+    else:
+        lines = [f"before: {group.before}", f"after:  {group.after}"]
+    if group.depends_on:
+        maybe = "it depends on" if group.kind is EffectKind.DEPENDS else "which one depends on"
+        lines.append(f"{maybe} {', '.join(group.depends_on)}, which the log does not have")
+    lines += [f"line {each.line:,}: {each.request}" for each in group.examples]
+    print_lines(lines)
