@@ -35,7 +35,7 @@ def plan_traffic(
     replay = prepared.replay
     try:
         with nullcontext(sys.stdin.buffer) if log == "-" else open(log, "rb") as stream:  # noqa: PTH123 - or a stream
-            _read(stream, replay)
+            read_log(stream, replay)
     except OSError as error:
         raise TransientError(Problem(log, f"cannot be read: {error.strerror}", "name a file with a log")) from error
     report = replay.report()
@@ -50,7 +50,7 @@ def plan_traffic(
     return Exit.CHANGES if replay.changes else Exit.OK
 
 
-def _read(stream: BinaryIO, replay: TrafficReplay) -> None:
+def read_log(stream: BinaryIO, replay: TrafficReplay) -> None:
     """Read to the end; how far it is, is shown at a terminal."""
     size = os.fstat(stream.fileno()).st_size if stream.seekable() else 0
     shown = time.monotonic()

@@ -29,7 +29,7 @@ from pyconfd.explain.routing import (
 )
 from pyconfd.model.listener import ANY
 from pyconfd.model.rendering import Rendering
-from pyconfd.presets.gateway.filters import HeaderEdit, PathEdit
+from pyconfd.presets.gateway.filters import NO_FILTERS, HeaderEdit, PathEdit
 from pyconfd.presets.gateway.frontends import FrontendKind
 from pyconfd.presets.gateway.http_rules import RuleBackend
 from pyconfd.presets.routing.types import EXACT_PATHS, HostKind, ValueCondition
@@ -96,7 +96,8 @@ class Decision(NamedTuple):
     @property
     def effect(self) -> tuple[Any, ...]:
         """What is compared."""
-        return self.unknown, *sorted((each.effect for each in self.parts), key=repr)
+        found = [each.effect for each in self.parts]
+        return self.unknown, *(sorted(found, key=repr) if len(found) > 1 else found)
 
     @property
     def words(self) -> str:
@@ -130,6 +131,7 @@ class RoutingDecisions:
         self._places: list[Entrance] = places
         self._sections = BackendSections(rendering, is_running=False)
         self._backends: dict[str, AnsweringBackend] = {}
+        self._parts: dict[tuple[str, float], tuple[RequestPart, ...]] = {}
         self._owners = dict(self._owners_of_backends())
         self.logs_query = str(evidence.variables.get("log_query", "")).lower() == "true"
 
@@ -177,13 +179,18 @@ class RoutingDecisions:
         shares = shares_of(end.route, self.tables)
         if not shares:
             return Decision((RequestPart(100.0, status=404),), reads_path)
-        parts = [
-            part
-            for name, share in shares
-            if share
-            for part in self._parts_in(self._backend(name), share, request, unlogged)
-        ]
+        parts = [part for name, share in shares if share for part in self._parts_of(name, share, request, unlogged)]
         return Decision(tuple(parts), reads_path)
+
+    def _parts_of(self, name: str, share: float, request: ClientRequest, unlogged: Unlogged) -> tuple[RequestPart, ...]:
+        if (known := self._parts.get((name, share))) is not None:
+            return known
+        backend = self._backend(name)
+        found = tuple(self._parts_in(backend, share, request, unlogged))
+        filters = backend.rule.filters if backend.rule is not None else NO_FILTERS
+        if filters.cors is None and filters.redirect is None:  # then nothing of the request decides
+            self._parts[name, share] = found
+        return found
 
     def _parts_in(
         self, backend: AnsweringBackend, share: float, request: ClientRequest, unlogged: Unlogged

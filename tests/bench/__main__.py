@@ -20,6 +20,7 @@ from tests.bench import (
     requests,
     routing,
     starting,
+    traffic,
     translation,
     under_load,
 )
@@ -57,6 +58,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     hashing.consistent_hashing,
     failover.failover,
     explaining.explanations,
+    traffic.traffic_replay,
     publishing.status_published,
     dns.dns_follows,
     dns.dns_requests,
