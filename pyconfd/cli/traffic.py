@@ -5,7 +5,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import BinaryIO
+from itertools import count
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 import msgspec
@@ -16,6 +17,9 @@ from pyconfd.cli.output import print_json, print_lines, print_notes, print_text
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.explain.replay import EffectKind, TrafficGroup, TrafficReplay, TrafficReport
 from pyconfd.settings import Settings
+
+if TYPE_CHECKING:
+    from click._termui_impl import ProgressBar
 
 MOST_LINE_BYTES = 64 * 1024
 """Of one line; those of the shipped fragments have less than 10 KiB."""
@@ -51,29 +55,37 @@ def plan_traffic(
 
 
 def read_log(stream: BinaryIO, replay: TrafficReplay) -> None:
-    """Read to the end; how far it is, is shown at a terminal."""
-    size = os.fstat(stream.fileno()).st_size if stream.seekable() else 0
-    shown = time.monotonic()
-    label = "requests"
-    if size:
-        bar = click.progressbar(length=size, label=label, file=sys.stderr, show_pos=False)
-    else:
-        bar = click.progressbar(length=None, label=label, file=sys.stderr, show_pos=True)
+    """Read to the end; how far it is, is shown at a terminal: in bytes, or in lines where the size is not known."""
+    size = _size_of(stream)
     is_terminal = sys.stderr.isatty()
-    done = 0
+    # A bar without a length takes something to iterate over.
+    bar: ProgressBar[int] = click.progressbar(
+        None if size else count(), size or None, "reading the log", show_pos=not size, file=sys.stderr
+    )
+    news, shown_at = 0, time.monotonic()
     with bar if is_terminal else nullcontext():
-        for chunk_bytes, lines in _lines(stream):
+        for read_bytes, lines in _lines(stream):
             for line in lines:
                 if line is None:
                     replay.add_too_long(MOST_LINE_BYTES)
                 elif line:
                     replay.add(line)
-            done += chunk_bytes if size else len(lines)
-            if is_terminal and (now := time.monotonic()) - shown >= _PROGRESS_S:
-                bar.update(done)
-                shown, done = now, 0
+                else:
+                    replay.add_blank()
+            news += read_bytes if size else len(lines)
+            if is_terminal and time.monotonic() - shown_at >= _PROGRESS_S:
+                bar.update(news)
+                news, shown_at = 0, time.monotonic()
         if is_terminal:
-            bar.update(done)
+            bar.update(news)
+
+
+def _size_of(stream: BinaryIO) -> int:
+    """Return how many bytes there are to read, 0 where that is not known."""
+    try:
+        return os.fstat(stream.fileno()).st_size if stream.seekable() else 0
+    except OSError:
+        return 0
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[int, list[bytes | None]]]:

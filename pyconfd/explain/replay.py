@@ -206,6 +206,10 @@ class TrafficReplay:
         if found.backends and asked.backend not in found.backends and asked.method != _BAD_REQUEST:
             self._elsewhere += 1
 
+    def add_blank(self) -> None:
+        """Count a line without anything: the numbers of the others are those of the file."""
+        self._lines += 1
+
     def add_too_long(self, most: int) -> None:
         """Count a line of more than ``most`` bytes."""
         self._lines += 1

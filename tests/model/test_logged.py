@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pyconfd.model.logged import LoggedRequest, parse
+from pyconfd.model.logged import AskedFor, LoggedRequest, UnreadableLine, asked_for, parse
 
 REQUEST: dict[str, Any] = {
     "time": 1795856913.292, "client": "192.0.2.7", "client_port": 59344, "method": "GET", "host": "shop.example.com",
@@ -73,3 +73,55 @@ def test_a_connection_has_no_request() -> None:
 @pytest.mark.parametrize("line", [b"", b"{", b"[]", b"Server be/s is DOWN", b'{"time": 1}', b'{"time":"\xff"}'])
 def test_what_is_no_line_of_the_shipped_fragments_is_left_out(line: bytes) -> None:
     assert parse(line) is None
+
+
+_TEXT = (
+    b"192.0.2.7:1234 [29/Nov/2026:06:20:20.123] {listener} b/s:10.1.1.1:80 0/0/0/1/1 200 123 - - ---- 1/1/0/0/0 0/0 "
+)
+
+
+def text(listener: bytes, request: bytes) -> bytes:
+    return _TEXT.replace(b"{listener}", listener) + b'"' + request + b'"'
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        (json.dumps(REQUEST).encode(), ("f", "GET", "shop.example.com", "/cart", "TLSv1.3", "", "b")),
+        (
+            b"Nov 29 06:20:20 lb haproxy[7]: " + json.dumps({**REQUEST, "path": "/\x1b["}).encode(),
+            ("f", "GET", "shop.example.com", "/\x1b[", "TLSv1.3", "", "b"),
+        ),
+        (b'{"listener": "tcp", "client": "192.0.2.7"}', ("tcp", "", "", "", "", "", "")),
+        (
+            text(b"https-terminate~", b"GET https://Shop.example.com.:8443/a?b={c} HTTP/2.0"),
+            ("https-terminate", "GET", "shop.example.com", "/a?b={c}", "TLS", "shop.example.com", "b"),
+        ),
+        (text(b"http-in", b"GET http://[2001:db8::1] HTTP/2.0"), ("http-in", "GET", "[2001:db8::1]", "/", "", "", "b")),
+        (text(b"http-in", b"GET http://a?b HTTP/2.0"), ("http-in", "GET", "a", "/?b", "", "", "b")),
+    ],
+)
+def test_what_a_line_asked_for(line: bytes, asked: tuple[str, ...]) -> None:
+    found = asked_for(line)
+    assert isinstance(found, AskedFor)
+    assert (found.listener, found.method, found.host, found.path, found.tls, found.sni, found.backend) == asked
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"", "neither JSON"),
+        (b"\x1b]0;title\x07 {", "not a line of the shipped log format"),
+        (b"{" * 60_000, "not a line of the shipped log format"),
+        (b'{"listener": "f", "path": "\xff"}', "not a line of the shipped log format"),
+        (b'{"listener": 7}', "not a line of the shipped log format"),
+        (b'{"time": 1}', "not a line of the shipped log format"),
+        (text(b"http-in", b"GET /cart HTTP/1.1"), "no host"),
+        (text(b"http-in", b"<BADREQ>"), "no host"),
+        (json.dumps({**REQUEST, "path": "/" + 1023 * "a"}).encode(), "may be cut"),
+        (json.dumps({**REQUEST, "path": "/" + 512 * "\u00e9"}).encode(), "may be cut"),
+    ],
+)
+def test_a_line_that_does_not_say_what_was_asked_for(line: bytes, why: str) -> None:
+    with pytest.raises(UnreadableLine, match=why):
+        asked_for(line)
