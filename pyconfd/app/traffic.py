@@ -71,13 +71,19 @@ def prepare_replay(
     if snapshot_files:
         after = dry_run(settings, snapshot_files, unchecked, lenient=True)
     else:
-        after = dry_run(settings, (), balancer, curdate=curdate, lenient=True)
+        # Of one view of the cluster, unless other presets read other objects.
+        reads_same = _reads(applied) == _reads(settings)
+        after = dry_run(settings, (), balancer, curdate=curdate, lenient=True, read=read if reads_same else None)
     if not before.rendering.same_as(last.rendering):
         notes.append(
             f"before: what the cluster asks for now with the applied fragments and settings; generation "
             f"{last.generation.number}, which HAProxy runs, is of other objects (name those with --before FILE)"
         )
     return _compared(_Side(applied, before, fragments), _Side(settings, after), tuple(notes))
+
+
+def _reads(settings: Settings) -> tuple[object, ...]:
+    return wiring.resources(settings), wiring.named(settings)
 
 
 def _compared(before: _Side, after: _Side, notes: tuple[str, ...] = ()) -> PreparedReplay:

@@ -223,8 +223,8 @@ class TrafficReplay:
 
     @property
     def changes(self) -> int:
-        """How many requests get, or may get, something else, as far as it was read."""
-        return self._counts[EffectKind.CHANGED] + self._counts[EffectKind.DEPENDS]
+        """How many requests get, or may get, something else: also those of which it cannot be said."""
+        return self._counts.total() - self._counts[EffectKind.SAME]
 
     def report(self) -> TrafficReport:
         """Return what was counted."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +167,28 @@ def test_lines_are_whole_whatever_the_chunks_are(monkeypatch: pytest.MonkeyPatch
     assert counted.found == [None]
 
 
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_how_far_it_is_shows_at_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traffic, "_CHUNK", 10)
+    monkeypatch.setattr(traffic, "_PROGRESS_S", 0.0)
+    log = tmp_path / "log"
+    log.write_bytes(b"four\n" * 10)
+    for shown, end in ((Terminal(), "100%"), (StringIO(), "")):
+        monkeypatch.setattr("sys.stderr", shown)
+        with log.open("rb") as file:
+            read_log(file, Counted())  # type: ignore[arg-type]
+        assert shown.getvalue().rstrip("\n\x1b[?25h ").endswith(end)
+    assert shown.getvalue() == ""
+    piped = Terminal()
+    monkeypatch.setattr("sys.stderr", piped)
+    read_log(BytesIO(log.read_bytes()), Counted())  # type: ignore[arg-type]
+    assert piped.getvalue().rstrip("\n\x1b[?25h ").endswith("  10")
+
+
 def test_what_is_remembered_is_bounded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "MOST_CLASSES", 50)
     monkeypatch.setattr(replay, "MOST_GROUPS", 20)
@@ -183,7 +205,7 @@ def test_what_is_remembered_is_bounded(run: Run, monkeypatch: pytest.MonkeyPatch
     (only,) = made
     assert len(only._classes) <= 50
     found = json.loads(done.stdout)
-    assert found["unknown"] == 500
+    assert (found["unknown"], done.exit_code) == (500, 2)
     assert len(found["groups"]) == 21
     assert sum(each["requests"] for each in found["groups"]) == 500
     assert found["groups"][0]["before"] == "others"
