@@ -8,7 +8,7 @@ import yaml
 
 from pyconfd.settings import Settings
 from tests.demo.pods import PodStage
-from tests.demo.stage import Play
+from tests.demo.stage import PAUSE_S, Play
 from tests.demo.telling import good, line, paint, require, title
 from tests.world.clients import Crowd, ask, ask_tls
 from tests.world.haproxy import wait_until
@@ -105,6 +105,10 @@ class ConfigmapStage(PodStage):
     def statistics_page(self) -> str:
         """The address of HAProxy's statistics, with the credentials that it asks for."""
         return f"http://stats:{PASSWORD}@127.0.0.1:{self.stats}/"
+
+    def clients(self) -> tuple[Crowd, ...]:
+        """Start a client that keeps asking."""
+        return (Crowd(self.http, SHOP, 1, PAUSE_S),)
 
     def to_try(self) -> tuple[str, ...]:
         """Return commands to try while it stays up."""

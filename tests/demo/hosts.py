@@ -6,7 +6,7 @@ import http.client
 
 from pyconfd.predecessors.hosts import CONFIG, MASTER, ROUTE53
 from tests.demo.pods import PodStage
-from tests.demo.stage import Play
+from tests.demo.stage import PAUSE_S, Play
 from tests.demo.telling import good, line, paint, require, title
 from tests.world.clients import Crowd, ask
 from tests.world.haproxy import wait_until
@@ -92,6 +92,10 @@ class HostsStage(PodStage):
     def statistics_page(self) -> str:
         """The address of HAProxy's statistics."""
         return f"http://127.0.0.1:{self.stats}/haproxy"
+
+    def clients(self) -> tuple[Crowd, ...]:
+        """Start a client that keeps asking."""
+        return (Crowd(self.http, "x", 1, PAUSE_S),)
 
     def to_try(self) -> tuple[str, ...]:
         """Return commands to try while it stays up."""

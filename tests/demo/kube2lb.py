@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from pyconfd.haproxy.process.host import gather_addresses
-from tests.demo.stage import Play, Stage
+from tests.demo.stage import PAUSE_S, Play, Stage
 from tests.demo.telling import good, line, require, title
 from tests.world import nginx
 from tests.world.clients import Crowd, ask
@@ -48,6 +48,10 @@ class Kube2lbStage(Stage):
         if self.nginx:
             self.until(self.nginx.conf.exists, "pyconfd writes nginx.conf")
             self.nginx.start()
+
+    def clients(self) -> tuple[Crowd, ...]:
+        """Start a client that keeps asking."""
+        return (Crowd(self.web, "shop7.example.com", 1, PAUSE_S),)
 
     def to_try(self) -> tuple[str, ...]:
         """Return commands to play with."""

@@ -3,9 +3,9 @@
 import ssl
 from pathlib import Path
 
-from tests.demo.stage import Play, Stage
+from tests.demo.stage import PAUSE_S, Play, Stage
 from tests.demo.telling import good, line, paint, require, title
-from tests.world.clients import ask_tls, ping_redis
+from tests.world.clients import Crowd, TlsCrowd, ask_tls, ping_redis
 from tests.world.haproxy import free_port, wait_until
 from tests.world.objects import PortSpec
 from tests.world.pki import CertificateAuthority, KeyPair
@@ -104,6 +104,10 @@ class KubefiguratorStage(Stage):
     def refused(self) -> dict[str, str]:
         """Return the names of the Services that were refused, and why."""
         return {each["ref"]["name"]: each["detail"] for each in self.status().get("refused", ())}
+
+    def clients(self) -> tuple[Crowd, ...]:
+        """Start a client that keeps asking."""
+        return (TlsCrowd(self.tls, "shop.example.com", str(self.authority.cert), 1, PAUSE_S, keep_alive=True),)
 
     def to_try(self) -> tuple[str, ...]:
         """Return commands to try while it stays up."""

@@ -156,12 +156,14 @@ def renew(stage: SampleStage) -> None:
 
 
 def keep(stage: Stage) -> None:
-    """Stay up until interrupted, and say what to try."""
-    title("Everything stays up until Ctrl-C. Things to try:")
+    """Say what to try while it stays up, and start clients that keep asking."""
     stage.servers[0].listen()
+    stage.clients()
+    title("Everything stays up until Ctrl-C. Things to try:")
     for what in (*stage.to_try(), *to_try(stage)):
         line(what)
-    threading.Event().wait()
+    title("A few clients keep asking. The page shows it, its plots after a minute:")
+    line(f"http://127.0.0.1:{stage.page}/")
 
 
 def to_try(stage: Stage) -> tuple[str, ...]:
@@ -210,6 +212,7 @@ def main(arguments: list[str]) -> int:
                 scene(stage)
             if "--keep" in arguments:
                 keep(stage)
+                threading.Event().wait()
         except AssertionError as error:
             sys.stdout.write(f"\n{paint('1;31', 'FAILED')} {error}\n")
             if stage.log.exists():

@@ -12,6 +12,10 @@ from typing import Any, Self
 from pyconfd.model.changes import Action
 from pyconfd.status.changes import ChangeReader, line_of
 from tests.world.appliance import Appliance
+from tests.world.clients import Crowd
+
+PAUSE_S = 0.1
+"""Between two requests of a client that keeps asking: seen on the page, and no load for who reads it."""
 
 
 class Stage(Appliance, ABC):
@@ -41,6 +45,10 @@ class Stage(Appliance, ABC):
     def statistics_page(self) -> str:
         """The address of HAProxy's statistics, with the credentials that it asks for."""
         return f"http://127.0.0.1:{self.stats}/"
+
+    @abstractmethod
+    def clients(self) -> tuple[Crowd, ...]:
+        """Start clients that keep asking while it stays up, so that the page and the log have something to show."""
 
     @abstractmethod
     def to_try(self) -> tuple[str, ...]:

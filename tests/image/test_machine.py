@@ -245,8 +245,8 @@ SOURCE = "/var/tmp/source"
 
 def test_the_access_log_is_in_the_journal_and_can_be_switched_off(lb: Machine) -> None:
     shutil.copytree(ROOT / "packer", lb.path(f"{SOURCE}/packer"), dirs_exist_ok=True)
-    lb.ask("shop")
-    lb.until(lambda: '"GET / HTTP/1.1"' in lb.journal("haproxy"), "the request is in the journal")
+    assert serves(lb)
+    lb.until(lambda: '"object":"Service/demo/shop"' in lb.journal("haproxy"), "the request is in the journal")
     assert lb.show("haproxy", "LogLevelMax", "LogRateLimitIntervalUSec") == {
         "LogLevelMax": "-1",
         "LogRateLimitIntervalUSec": "0",

@@ -138,12 +138,13 @@ class TlsCrowd(Crowd):
         host: str,
         authority: str,
         clients: int,
+        pause_s: float = 0.02,
         *,
         address: str = "127.0.0.1",
         keep_alive: bool = False,
     ) -> None:
         self._host, self._authority = host, authority
-        super().__init__(port, host, clients, pause_s=0.02, address=address, keep_alive=keep_alive)
+        super().__init__(port, host, clients, pause_s, address=address, keep_alive=keep_alive)
 
     def _connection(self) -> http.client.HTTPConnection:
         context = ssl.create_default_context(cafile=self._authority)
