@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 
 import structlog
 
@@ -33,6 +33,7 @@ from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.runtime.traffic import TrafficWatch
 from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.last_round import LastRound
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
 from pyconfd.model.status import BackendDown
@@ -273,6 +274,8 @@ class Notices:
     def __init__(self, daemon: Daemon, others: Callable[[], Sequence[ObjectNotice]] = tuple) -> None:
         self._daemon = daemon
         self._others = others
+        self._refused = LastRound(_of_refusal)
+        """Once a second of all, of which nearly all are the former ones."""
         self._unserved: list[ObjectNotice] = []
         self._unserved_at = -math.inf
 
@@ -282,7 +285,7 @@ class Notices:
         if seen is None:
             return []
         secrets = known_secrets()
-        refused = [_of_refusal(each, _uid(each.ref, seen.snapshot), secrets) for each in seen.refused]
+        refused = self._refused.of((each, _uid(each.ref, seen.snapshot), secrets) for each in seen.refused)
         # What an operator has taken out is no fault of the object.
         by_hand = {each.server.partition("/")[0] for each in status.live.overrides}
         down = tuple(
@@ -316,10 +319,9 @@ class Notices:
         return self._unserved
 
 
-@lru_cache(maxsize=16_384)  # once a second of all, of which nearly all are the former ones
-def _of_refusal(refusal: Refusal, uid: str, secrets: tuple[str, ...]) -> ObjectNotice:
-    """Return the notice of a refusal; ``secrets`` is what its text was redacted with."""
-    del secrets
+def _of_refusal(of: tuple[Refusal, str, tuple[str, ...]]) -> ObjectNotice:
+    """Return the notice of a refusal, of the UID of its object; with the secrets that its text is redacted with."""
+    refusal, uid, _ = of
     return refused_object(public_refusal(refusal), uid)
 
 

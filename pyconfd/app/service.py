@@ -225,6 +225,7 @@ class _Instance:
             holds, status_file = Holds(settings.runtime_dir), StatusFile(settings.runtime_dir)
             page = StatusPage()
             around = ServiceContext(notifier, SystemClock(), holds, status_file, page, stack, signals.restart, refused)
+            stack.callback(status_file.close)
             self._loop = build(settings, around)
             holds.prepare()
             stack.callback(page.stop)

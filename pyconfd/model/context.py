@@ -73,9 +73,10 @@ class RefusalReason(StrEnum):
     CERTIFICATE_EXPIRES_NOW = "certificate_expires_now"
     CERTIFICATE_EXPIRED = "certificate_expired"
 
-    def __init__(self, value: str) -> None:
-        self.is_note = value == "ignored_annotation" or value.startswith("certificate_")
+    @property
+    def is_note(self) -> bool:
         """Whether nothing is left out for it: it only has to be known."""
+        return self is RefusalReason.IGNORED_ANNOTATION or self in CERTIFICATE_NOTES
 
     @property
     def breaks_everything(self) -> bool:

@@ -73,7 +73,9 @@ class Hold:
         confirmed = "a second full list says the same" if self.confirmed_at else "a second full list is awaited"
         if self.kind is HoldKind.TOTAL:
             gone = "the last ready endpoint is gone" if self.of == 1 else f"all {self.of:,} ready endpoints are gone"
-            then = "they stay, and HAProxy's own checks decide who gets traffic, until an operator says otherwise"
+            gone += f", {self.already_applied:,} of them applied before" if self.already_applied else ""
+            who = f"the other {self.lost:,} stay" if self.already_applied else "they stay"
+            then = f"{who}, and HAProxy's own checks decide who gets traffic, until an operator says otherwise"
         else:
             gone = f"{self.lost:,} of {self.of:,} ready endpoints are gone at once"
             gone += f", after {self.already_applied:,} that are applied" if self.already_applied else ""

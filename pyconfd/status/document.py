@@ -5,11 +5,10 @@ A dead daemon's values are never given as fresh: :attr:`StatusReport.freshness` 
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -20,6 +19,7 @@ import structlog
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.last_round import LastRound
 from pyconfd.model.status import Phase, Quarantined, Status
 from pyconfd.printable import long_duration, short_duration
 from pyconfd.settings import Settings
@@ -40,22 +40,26 @@ def encode(status: Status) -> bytes:
     others = replace(status, certificates=(), refused=(), notes=(), quarantine=quarantine)
     document = public_value(msgspec.to_builtins(others, enc_hook=_plain))
     hidden = known_secrets()
-    document["refused"] = [_of_object(each, hidden) for each in status.refused]
-    document["notes"] = [_of_object(each, hidden) for each in status.notes]
-    document["quarantine"]["now"] = [_of_object(each, hidden) for each in status.quarantine.now]
+    listed: tuple[Sequence[Refusal | Quarantined], ...] = (status.refused, status.notes, status.quarantine.now)
+    made = iter(_OBJECTS.of((each, hidden) for each in chain.from_iterable(listed)))
+    document["refused"], document["notes"], document["quarantine"]["now"] = (
+        list(islice(made, len(each))) for each in listed
+    )
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
-# There may be thousands, of which one is new since the last time.
-@lru_cache(maxsize=10_000)
-def _of_object(item: Refusal | Quarantined, hidden: tuple[str, ...]) -> msgspec.Raw:
-    """Return what is said of an object as JSON, without secrets, of which ``hidden`` are those known now."""
-    del hidden
+def _of_object(of: tuple[Refusal | Quarantined, tuple[str, ...]]) -> msgspec.Raw:
+    """Return what is said of an object as JSON, without secrets, which are known now and stand behind the object."""
+    item, _ = of
     document = public_value(msgspec.to_builtins(item))
     document["ref"] = dict(zip(ObjectRef._fields, document["ref"], strict=True))
     if document["ref"]["kind"] == "Secret" and document.get("value"):
         document["value"] = HIDDEN
     return msgspec.Raw(msgspec.json.encode(document))
+
+
+_OBJECTS = LastRound(_of_object)
+"""There may be thousands, of which one is new since the last time."""
 
 
 def decode(data: bytes) -> Status:
@@ -200,6 +204,8 @@ class StatusFile:
         self._path = Path(runtime_dir) / FILE_NAME
         self._every_s = every_s
         self._written: Status | None = None
+        self._waiting: Status | None = None
+        """The newest one, where it was not written."""
         self._failing = False
 
     def update(self, status: Status) -> bool:
@@ -208,7 +214,16 @@ class StatusFile:
         Never raises: a full disk must not stop the balancer; it is logged once.
         """
         if not self._due(status):
+            self._waiting = status
             return False
+        return self._try_to_write(status)
+
+    def close(self) -> None:
+        """Write what waits for its time: it is the last that is known."""
+        if self._waiting is not None:
+            self._try_to_write(self._waiting)
+
+    def _try_to_write(self, status: Status) -> bool:
         try:
             self.write(status)
         except TransientError as error:
@@ -235,7 +250,7 @@ class StatusFile:
             with contextlib.suppress(OSError):
                 Path(beside).unlink()
             raise TransientError(problem_of(str(self._path), error)) from error
-        self._written = status
+        self._written, self._waiting = status, None
 
     def _due(self, status: Status) -> bool:
         if self._written is None:

@@ -713,3 +713,9 @@ def test_a_class_that_is_gone_is_named_first() -> None:
     assert hold.problem.message.startswith("all 6 ready endpoints are gone")
     assert "permissions" in hold.problem.remedy
     assert look(endpointslices={}, ingressclasses={}).missing_classes == ("IngressClass pyconfd",)
+
+
+def test_the_problem_counts_only_the_endpoints_that_are_held() -> None:
+    hold = Hold("h", HoldKind.TOTAL, 1.0, lost=11, of=13, affected=0, already_applied=2)
+    assert hold.problem.message.startswith("all 13 ready endpoints are gone, 2 of them applied before; ")
+    assert "the other 11 stay, " in hold.problem.message

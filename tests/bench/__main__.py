@@ -66,7 +66,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
 
 
 def main(only: str) -> int:
-    """Run and print; give 1 where a goal was missed, 2 where no benchmark has that name."""
+    """Run and print; return 1 where a goal was missed, 2 where no benchmark has that name."""
     configure("WARNING", "text")
     chosen = [b for b in BENCHMARKS if only in b.__name__] or (list(BENCHMARKS) if only else [])
     shown, missed = 0, False

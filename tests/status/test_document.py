@@ -5,6 +5,8 @@ import msgspec
 import pytest
 
 from pyconfd.errors import RejectedInput
+from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.status import Status
 from pyconfd.status.document import decode, encode
 
@@ -32,3 +34,16 @@ def test_fields_of_a_newer_version_are_passed_over(make_status: Callable[..., St
 def test_anything_else_is_rejected_input(data: bytes) -> None:
     with pytest.raises(RejectedInput, match="not a status of pyconfd"):
         decode(data)
+
+
+def test_thousands_of_refused_objects_are_encoded_once(
+    make_status: Callable[..., Status], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = tuple(
+        Refusal(ObjectRef("Service", "demo", f"s{number}"), "f", "", RefusalReason.INVALID_VALUE, "wrong")
+        for number in range(10_001)
+    )
+    status = make_status(refused=refused)
+    encode(status)
+    monkeypatch.setattr("pyconfd.status.document.ObjectRef", None)  # nothing can be made without it
+    assert encode(status).count(b'"wrong"') == len(refused)

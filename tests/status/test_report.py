@@ -195,3 +195,15 @@ def test_a_file_that_cannot_be_written_stops_nothing_and_heals(tmp_path: Path, s
         file.write(status)
     blocked.unlink()
     assert file.update(status)
+
+
+def test_a_stop_writes_what_waited_for_its_time(tmp_path: Path, status: Status) -> None:
+    file = StatusFile(tmp_path)
+    assert file.update(status)
+    last = replace(status, now=NOW + 0.5, phase=Phase.HELD)
+    assert not file.update(last)
+    file.close()
+    assert decode((tmp_path / "status.json").read_bytes()) == last
+    (tmp_path / "status.json").unlink()
+    file.close()
+    assert not (tmp_path / "status.json").exists(), "nothing waits"
