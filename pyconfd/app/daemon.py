@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import structlog
 
@@ -34,6 +35,7 @@ from pyconfd.haproxy.runtime.traffic import TrafficWatch
 from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.last_round import LastRound
+from pyconfd.model.nodes import NodeSummary
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
 from pyconfd.model.status import BackendDown
@@ -47,10 +49,12 @@ from pyconfd.sources.fragments import SettledFragments
 from pyconfd.sources.host import ClusterSource
 from pyconfd.sources.kubernetes.events import EventWriter, ObjectNotice, Turn, refused_object
 from pyconfd.sources.kubernetes.lease import identity_of
+from pyconfd.sources.kubernetes.node_board import NodeBoard
 from pyconfd.sources.kubernetes.object_status import Scope
 from pyconfd.sources.kubernetes.ownership_record import OwnershipRecord
 from pyconfd.sources.kubernetes.status_writer import StatusWriter
 from pyconfd.status.changes import ChangeLog
+from pyconfd.status.headline import headline_of
 from pyconfd.status.redaction import public_refusal
 from pyconfd.system.secrecy import known_secrets
 from pyconfd.wiring import base_options
@@ -77,7 +81,10 @@ def _daemon(own: Settings, around: ServiceContext) -> Daemon:
     source = wiring.source(settings)
     statuses = status_writer(settings, source)
     record = ownership_record(settings, statuses)
-    return cluster_loop(settings, around, source, balancer, workers, chosen=chosen, statuses=statuses, record=record)
+    board = node_board(settings) if record is not None else None
+    return cluster_loop(
+        settings, around, source, balancer, workers, chosen=chosen, statuses=statuses, record=record, board=board
+    )
 
 
 def status_writer(settings: Settings, source: ClusterSource) -> StatusWriter | None:
@@ -99,6 +106,32 @@ def ownership_record(settings: Settings, statuses: StatusWriter | None) -> Owner
     return OwnershipRecord(settings.kubernetes, statuses, lease=(own.lease_namespace, own.lease_name))
 
 
+def node_board(settings: Settings) -> NodeBoard:
+    """Return where the balancers of a cluster say what they serve."""
+    own = settings.cluster_status
+    lease = own.lease_namespace, own.lease_name
+    return NodeBoard(settings.kubernetes, lease=lease, identity=identity_of(settings.state_dir))
+
+
+def summary_of(daemon: Daemon, floating: Mapping[str, Any] | None) -> NodeSummary:
+    """Return what this node says of itself."""
+    status = daemon.status()
+    headline, generation = headline_of(status), status.generation
+    routers = floating.get("routers") if floating else None
+    return NodeSummary(
+        status.version[:64],
+        headline.level.name.lower(),
+        headline.sentence[:400],
+        daemon.fragments_digest(),
+        generation.number if generation is not None else 0,
+        int(generation.applied_at) if generation is not None else 0,
+        int(status.started_at),
+        status.hosts_total,
+        len({each.ref for each in status.refused}),
+        any(router["holds"] for router in routers) if routers else None,
+    )
+
+
 def cluster_loop(
     settings: Settings,
     around: ServiceContext,
@@ -110,12 +143,13 @@ def cluster_loop(
     statuses: StatusWriter | None = None,
     turn: Turn | None = None,
     record: OwnershipRecord | None = None,
+    board: NodeBoard | None = None,
 ) -> Daemon:
     """Return the loop that brings what ``source`` reads to ``balancer`` and ``targets``.
 
     The fragments are those on disk, or what is ``chosen`` where former ones may be pinned. ``statuses`` writes the
     status of the objects that are served; by ``turn`` one of several balancers writes Events. ``record`` is what all
-    of them remember together.
+    of them remember together, ``board`` where they say what they serve.
     """
     templates = cluster_templates.in_background(settings)
     world = cluster_world(settings, around, source, balancer, targets, chosen=chosen, templates=templates, names=record)
@@ -135,6 +169,7 @@ def cluster_loop(
         around.parts.callback(record.stop)
         without = world.other_problems
         world = replace(world, other_problems=lambda: (*without(), *record.problems()))
+    world = _with_board(world, around, board)
     daemon = loop_in(world, settings)
     around.page.explain = explainer(settings, daemon)
     if settings.status.metrics_per_host:
@@ -145,7 +180,16 @@ def cluster_loop(
         statuses.start()
     if record is not None:
         record.start(daemon.mailbox.post)
+    if board is not None:
+        board.start(lambda: summary_of(daemon, around.page.data.floating()))
     return daemon
+
+
+def _with_board(base: World, around: ServiceContext, board: NodeBoard | None) -> World:
+    if board is None:
+        return base
+    around.parts.callback(board.stop)
+    return replace(base, other_problems=lambda: (*base.other_problems(), *board.problems()), nodes=board)
 
 
 def _with_pins(

@@ -85,7 +85,13 @@ class Daemon(Loop):
         status = self._report.at(self._world.source.health(), undecided=self._fragments.reading)
         status = replace(status, targets=self._world.targets.states(), object_events=self._world.object_events())
         status = replace(status, status_writer=self._world.object_statuses.state())
+        status = replace(status, nodes=self._world.nodes.states())
         return replace(status, pin=pin, rollout=self._rollout.status(status.now))
+
+    def fragments_digest(self) -> str:
+        """Return the digest of the fragments that are served; "" before there are some. Safe in any thread."""
+        serving = self._fragments.serving
+        return serving.digest if serving is not None else ""
 
     def newest(self) -> Snapshot | None:
         """Return the newest Snapshot, applied or not; safe to call from other threads."""

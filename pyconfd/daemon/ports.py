@@ -11,6 +11,7 @@ from pyconfd.daemon.reconcile import BalancerPort
 from pyconfd.errors import Problem
 from pyconfd.model.changes import Change, RoomForReload
 from pyconfd.model.context import Context
+from pyconfd.model.nodes import NodeState
 from pyconfd.model.outcome import Outcome
 from pyconfd.model.plan import Plan
 from pyconfd.model.rendering import FragmentSet
@@ -164,6 +165,22 @@ class NoObjectStatuses:
         return StatusWriterState()
 
 
+class NodesPort(Protocol):
+    """Tells the other balancers what this one serves, and hears of them."""
+
+    def states(self) -> tuple[NodeState, ...]:
+        """Return this one and the others; safe in any thread."""
+        ...
+
+
+class NoNodes:
+    """Nobody else is told."""
+
+    def states(self) -> tuple[NodeState, ...]:
+        """Return nothing."""
+        return ()
+
+
 class TargetsPort(Protocol):
     """The load balancers beside HAProxy, each in its own time."""
 
@@ -265,3 +282,4 @@ class World:
     name_register: NameRegisterFile = field(default_factory=NameRegisterFile)
     object_events: Callable[[], EventCounts] = EventCounts
     object_statuses: ObjectStatuses = field(default_factory=NoObjectStatuses)
+    nodes: NodesPort = field(default_factory=NoNodes)

@@ -79,6 +79,14 @@ class FragmentSet:
     fragments: tuple[Fragment, ...]
     includable: tuple[Fragment, ...] = ()
 
+    @property
+    def digest(self) -> str:
+        """What tells these fragments from others, on any machine."""
+        found = hashlib.sha256()
+        for each in (*self.fragments, *self.includable):
+            found.update(f"{each.name}\0{each.text}\0".encode())
+        return found.hexdigest()[:16]
+
 
 class FileKind(StrEnum):
     """The files that a rendering may declare; the value is their folder below ``haproxy.files_dir``."""

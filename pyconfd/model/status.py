@@ -15,6 +15,7 @@ from pyconfd.model.changes import ApplyingStatus, FormerWorkers
 from pyconfd.model.context import Refusal
 from pyconfd.model.hold import Hold
 from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.nodes import NodeState
 from pyconfd.model.outcome import Generation
 from pyconfd.model.snapshot import Resource
 
@@ -404,7 +405,8 @@ class Status:
     change that is held as a whole. ``notes`` are about objects of which nothing is left out. ``dns_names`` are the
     names that the cluster asked to point here when something was applied last, ``hosts_total`` counts those that
     clients ask for by; None where that is not known. ``certificates`` are all that clients may be given, each once.
-    ``untried``: there are newer fragments, and nothing came of them yet.
+    ``untried``: there are newer fragments, and nothing came of them yet. ``nodes`` are all balancers that say what they
+    serve, this one included; empty where none does.
     """
 
     now: float
@@ -442,3 +444,4 @@ class Status:
     hosts_total: int | None = None
     certificates: tuple[PresentedCertificate, ...] = ()
     spent_share: SpentShare | None = None
+    nodes: tuple[NodeState, ...] = ()

@@ -108,6 +108,11 @@ def _daemon(status: Status) -> Iterator[Metric]:
     writer = status.status_writer
     text = "1 while this process holds the Lease and writes the status of objects of the cluster."
     yield _gauge("pyconfd_status_writer", text, writer.role is WriterRole.WRITER)
+    nodes = {"heard": 0, "silent": 0, "differs": 0}
+    for node in status.nodes:
+        nodes["silent" if node.is_silent else "differs" if node.differences else "heard"] += 1
+    text = "Balancers of this cluster that say what they serve, this one included, by what is known of them."
+    yield _gauges("pyconfd_nodes", text, "state", list(nodes.items()))
     text = "Objects whose status is still to be written, and by no other process."
     yield _gauge("pyconfd_status_waiting", text, writer.waiting)
     counts = {"written": writer.written_total, "failed": writer.failures_total}

@@ -16,6 +16,7 @@ import msgspec
 
 from pyconfd.errors import TransientError
 from pyconfd.model.changes import Change
+from pyconfd.model.nodes import NodeState
 from pyconfd.model.route_figures import Counts, RouteFigures, quantile_s
 from pyconfd.model.status import Status
 from pyconfd.model.traffic import RecentFigures, TrafficSample
@@ -106,6 +107,7 @@ class PageData:
             "former_workers": status.applying.former.count,
             "api_servers": [sum(each.healthy for each in status.source.api_servers), len(status.source.api_servers)],
             "floating": _floating(self.floating()),
+            "nodes": [_node(each, time.time()) for each in status.nodes] if len(status.nodes) > 1 else [],
             "traffic": _plots(self.samples()),
             "findings": [
                 {"level": each.level.name.lower(), "about": each.about, "text": each.text, "command": each.command}
@@ -154,6 +156,22 @@ def _router(router: Mapping[str, Any]) -> dict[str, Any]:
         # The hook computes it from a clock that does not jump: it wavers by milliseconds.
         "since": round(router["role_since"], -1),
         "ails": [*router["faults"], *router["alarms"], *(["drained by order"] if router["drained"] else [])],
+    }
+
+
+def _node(node: NodeState, now: float) -> dict[str, Any]:
+    summary = node.summary
+    return {
+        "name": node.name,
+        "here": node.is_own,
+        "level": summary.level,
+        "sentence": summary.sentence,
+        "version": summary.version,
+        "holds": summary.holds,
+        # It wavers by what a message takes.
+        "heard_at": 0 if node.is_own else round(now - node.heard_s, -1),
+        "silent": node.is_silent,
+        "differences": list(node.differences),
     }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pyconfd.model.condition import condition_of_refusal
 from pyconfd.model.context import CERTIFICATE_NOTES, Refusal, RefusalReason
 from pyconfd.model.hold import command_of
+from pyconfd.model.nodes import NodeState
 from pyconfd.model.status import (
     ApiServerState,
     CredentialState,
@@ -294,6 +295,7 @@ def _source(report: StatusReport, status: Status, pen: Pen) -> Iterator[str]:
         if title == "etcd" and status.source.note:
             lines.append(clean(status.source.note))
         yield from _section(title, lines, pen)
+    yield from _section("Nodes", _nodes(status.nodes, pen), pen)
     yield from _section("Status of objects", _status_writer(status.status_writer), pen)
     credentials = [_credential(credential, now, pen) for credential in status.source.credentials]
     yield from _section("Credentials", _aligned(credentials), pen)
@@ -305,6 +307,24 @@ def _source(report: StatusReport, status: Status, pen: Pen) -> Iterator[str]:
         # What helps one resource mostly helps all: each remedy once, below them.
         lines += dict.fromkeys(line for each in status.source.resources for line in _remedy(each.problem))
     yield from _section("Resources", lines, pen)
+
+
+def _nodes(nodes: Sequence[NodeState], pen: Pen) -> Iterator[str]:
+    """Return all balancers side by side, and below each what it has otherwise; nothing for one that is alone."""
+    if len(nodes) < 2:
+        return
+    for each, line in zip(nodes, _aligned([_node(each, pen) for each in nodes]), strict=True):
+        yield line
+        yield from (pen(_BAD, f"  {difference}") for difference in each.differences)
+
+
+def _node(node: NodeState, pen: Pen) -> list[str]:
+    summary, heard = node.summary, "this one" if node.is_own else f"heard {short_duration(node.heard_s)} ago"
+    said = summary.sentence
+    if node.is_silent:
+        heard, said = pen(_BAD, f"not heard for {short_duration(node.heard_s)}"), f"said: {said}"
+    holds = {None: "", True: "has the floating address", False: "backup"}[summary.holds]
+    return [node.name, heard, summary.version, holds, said]
 
 
 def _status_writer(state: StatusWriterState) -> Iterator[str]:

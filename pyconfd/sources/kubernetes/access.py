@@ -28,6 +28,7 @@ from pyconfd.sources.kubernetes.resources import (
     CLUSTER_SCOPED,
     ResourceRead,
     Rights,
+    nodes_name,
     owners_names,
     path_of,
 )
@@ -138,6 +139,13 @@ class _ServerCheck(threading.Thread):
             what = f"ConfigMaps {own}*: each balancer remembers alone whose a host is"
             trial, replaced = (config_map(namespace, each, {}) for each in (_TRIAL, own))
             yield f"configmap {namespace}/{own}", partial(self._may_keep, _KeptObject(path, own, trial, replaced, what))
+            board = nodes_name(name)
+            trial, replaced = (config_map(namespace, each, {}) for each in (_TRIAL, board))
+            what = f"the ConfigMap {board}: balancers do not see each other"
+            yield (
+                f"configmap {namespace}/{board}",
+                partial(self._may_keep, _KeptObject(path, board, trial, replaced, what)),
+            )
         if rights.events:
             yield "events", self._may_create_events
 

@@ -165,8 +165,8 @@ class Rights:
     """What pyconfd has to be allowed, and nothing else.
 
     ``statuses`` are the kinds whose status it writes. With ``events`` it creates Events in every namespace: they stand
-    beside the objects that they are about. With ``owners`` it keeps the record of whose each name is. For each of these
-    it takes the ``lease`` (namespace and name).
+    beside the objects that they are about. With ``owners`` it keeps the record of whose each name is, and says
+    to the other balancers what it serves. For each of these it takes the ``lease`` (namespace and name).
     """
 
     reads: Sequence[ResourceRead] = ()
@@ -188,6 +188,11 @@ def owners_names(lease: str) -> tuple[str, ...]:
     """
     index = f"{lease}-owners"
     return (index, *(f"{index}-{number}" for number in range(1, MOST_SHARDS + 1)))
+
+
+def nodes_name(lease: str) -> str:
+    """Return the ConfigMap in which balancers of a Lease say what they serve."""
+    return f"{lease}-nodes"
 
 
 def manifest(rights: Rights, *, service_account: str = "pyconfd", namespace: str = "pyconfd") -> str:
@@ -241,9 +246,10 @@ def _rules_by_scope(rights: Rights) -> dict[str, list[dict[str, Any]]]:
         )
     if rights.owners:
         config_maps = {"apiGroups": [""], "resources": ["configmaps"]}
+        names = [*owners_names(rights.lease[1]), nodes_name(rights.lease[1])]
         found.setdefault(rights.lease[0], []).extend(
             [
-                {**config_maps, "resourceNames": list(owners_names(rights.lease[1])), "verbs": ["get", "update"]},
+                {**config_maps, "resourceNames": names, "verbs": ["get", "update"]},
                 {**config_maps, "verbs": ["create"]},
             ]
         )
@@ -259,6 +265,7 @@ def _summary(rights: Rights) -> Iterator[str]:
         ("patch the status of", [each.value for each in Resource if each in rights.statuses]),
         ("take and renew the Lease", ["/".join(rights.lease)] if rights.needs_lease else []),
         ("keep the record of names in", [f"ConfigMaps {'/'.join(rights.lease)}-owners*"] if rights.owners else []),
+        ("say what they serve in", [f"ConfigMap {'/'.join(rights.lease)}-nodes"] if rights.owners else []),
         ("create", ["events"] if rights.events else []),
     ):
         if names:

@@ -175,6 +175,7 @@ function showOverview(found) {
   showHeadline(false);
   showFacts();
   showFloating();
+  showNodes();
   showTraffic();
   showFindings();
   showChanges();
@@ -225,6 +226,24 @@ function showFloating() {
     list.append(row);
   }
   if (floating.old_since) list.append(aged("li", floating.old_since, (at) => `pyconfd-vip wrote this ${ago(at)}: it may be otherwise now`));
+}
+
+function showNodes() {
+  const { nodes } = overview;
+  byId("nodes-section").hidden = !nodes.length;
+  const list = byId("nodes");
+  list.replaceChildren();
+  for (const node of nodes) {
+    const row = element("li");
+    row.append(element("strong", node.name));
+    if (node.here) row.append(element("span", " \u2013 this one"));
+    else row.append(aged("span", node.heard_at, (at) => node.silent ? ` \u2013 not heard for ${duration(now() - at)}` : ` \u2013 heard ${ago(at)}`));
+    const holds = node.holds === null ? "" : node.holds ? ", has the floating address" : ", without the floating address";
+    row.append(element("span", `, version ${node.version}${holds}. ${node.silent ? "It said: " : ""}${node.sentence}`));
+    if (node.silent) row.append(element("span", "silent", "badge bad"));
+    for (const difference of node.differences) row.append(element("div", difference, "faint"));
+    list.append(row);
+  }
 }
 
 function showFindings() {
