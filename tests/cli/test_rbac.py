@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from pyconfd.model.context import PresetName
-from pyconfd.sources.kubernetes.resources import owners_names
+from pyconfd.sources.kubernetes.resources import nodes_name, owners_names
 from tests.cli.invoking import invoke
 
 Rules = set[tuple[str, str, tuple[str, ...]]]
@@ -48,7 +48,10 @@ STATUSES: Rules = {
     )
 }
 LEASE: Rules = {("pyconfd", "leases", ("pyconfd",)), ("pyconfd", "leases", ())}
-OWNERS = LEASE | {("pyconfd", "configmaps", owners_names("pyconfd")), ("pyconfd", "configmaps", ())}
+OWNERS = LEASE | {
+    ("pyconfd", "configmaps", (*owners_names("pyconfd"), nodes_name("pyconfd"))),
+    ("pyconfd", "configmaps", ()),
+}
 """The record of names, which one of several balancers writes."""
 EVENTS = {("", "events", ())}
 NEEDED: dict[str, Rules] = {

@@ -93,7 +93,7 @@ def judged(server: ApiServer, *, applied: Rights = RIGHTS) -> tuple[list[str], l
 ALL_IN_ORDER = [
     *("services", "gatewayclasses", "gateways"),
     *("status of services", "status of gatewayclasses", "status of gateways"),
-    *("lease pyconfd/lb", "configmap pyconfd/lb-owners", "events"),
+    *("lease pyconfd/lb", "configmap pyconfd/lb-owners", "configmap pyconfd/lb-nodes", "events"),
 ]
 
 
@@ -125,12 +125,12 @@ def test_a_right_that_is_missing_is_named(missing: dict[str, Any], words: str) -
         server.cluster.add_namespace("pyconfd")
         problems = judged(server, applied=replace(RIGHTS, **missing))[1]
     assert [words in each for each in problems].count(True) == 1
-    # Where the Lease is elsewhere, so is the record of names.
-    assert len(problems) == (2 if "lease" in missing else 1)
+    # Where the Lease is elsewhere, so are the record of names and that of the nodes, which are one right.
+    assert len(problems) == (3 if "lease" in missing else 2 if "owners" in missing else 1)
     assert all("pyconfd rbac prints all" in each for each in problems)
 
 
 def test_without_the_namespace_of_the_lease_nobody_can_hold_it() -> None:
     with ApiServer() as server:
         problems = judged(server)[1]
-    assert ["there is no namespace pyconfd" in each for each in problems] == [True, True]  # nor is there the record
+    assert ["there is no namespace pyconfd" in each for each in problems] == [True] * 3  # nor are there the records

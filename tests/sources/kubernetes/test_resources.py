@@ -8,7 +8,7 @@ import yaml
 
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.resources import ResourceRead, Rights, manifest, owners_names, reads
+from pyconfd.sources.kubernetes.resources import ResourceRead, Rights, manifest, nodes_name, owners_names, reads
 
 CONFIG = Named(Resource.CONFIGMAPS, "lb", "config")
 KEYS = Named(Resource.SECRETS, "lb", "keys")
@@ -204,7 +204,7 @@ def test_the_record_of_names_stands_beside_the_lease() -> None:
     text = manifest(Rights(wanted(SERVICES), lease=("balancers", "lb"), owners=True))
     config_maps = {"apiGroups": [""], "resources": ["configmaps"]}
     assert rules(text)["Role", "balancers"][2:] == [
-        config_maps | {"resourceNames": list(owners_names("lb")), "verbs": ["get", "update"]},
+        config_maps | {"resourceNames": [*owners_names("lb"), nodes_name("lb")], "verbs": ["get", "update"]},
         config_maps | {"verbs": ["create"]},
     ]
     assert owners_names("lb")[:2] == ("lb-owners", "lb-owners-1")
