@@ -259,11 +259,23 @@ class LeavingStatus:
 
 @dataclass(frozen=True, slots=True)
 class BackendDown:
-    """A backend none of whose ``servers`` (so many has it) takes traffic: HAProxy answers 503 for it, or resets."""
+    """A backend none of whose ``servers`` (so many has it) takes traffic: HAProxy answers 503 for it, or resets.
+
+    ``why`` says what keeps its servers from it, "" where that is not known.
+    """
 
     backend: str
     servers: int
     since: float
+    why: str = ""
+
+    @property
+    def words(self) -> str:
+        """Return it in words."""
+        if not self.servers:
+            return "it has no server: the cluster has no ready endpoint for it"
+        whose = "its only server is not up" if self.servers == 1 else f"none of its {self.servers:,} servers is up"
+        return f"{whose}: {self.why}" if self.why else whose
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,9 @@ class _Frame:
 def syntax_problem(error: TemplateSyntaxError, environment: Environment, name: str) -> Problem:
     """Return where a template does not parse, and what was probably meant."""
     message = error.message or "does not parse"
-    remedy = "Jinja's syntax: https://jinja.palletsprojects.com/templates/"
+    remedy = (
+        "correct this line, then type: pyconfd check (Jinja's syntax: https://jinja.palletsprojects.com/templates/)"
+    )
     if found := _UNKNOWN.search(message):
         kind, value, tag = found.groups()
         known = {"filter": environment.filters, "test": environment.tests}.get(kind, _TAGS)

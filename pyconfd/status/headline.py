@@ -1,7 +1,7 @@
 """Whether everybody is served, in one sentence, and what is wrong now, the worst first."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -18,6 +18,9 @@ ALL_REFUSED = "pyconfd explain --all-refused"
 _STATUS = "pyconfd status"
 # Others choose these names: what does not fit is never a part of a command that somebody pastes into a shell.
 _TO_TYPE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?")
+_COMMAND = re.compile(r"(pyconfd|systemctl)( [\w./=-]+){1,2}")
+_MOST_ABOUT = 60
+"""Characters of the place that a problem begins with."""
 _URGENT = frozenset({RefusalReason.CERTIFICATE_EXPIRED, RefusalReason.CERTIFICATE_EXPIRES_NOW})
 
 
@@ -40,27 +43,43 @@ class Headline:
 
 @dataclass(frozen=True, slots=True)
 class WrongNow:
-    """One thing that is wrong: ``about`` names it, ``text`` says what, ``command`` is what to type."""
+    """One thing that is wrong: ``about`` names it, ``text`` says what.
+
+    ``command`` is what to type, and ``remedy`` what to do in words; each may be "".
+    """
 
     level: Grade
     about: str
     text: str
     command: str = ""
+    remedy: str = ""
 
 
-def headline_of(status: Status) -> Headline:
-    """Return whether everybody is served; it holds no ages, so that it is the same until something happens."""
-    return next(_headlines(status))
+def headline_of(status: Status, floating: Sequence[WrongNow] = ()) -> Headline:
+    """Return whether everybody is served; it holds no ages, so that it is the same until something happens.
+
+    ``floating`` is what is wrong with the floating addresses of this node.
+    """
+    first = next(_headlines(status))
+    bad = next((each for each in floating if each.level is Grade.BAD), None)
+    if bad is not None and first.level is not Grade.BAD:
+        return Headline(Grade.BAD, f"Clients may reach nobody: {bad.about}: {bad.text}", bad.command)
+    worst = next(iter(floating), None)
+    if worst is not None and first.level is Grade.GOOD:
+        return Headline(worst.level, f"Everybody is served; {worst.about}: {worst.text}", worst.command)
+    return first
 
 
 def _headlines(status: Status) -> Iterator[Headline]:  # noqa: C901, PLR0912 - the worst first
     problem, remedy = _first_problem(status)
     if status.phase is Phase.DOWN:
-        cause = clean(redacted(status.haproxy.cause))
-        yield Headline(Grade.BAD, f"Nobody is served: HAProxy does not run ({cause})", clean(status.haproxy.remedy))
+        cause = _line(redacted(status.haproxy.cause))
+        because = "" if cause.startswith("does not run") else f" ({cause})"
+        command = _command(_line(status.haproxy.remedy)) or _STATUS
+        yield Headline(Grade.BAD, f"Nobody is served: HAProxy does not run{because}", command)
     if status.generation is None:
         because = f": {problem}" if problem else ""
-        yield Headline(Grade.BAD, f"Nothing is served yet{because}", remedy or "pyconfd preflight")
+        yield Headline(Grade.BAD, f"Nothing is served yet{because}", _command(remedy) or "pyconfd preflight")
     hosts = status.hosts_total
     served = "Clients are served" if hosts is None else f"{_number(hosts, 'name')} served"
     if not liveness(status).good:
@@ -71,7 +90,7 @@ def _headlines(status: Status) -> Iterator[Headline]:  # noqa: C901, PLR0912 - t
         yield Headline(Grade.BAD, without, _explain("", first) or _STATUS)
     if status.phase in {Phase.REJECTED, Phase.FAILED}:
         what = "was rejected" if status.phase is Phase.REJECTED else "failed"
-        yield Headline(Grade.WARNING, f"{served}, but the newest change {what}: {problem}", remedy or _STATUS)
+        yield Headline(Grade.WARNING, f"{served}, but the newest change {what}: {problem}", _command(remedy) or _STATUS)
     if status.hold_id:
         yield Headline(Grade.WARNING, f"{served}; a change is held back", command_of(status.hold_id))
     if status.live.paused is not None:
@@ -80,12 +99,14 @@ def _headlines(status: Status) -> Iterator[Headline]:  # noqa: C901, PLR0912 - t
         yield Headline(Grade.WARNING, f"{served}; fragments and settings are pinned", "pyconfd unpin")
     if sync_age_s(status, status.now) >= STALE_AFTER_S:
         yield Headline(Grade.WARNING, f"{served}, from old data: no API server confirms it", _STATUS)
+    if _none_answers(status):
+        yield Headline(Grade.WARNING, f"{served}, but no API server answers: changes do not arrive", _STATUS)
     if left_out := len({each.ref for each in status.refused}):
         yield Headline(
             Grade.WARNING, f"{served}; {_number(left_out, 'object')} left out, wholly or in part", ALL_REFUSED
         )
     if problem:
-        yield Headline(Grade.WARNING, f"{served}, with a problem: {problem}", remedy or _STATUS)
+        yield Headline(Grade.WARNING, f"{served}, with a problem: {problem}", _command(remedy) or _STATUS)
     if urgent := sum(note.reason in _URGENT for note in status.notes):
         yield Headline(Grade.WARNING, f"{served}; {_number(urgent, 'certificate')} expired, or nearly so", ALL_REFUSED)
     if status.phase is not Phase.SERVING:
@@ -93,18 +114,28 @@ def _headlines(status: Status) -> Iterator[Headline]:  # noqa: C901, PLR0912 - t
     yield Headline(Grade.GOOD, "Everybody is served, and nothing is left out")
 
 
-def findings(status: Status, most: int) -> tuple[tuple[WrongNow, ...], int]:
-    """Return the worst that is wrong now, and how much that is in all."""
+def _none_answers(status: Status) -> bool:
+    servers = status.source.api_servers
+    return any(each.last_error for each in servers) and not any(each.healthy for each in servers)
+
+
+def findings(status: Status, most: int, floating: Sequence[WrongNow] = ()) -> tuple[tuple[WrongNow, ...], int]:
+    """Return the worst that is wrong now, beginning with ``floating``, and how much that is in all."""
     notes = sorted((each for each in status.notes if each.reason in CERTIFICATE_NOTES), key=_urgency)
     # What is in quarantine is listed with since when that is so.
     refused = [each for each in status.refused if each.reason is not RefusalReason.QUARANTINED]
+    source = [*_of_source(status)]
+    away = [each for each in source if each.level is Grade.BAD]
     parts: list[Iterable[WrongNow]] = [
+        floating,
+        away,
         (_of_problem(each) for each in status.problems),
         (
-            WrongNow(Grade.BAD, clean(each.backend), "no server of this backend is up", _explain("", each.backend))
+            WrongNow(Grade.BAD, clean(each.backend), _line(redacted(each.words)), _explain("", each.backend))
             for each in status.live.down
         ),
         (_of_object(each) for each in notes if each.reason in _URGENT),
+        (each for each in source if each.level is not Grade.BAD),
         (
             WrongNow(
                 Grade.WARNING, _named(each.ref), f"in quarantine: {clean(redacted(each.detail))}", _about(each.ref)
@@ -120,15 +151,45 @@ def findings(status: Status, most: int) -> tuple[tuple[WrongNow, ...], int]:
             if len(found) == most:
                 break
             found.append(each)
-    total = sum(map(len, (status.problems, status.quarantine.now, refused, notes))) + status.live.down_total
+    total = sum(map(len, (floating, source, status.problems, status.quarantine.now, refused, notes)))
+    total += status.live.down_total
     return tuple(found), total
+
+
+def _of_source(status: Status) -> Iterator[WrongNow]:
+    """Return the API servers that fail, and what cannot be read of those that answer, as far as no problem says it."""
+    level = Grade.BAD if _none_answers(status) else Grade.WARNING
+    for what, servers in (("API server", status.source.api_servers), ("etcd", status.source.etcd)):
+        for server in servers:
+            if server.last_error and not server.healthy:
+                yield _of_text(level, f"{what} {clean(server.url)}", server.last_error, _STATUS)
+    known = "\n".join(status.problems)
+    for resource in () if _none_answers(status) else status.source.resources:
+        if resource.problem and resource.served and resource.problem not in known:
+            yield _of_text(Grade.WARNING, resource.resource.value, resource.problem, _STATUS)
+    for credential in status.source.credentials:
+        if credential.problem and credential.problem not in known:
+            yield _of_text(Grade.WARNING, clean(credential.name), credential.problem, _STATUS)
+
+
+def _of_text(level: Grade, about: str, problem: str, command: str) -> WrongNow:
+    text, _, remedy = redacted(problem).partition("->")
+    remedy = _line(remedy)
+    return WrongNow(level, about, _line(text), _command(remedy) or command, "" if _command(remedy) else remedy)
 
 
 def _of_problem(problem: str) -> WrongNow:
     text, _, remedy = redacted(problem).partition("->")
     about, colon, rest = text.partition(": ")
-    about, text = (about, rest) if colon and " " not in about else ("pyconfd", text)
-    return WrongNow(Grade.BAD, clean(about), _line(text), _line(remedy))
+    about, text = (about, rest) if colon and len(about) <= _MOST_ABOUT else ("pyconfd", text)
+    remedy = _line(remedy)
+    command = _command(remedy)
+    return WrongNow(Grade.BAD, clean(about), _line(text), command, "" if command else remedy)
+
+
+def _command(remedy: str) -> str:
+    """Return a remedy that is nothing but a command to type; "" where it is a sentence."""
+    return remedy if _COMMAND.fullmatch(remedy) else ""
 
 
 def _of_object(refusal: Refusal) -> WrongNow:

@@ -6,7 +6,7 @@ nothing happened. All strings may be of strangers; the page shows them as text.
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from operator import sub
@@ -23,7 +23,7 @@ from pyconfd.model.traffic import RecentFigures, TrafficSample
 from pyconfd.printable import clean
 from pyconfd.status.changes import ChangeReader, words_of
 from pyconfd.status.document import liveness
-from pyconfd.status.headline import findings, headline_of
+from pyconfd.status.headline import Grade, WrongNow, findings, headline_of
 from pyconfd.status.redaction import public_value
 from pyconfd.status.route_metrics import owner_of
 
@@ -89,8 +89,10 @@ class PageData:
         return body
 
     def _overview_of(self, status: Status) -> dict[str, Any]:
-        first = headline_of(status)
-        found, total = findings(status, FINDINGS_SHOWN)
+        floating = _floating(self.floating())
+        ails = [*_wrong_with(floating)]
+        first = headline_of(status, ails)
+        found, total = findings(status, FINDINGS_SHOWN, ails)
         generation = status.generation
         document = {
             "headline": {"level": first.level.name.lower(), "sentence": first.sentence, "command": first.command},
@@ -106,11 +108,17 @@ class PageData:
             "pending_since": round(status.pending_since),
             "former_workers": status.applying.former.count,
             "api_servers": [sum(each.healthy for each in status.source.api_servers), len(status.source.api_servers)],
-            "floating": _floating(self.floating()),
+            "floating": floating,
             "nodes": [_node(each, time.time()) for each in status.nodes] if len(status.nodes) > 1 else [],
             "traffic": _plots(self.samples()),
             "findings": [
-                {"level": each.level.name.lower(), "about": each.about, "text": each.text, "command": each.command}
+                {
+                    "level": each.level.name.lower(),
+                    "about": each.about,
+                    "text": each.text,
+                    "command": each.command,
+                    "remedy": each.remedy,
+                }
                 for each in found
             ],
             "findings_total": total,
@@ -146,6 +154,25 @@ def _floating(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
             "routers": [*map(_router, report["routers"])],
         }
     return {"old_since": 0, "routers": []}
+
+
+def _wrong_with(floating: Mapping[str, Any] | None) -> Iterator[WrongNow]:
+    """Return what is wrong with the floating addresses, the worst first."""
+    if floating is None:
+        return
+    if floating["old_since"] or not floating["routers"]:
+        why = "the holder is not known: pyconfd-vip does not report"
+        yield WrongNow(Grade.WARNING, "floating address", why, "systemctl status pyconfd-vip")
+        return
+    routers = floating["routers"]
+    for router in sorted(routers, key=lambda each: bool(each["here"] or each["holder"])):
+        of = clean(f"floating address {', '.join(map(str, router['addresses']))}")
+        ails = clean(", ".join(map(str, router["ails"])))
+        if not router["here"] and not router["holder"]:
+            why = f"nobody holds it{f'; this node may not: {ails}' if ails else ''}"
+            yield WrongNow(Grade.BAD, of, why, "pyconfd vip status")
+        elif ails:
+            yield WrongNow(Grade.WARNING, of, ails, "pyconfd vip status")
 
 
 def _router(router: Mapping[str, Any]) -> dict[str, Any]:

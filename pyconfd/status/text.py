@@ -224,7 +224,7 @@ def _down(status: Status, now: float, pen: Pen) -> list[str]:
     """Return the backends without a server that is up."""
     live = status.live
     rows = [
-        [pen(_BAD, clean(one.backend)), f"for {short_duration(now - one.since)}", _number_of(one.servers, "server")]
+        [pen(_BAD, clean(one.backend)), f"for {short_duration(now - one.since)}", clean(one.words)]
         for one in live.down[:BACKENDS_SHOWN]
     ]
     lines = _aligned(rows)

@@ -157,9 +157,9 @@ class Tab:
         """Return what is seen as PNG."""
         return base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"])
 
-    def until(self, condition: Callable[[], object], what: str) -> None:
+    def until(self, condition: Callable[[], object], what: str, patience_s: float = _PATIENCE_S) -> None:
         """Wait for a condition. Raises: AssertionError."""
-        end = time.monotonic() + _PATIENCE_S
+        end = time.monotonic() + patience_s
         while not condition():
             assert time.monotonic() < end, f"waited for: {what}; complaints: {self.complaints}"
             time.sleep(0.05)

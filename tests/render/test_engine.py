@@ -16,7 +16,7 @@ CURDATE = "2017-11-09 12:00:00.000000"
 SHOP = {"proto": "http", "port": 8080, "ips": ["10.0.0.1"], "name": "shop", "namespace": "demo", "domain": "shop.local"}
 DOMAINS = {"domains": {"shop.local": SHOP}}
 
-JINJA = "Jinja's syntax: https://jinja.palletsprojects.com/templates/"
+JINJA = "correct this line, then type: pyconfd check (Jinja's syntax: https://jinja.palletsprojects.com/templates/)"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.route_figures import BOUNDS_S, RouteFigures
 from pyconfd.model.status import (
+    ApiServerState,
     BackendDown,
     HaproxyState,
     LiveStatus,
@@ -38,7 +39,8 @@ from tests.status.conftest import NOW, SAMPLE, refusal
 from tests.status.serving import ask, served
 
 HOSTILE = "<img src=x onerror=alert(1)>$(reboot)"
-WELL = replace(SAMPLE, refused=(), hosts_total=1204)
+SOURCE = replace(SAMPLE.source, api_servers=(), etcd=(), resources=(), credentials=())
+WELL = replace(SAMPLE, refused=(), hosts_total=1204, source=SOURCE)
 STEPS = (90, 0, 0, 10, *[0] * (len(BOUNDS_S) - 4), 0)
 
 
@@ -272,7 +274,61 @@ def test_the_worst_comes_first_and_all_are_counted() -> None:
     assert len(found) == FINDINGS_SHOWN
     assert [each.about for each in found[:4]] == ["haproxy", "be-a", "Secret a/z", "Service demo/shop-00"]
     assert [each.level for each in found] == sorted((each.level for each in found), reverse=True)
-    assert found[0].command == "look"
+    assert (found[0].command, found[0].remedy) == ("", "look"), "what is no command is not shown as one"
+
+
+def test_an_api_server_that_fails_is_named_and_is_worse_where_none_answers() -> None:
+    away = ApiServerState("https://10.0.0.1:6443", last_error="cannot connect: refused\n    -> is it up?")
+    well = ApiServerState("https://10.0.0.2:6443", healthy=True, last_ok_at=NOW)
+    source = replace(WELL.source, api_servers=(away, well))
+    (found,), total = findings(replace(WELL, source=source), FINDINGS_SHOWN)
+    assert (found.level, found.about, total) == (Grade.WARNING, "API server https://10.0.0.1:6443", 1)
+    assert (found.text, found.remedy, found.command) == ("cannot connect: refused", "is it up?", "pyconfd status")
+    status = replace(WELL, source=replace(source, api_servers=(away,)))
+    assert findings(status, FINDINGS_SHOWN)[0][0].level is Grade.BAD
+    assert "no API server answers" in headline_of(status).sentence
+
+
+def test_a_backend_that_is_down_says_why_as_far_as_haproxy_does() -> None:
+    down = [
+        BackendDown("be-a", 2, NOW, "L4CON Connection refused"),
+        BackendDown("be-b", 1, NOW),
+        BackendDown("c", 0, NOW),
+    ]
+    found, _ = findings(replace(WELL, live=LiveStatus(down=tuple(down), down_total=3)), FINDINGS_SHOWN)
+    assert [each.text for each in found] == [
+        "none of its 2 servers is up: L4CON Connection refused",
+        "its only server is not up",
+        "it has no server: the cluster has no ready endpoint for it",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "sentence"),
+    [
+        ({}, Grade.GOOD, "Everybody is served"),
+        ({"holds": False, "holder": "lb2"}, Grade.GOOD, "Everybody is served"),
+        ({"alarms": ["split_brain"]}, Grade.WARNING, "floating address 10.0.0.9: split_brain"),
+        ({"holds": False, "holder": None}, Grade.BAD, "floating address 10.0.0.9: nobody holds it"),
+    ],
+)
+def test_a_floating_address_that_nobody_holds_is_the_headline(
+    changes: dict[str, Any], level: Grade, sentence: str
+) -> None:
+    data = PageData()
+    data.floating = lambda: floating(**changes)
+    found = json.loads(data.overview(lambda: WELL))
+    assert found["headline"]["level"] == level.name.lower()
+    assert sentence in found["headline"]["sentence"]
+    assert found["findings_total"] == (level is not Grade.GOOD)
+
+
+def test_what_pyconfd_vip_wrote_long_ago_is_not_taken_for_now() -> None:
+    data = PageData()
+    data.floating = lambda: floating(holds=False, holder=None) | {"is_old": True}
+    found = json.loads(data.overview(lambda: WELL))
+    assert found["headline"]["level"] == "warning"
+    assert found["findings"][0]["command"] == "systemctl status pyconfd-vip"
 
 
 # What it shows
@@ -393,7 +449,7 @@ def test_the_last_changes_with_what_they_cost(tmp_path: Path) -> None:
 
 
 def test_what_the_first_screen_says_is_bounded_whatever_the_cluster_has() -> None:
-    many = replace(SAMPLE, refused=tuple(refusal(each) for each in range(20_000)), dns_names=("x" * 200,) * 20_000)
+    many = replace(WELL, refused=tuple(refusal(each) for each in range(20_000)), dns_names=("x" * 200,) * 20_000)
     body = PageData().overview(lambda: many)
     assert json.loads(body)["findings_total"] == 20_000
     assert len(body) < 64 * 1024

@@ -179,7 +179,10 @@ def test_people_see_which_backends_have_no_server_up(make_status: Callable[..., 
     lines = shown(status).splitlines()
     assert lines[0].endswith("verified, serves 1,204 names, 12 backends without a server that is up")
     at = lines.index("No server up (12)")
-    assert lines[at + 1 : at + 3] == ["  be-shop  for 5 m  2 servers", "  be-0     for 0 s  no server"]
+    assert lines[at + 1 : at + 3] == [
+        "  be-shop  for 5 m  none of its 2 servers is up",
+        "  be-0     for 0 s  it has no server: the cluster has no ready endpoint for it",
+    ]
     assert "  ... and 2 more: pyconfd status --json" in lines
     assert metrics_of(status)["pyconfd_backends_down"] == 12
     assert metrics_of(status)["pyconfd_hosts"] == 1204

@@ -6,8 +6,9 @@ was put into drain or maintenance on the socket is left so and reported: a repai
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -15,7 +16,7 @@ import structlog
 from pyconfd.haproxy.config.index import Index, SectionKey, configured_backend, keys_of, keys_with_servers
 from pyconfd.haproxy.config.servers import ConfiguredBackend, ConfiguredServer, is_literal
 from pyconfd.haproxy.runtime.overrides import GONE_AFTER_S, KnownOverrides, Override, OverrideKey, OverrideStore
-from pyconfd.haproxy.runtime.runtime import Leaving, Runtime
+from pyconfd.haproxy.runtime.runtime import Leaving, NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.servers_now import (
     ServerNow,
     server_rows,
@@ -26,6 +27,7 @@ from pyconfd.haproxy.runtime.servers_now import (
 )
 from pyconfd.model.operations import Command, RemoveServer, ServerState, SetState, SetWeight
 from pyconfd.model.status import BackendDown, LeavingStatus, LiveStatus, OverrideStatus
+from pyconfd.printable import clean
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +39,9 @@ MAX_SLICE = 1_000
 """Limit of one slice of the sweep, so that no update waits long for it."""
 SHOWN = 1_000
 """Servers on their way out, and backends that are down, that the status names."""
+REASONS_ASKED = 10
+"""Of so many backends that went down it is asked why in one sweep; each takes one question."""
+REASON_WIDTH = 200
 _UP = 2
 """``srv_op_state`` of a server that takes traffic. Source: ``enum srv_state`` in HAProxy 2.6 to 3.4."""
 
@@ -194,6 +199,8 @@ class DriftMonitor:
         self.beyond: dict[str, str] = {}
         self.foreign: dict[OverrideKey, OverrideStatus] = {}
         self.down: dict[str, BackendDown] = {}
+        self._without_reason: set[str] = set()
+        """Backends that went down, and of which it was not asked yet why."""
         self._repaired_total = 0
 
     def restore(self, runtime: Runtime, index: Index) -> None:
@@ -229,6 +236,7 @@ class DriftMonitor:
         found.compared, self._again = len(keys), set()
         for key, answer in zip(keys, runtime.server_states([key.name for key in keys]), strict=True):
             self._compare(found, index, key, answer, by_backend.get(key.name, ()))
+        self._ask_why(runtime)
         for name, overrides in by_backend.items():
             if next(keys_of(index, name), None) is None:
                 found.judge_absent(overrides)
@@ -268,7 +276,22 @@ class DriftMonitor:
             self.down.pop(name, None)
         else:
             since = self.down[name].since if name in self.down else now
-            self.down[name] = BackendDown(name, len(servers), since)
+            why = "all are in maintenance" if all(server.maint for server in servers) else ""
+            self.down[name] = BackendDown(name, len(servers), since, why)
+            self._without_reason.add(name)
+
+    def _ask_why(self, runtime: Runtime) -> None:
+        """Ask for what the health checks said of some backends that went down: of each once, until it changes."""
+        for name in sorted(self._without_reason)[:REASONS_ASKED]:
+            self._without_reason.discard(name)
+            one = self.down.get(name)
+            if one is None or one.why or not one.servers:
+                continue
+            said: list[tuple[str, int]] = []
+            with suppress(NotConfirmed):  # a reason that cannot be had is none to reload
+                said = Counter(runtime.checks(name).values()).most_common(1)
+            if said:
+                self.down[name] = replace(one, why=clean(said[0][0], REASON_WIDTH))
 
     def _slice(self, index: Index, due: set[str]) -> list[SectionKey]:
         """Return the next sections, and those of the backends in ``due``."""

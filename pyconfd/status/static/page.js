@@ -258,6 +258,7 @@ function showFindings() {
     mark.setAttribute("aria-label", LEVELS[each.level]);
     head.append(mark, element("span", each.about, "about"));
     row.append(head, element("p", each.text));
+    if (each.remedy) row.append(element("p", `To do: ${each.remedy}`));
     if (each.command) row.append(element("p", each.command, "command"));
     list.append(row);
   }
