@@ -19,6 +19,7 @@ from pyconfd.model.garbage import without_collector
 COMMANDS = {
     "Look": {
         "status": ("status:status", "Show what the daemon does."),
+        "top": ("top:top", "Show the first screen of the page in the terminal."),
         "watch": ("watch:watch", "Print each change as it is applied."),
         "logs": ("logs:logs", "Print requests as they end: who decided, which pod answered."),
         "explain": ("explain:explain", "Show whether a service is served, and why not."),
