@@ -13,6 +13,7 @@ import structlog
 
 from pyconfd import __version__, wiring
 from pyconfd.app.explaining import explainer
+from pyconfd.app.page_views import page_views
 from pyconfd.app.service import ServiceContext, removal_rules, serve, with_dns
 from pyconfd.daemon.causes import changed_objects
 from pyconfd.daemon.installed_certificates import InstalledCertificates
@@ -174,6 +175,7 @@ def cluster_loop(
     around.page.explain = explainer(settings, daemon)
     if settings.status.metrics_per_host:
         around.page.route_hosts = partial(_route_hosts, daemon)
+    around.page.views = page_views(settings, daemon.status)
     if events is not None:
         events.start(Notices(daemon, record.notices if record is not None else tuple).now)
     if statuses is not None:

@@ -5,7 +5,7 @@ import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from pyconfd.errors import Problem, TransientError
+from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.model.status import Status
 from pyconfd.status.document import Freshness, StatusReport, decode, encode, liveness, readiness
 from pyconfd.status.listen import Listen, bind, parse_listen
@@ -58,6 +58,14 @@ def _plain(status: HTTPStatus, text: str) -> Answer:
     return status, _PLAIN, f"{text}\n".encode()
 
 
+def _viewed(view: Callable[[str], bytes], query: str) -> Answer:
+    try:
+        return HTTPStatus.OK, _JSON, view(query)
+    except PyconfdError as error:
+        code = HTTPStatus.BAD_REQUEST if isinstance(error, RejectedInput) else HTTPStatus.SERVICE_UNAVAILABLE
+        return _plain(code, str(error))
+
+
 class StatusPage:
     """Nothing listens before :meth:`serve`; while its address cannot be had, :meth:`problems` tries again.
 
@@ -71,6 +79,8 @@ class StatusPage:
         self.route_figures: Callable[[], RouteFiguresByBackend] = dict
         self.route_hosts: Callable[[], HostsByBackend | None] = lambda: None
         self.data = PageData()
+        self.views: Mapping[str, Callable[[str], bytes]] = {}
+        """What answers other paths of the page for people, each on request only, by its query."""
         self.address = ""
         """``host:port`` with the real port, "" while nothing listens."""
         self._listen: Listen | None = None
@@ -80,6 +90,7 @@ class StatusPage:
         self._told = frozenset[str]()
         """What of it the loop was told last, as it is among the problems of its status."""
         self._explaining, self._answering, self._listing = threading.Lock(), threading.Lock(), threading.Lock()
+        self._viewing = threading.Lock()
 
     def serve(self, listen: str, status: Callable[[], Status], access: PageAccess = OPEN) -> None:
         """Listen on HOST:PORT, now or as soon as that is possible; ``status`` is called by one thread at a time."""
@@ -131,6 +142,9 @@ class StatusPage:
         if (file := page_file(path)) is not None:
             return HTTPStatus.OK, *file
         locks = {EXPLAIN: self._explaining, ROUTES: self._explaining, ROUTE_LIST: self._listing}
+        if (view := self.views.get(path)) is not None:
+            with self._viewing:
+                return _viewed(view, query)
         with locks.get(path, self._answering):
             return self._page(path, query)
 

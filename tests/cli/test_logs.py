@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from pyconfd.app.request_lines import line_of
 from pyconfd.cli.commands import logs
-from pyconfd.cli.commands.logs import line_of, wanted_by
+from pyconfd.cli.commands.logs import wanted_by
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.status import Status

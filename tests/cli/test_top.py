@@ -86,10 +86,9 @@ def test_a_key_ends_it_in_a_terminal_and_leaves_that_as_it_was(settings: Path, k
     given = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}}
     given |= {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24", "PYTHONUTF8": "1"}
     given |= {} if colour else {"NO_COLOR": "1"}
-    argv = [sys.executable, "-m", "pyconfd", "top", "--config", str(settings)]
-    process = subprocess.Popen(
-        argv, stdin=inner, stdout=inner, stderr=inner, env=given, start_new_session=True, preexec_fn=_takes_terminal
-    )
+    # Ctrl-C becomes a signal by the terminal that is the controlling one.
+    argv = ["setsid", "--ctty", sys.executable, "-m", "pyconfd", "top", "--config", str(settings)]
+    process = subprocess.Popen(argv, stdin=inner, stdout=inner, stderr=inner, env=given)
     os.close(inner)
     seen, end = b"", time.monotonic() + 60
     while b"WHAT CHANGED LAST" not in seen:
@@ -106,13 +105,6 @@ def test_a_key_ends_it_in_a_terminal_and_leaves_that_as_it_was(settings: Path, k
     assert b"\x1b[?1049l" in seen
     assert (b"\x1b[1;31m" in seen) is colour
     assert b"\x1b]0;" not in seen
-
-
-def _takes_terminal() -> None:
-    import fcntl  # noqa: PLC0415 - in the child only
-    import termios  # noqa: PLC0415
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _read(descriptor: int) -> bytes:

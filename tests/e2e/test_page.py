@@ -104,6 +104,13 @@ def test_the_list_is_searched_sorted_and_explained_by_keyboard(appliance: Applia
     press("Enter", "\r")
     tab.until(lambda: "Programmed=True" in text(tab, "#routes-body"), "it is explained")
     assert "Servers (2)" in text(tab, "#routes-body")
+    way = "[...document.querySelectorAll('ol.way li')].map((each) => each.innerText.replaceAll('\\n', ' '))"
+    tab.until(lambda: "..." not in tab.run(way)[0], "the listener is named")
+    listener, host, owner, backend, servers = tab.run(way)
+    assert listener.startswith("Listener ")
+    assert (host, owner) == ("Host and path shop.example.com", f"Object Service {NAMESPACE}/shop")
+    assert (backend, servers) == ("Backend be-shop.example.com", "Servers 2 up")
+    tab.until(lambda: "Its last errors" in text(tab, "#routes-body"), "changes and errors are there")
     assert tab.run("document.activeElement.getAttribute('aria-expanded')") == "true", "the focus stays"
 
     tab.run(
@@ -124,6 +131,26 @@ def test_the_list_is_searched_sorted_and_explained_by_keyboard(appliance: Applia
     tab.until(lambda: "backend: be-shop.example.com" in text(tab, "#explained"), "it says where a request goes")
     assert tab.run("document.querySelectorAll('main img').length") == 0
     assert appliance.get(f"/explain?q={quote(HOSTILE)}")[0] == 200
+    assert tab.complaints == []
+
+
+def test_two_generations_are_compared_and_nothing_of_it_is_asked_for_before(appliance: Appliance, tab: Tab) -> None:
+    appliance.serve("shop")
+    appliance.start()
+    appliance.until(appliance.settled, "all is applied")
+    appliance.serve("vault", {"domain": "vault.example.com", "proto": "https"})
+    appliance.until(lambda: appliance.generation > 1 and appliance.settled() and appliance.written(), "the next one")
+    tab.open(f"http://127.0.0.1:{appliance.page}/")
+    asked = "performance.getEntriesByType('resource').filter((each) => each.name.includes('more.json')).length"
+    tab.until(lambda: "served" in text(tab, "#sentence"), "the headline is there")
+    assert tab.run(asked) == 0
+    tab.run("document.querySelector('#behind summary').click()")
+    tab.until(lambda: "(running)" in text(tab, "#behind-parts"), "the generations are there")
+    for words in ("API servers (1)", "Quarantine", "Former workers", "Names in DNS", "Targets", "Held changes"):
+        assert words in text(tab, "#behind-parts")
+    tab.run("document.querySelector('#diff-form button').click()")
+    tab.until(lambda: "vault.example.com" in text(tab, "#difference"), "the difference is there")
+    assert "+++ generation" in text(tab, "#difference .text")
     assert tab.complaints == []
 
 
@@ -151,7 +178,9 @@ def test_a_page_whose_daemon_went_says_how_old_it_is(appliance: Appliance, tab: 
     appliance.spawn()
     tab.until(lambda: tab.run("document.querySelector('#stale').hidden"), "it goes on by itself")
     tab.until(lambda: text(tab, "#age") == "live", "it is live again")
-    tab.until(lambda: text(tab, "#sentence").startswith("\u2713 Everybody is served"), "and so is what it says")
+    tab.until(
+        lambda: text(tab, "#sentence").startswith("! Everybody is served; floating address"), "and so is what it says"
+    )
 
 
 def test_a_page_with_a_token_asks_for_it_and_shows_nothing_before(tmp_path: Path, tab: Tab) -> None:

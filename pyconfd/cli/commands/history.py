@@ -1,33 +1,26 @@
 """``pyconfd history`` and ``pyconfd diff``: the generations that are kept, and what differs between two."""
 
-import difflib
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 import click
 
+from pyconfd.app.generation_history import GenerationHistory, causes_between
 from pyconfd.cli.command import CommandContext, command, json_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_difference, print_json, print_lines, print_notes, print_table, print_text
-from pyconfd.errors import Problem, RejectedInput, TransientError
+from pyconfd.errors import Problem, RejectedInput
 from pyconfd.haproxy.config.diff import differences
-from pyconfd.haproxy.config.text import without_passwords
-from pyconfd.haproxy.history.generations import GenerationEntry, GenerationStore
-from pyconfd.haproxy.history.pins import InputsStore, PinFile
-from pyconfd.model.changes import Action, Change
+from pyconfd.haproxy.history.generations import GenerationEntry
+from pyconfd.haproxy.history.pins import PinFile
 from pyconfd.model.inputs import Edit
 from pyconfd.model.outcome import Generation, Stored
-from pyconfd.settings import Settings
-from pyconfd.settings.inputs import secret_values
-from pyconfd.status.changes import ChangeReader, named
-from pyconfd.status.document import read_report
+from pyconfd.status.changes import named
 
 _UNREADABLE = "this user may not read the state directory"
 _SHOWN = 20
 _CHANGES_SHOWN = 2
-_MADE_ONE = frozenset({Action.LIVE, Action.FILE, Action.RELOAD})
 
 
 @command(
@@ -65,7 +58,7 @@ def history(context: CommandContext, *, as_json: bool, everything: bool) -> int:
             changes=differences(former.rendering, stored.rendering) if former else (),
             serving=entry.number == running,
             pinned=pin is not None and pin.generation == entry.number,
-            causes=_causes(recorded, former.generation.number if former else entry.number - 1, entry.number),
+            causes=causes_between(recorded, former.generation.number if former else entry.number - 1, entry.number),
         )
         for (entry, stored), former in zip(readable, formers, strict=False)
     ]
@@ -109,22 +102,14 @@ def diff(context: CommandContext, before: int | None, after: int | None, *, as_j
         before = next((entry.number for entry in entries if entry.number < newer.generation.number), None)
         if before is None:
             raise RejectedInput(Problem("diff", f"there is none before generation {newer.generation.number}"))
-    older = past.stored(before, entries)
-    number, other = older.generation.number, newer.generation.number
-    edits = past.edits(older.rendering.inputs, newer.rendering.inputs)
-    changes = differences(older.rendering, newer.rendering)
-    sentences = (*map(str, edits), *changes)
-    hidden = secret_values(settings)
-    old, new = (without_passwords(each.rendering.text, hidden).splitlines() for each in (older, newer))
-    lines = difflib.unified_diff(old, new, f"generation {number}", f"generation {other}", lineterm="")
-    text = "".join(f"{line}\n" for line in lines)
-    only_hidden = not text and older.rendering.text != newer.rendering.text
-    code = Exit.CHANGES if sentences or text or only_hidden else Exit.OK
+    found = past.difference(past.stored(before, entries), newer)
+    number, other, sentences, text = found.before, found.after, found.sentences, found.text()
+    code = Exit.CHANGES if sentences or text or found.only_hidden else Exit.OK
     if as_json:
-        named = {"from": number, "to": other, "edits": [asdict(edit) for edit in edits]}
-        print_json({**named, "changes": list(changes), "text": text})
+        named = {"from": number, "to": other, "edits": [asdict(edit) for edit in found.edits]}
+        print_json({**named, "changes": list(found.changes), "text": text})
         return code
-    if only_hidden:
+    if found.only_hidden:
         print_notes(("the texts differ only in what is hidden: passwords",))
     print_text(click.style(f"From generation {number} to {other}:", bold=True))
     print_lines(sentences or ("nothing differs but comments, blanks or the order of sections",))
@@ -181,65 +166,3 @@ class HistoryRow:
         nothing = "nothing before it is kept" if not self.since else "only comments, blanks or the order of sections"
         by = f", by {named(self.causes)}" if self.causes else ""
         return mark, str(generation.number), when, generation.digest[:8], how, (said or nothing) + by
-
-
-def _causes(recorded: Sequence[Change], since: int, number: int) -> tuple[str, ...]:
-    """Return what caused the changes after one generation up to another."""
-    return tuple(
-        dict.fromkeys(cause for each in recorded if since < each.generation <= number for cause in each.causes)
-    )
-
-
-class GenerationHistory:
-    """The generations that are kept, with their fragments and settings."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self.store = GenerationStore(settings.state_dir, settings.apply.keep_generations)
-        self.inputs = InputsStore(settings.state_dir)
-
-    def stored(self, number: int, entries: tuple[GenerationEntry, ...]) -> Stored:
-        """Return a generation; raises RejectedInput where there is none with this number."""
-        found = self.store.read(number)
-        if found is None:
-            raise unknown_generation(number, entries)
-        return found
-
-    def edits(self, before: str, after: str) -> tuple[Edit, ...]:
-        """Return how fragments and settings differ."""
-        if before == after:
-            return ()
-        if not before or not after:
-            return (Edit("", "", "fragments or settings changed: those of one of them were not kept"),)
-        try:
-            return self.inputs.read(before).changes_to(self.inputs.read(after))
-        except RejectedInput as error:
-            return (Edit("", "", f"fragments or settings changed: {error.problems[0]}"),)
-
-    def recorded(self) -> tuple[Change, ...]:
-        """Return the changes that made a generation, as far as the runtime directory has them."""
-        try:
-            with ChangeReader(self._settings.runtime_dir) as reader:
-                return tuple(each for each in reader.known() if each.action in _MADE_ONE)
-        except TransientError:
-            return ()
-
-    def running(self, entries: tuple[GenerationEntry, ...]) -> int:
-        """Return the number of the running generation, as far as it is on disk; 0 for none."""
-        report = read_report(self._settings)
-        status = report.status if report.running else None
-        numbers = [entry.number for entry in entries]
-        if status is not None and status.generation is not None and status.generation.number in numbers:
-            return status.generation.number
-        return numbers[0] if numbers else 0
-
-
-def unknown_generation(number: int, entries: tuple[GenerationEntry, ...]) -> RejectedInput:
-    """Return the error that a generation is not kept."""
-    numbers = [str(entry.number) for entry in entries]
-    if not numbers:
-        return RejectedInput(
-            Problem("history", "no generation was applied yet", "pyconfd status says what it waits for")
-        )
-    kept = f"there are: {', '.join(numbers[:20])}{', ...' if len(numbers) > 20 else ''}"
-    return RejectedInput(Problem("history", f"generation {number} is not kept", kept))

@@ -1,10 +1,10 @@
 """``pyconfd logs``: the last requests, and those that come, out of HAProxy's memory."""
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 
 import click
 
+from pyconfd.app.request_lines import decider_of, line_of
 from pyconfd.cli.command import CommandContext, DurationParameter, command, json_option
 from pyconfd.cli.commands.server import installed_text
 from pyconfd.cli.exits import Exit
@@ -13,10 +13,9 @@ from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.runtime.request_log import RING, NoRing, following, lines
 from pyconfd.haproxy.runtime.sockets import NoAnswer
-from pyconfd.model.logged import NO_SERVER, LoggedRequest, parse
-from pyconfd.presets.gateway.routes import rule_of
+from pyconfd.model.logged import LoggedRequest, parse
 from pyconfd.presets.routing.types import Decider
-from pyconfd.printable import clean, escaped_json
+from pyconfd.printable import escaped_json
 from pyconfd.settings import Settings
 from pyconfd.status.document import read_report
 
@@ -149,42 +148,12 @@ def wanted_by(
     return is_wanted
 
 
-def decider_of(request: LoggedRequest) -> Decider | None:
-    """Return the object that decided on a request, None for none."""
-    kind, _, of = request.object.partition("/")
-    namespace, _, name = of.partition("/")
-    return Decider(kind, namespace, name) if name else rule_of(request.backend)
-
-
 def _is_meant(decider: Decider | None, route: tuple[str, ...]) -> bool:
     if decider is None:
         return False
     kind, namespace, name = route
     is_named = namespace == decider.namespace and name in decider.name.split(",")
     return is_named and kind.casefold() == decider.kind.casefold()
-
-
-def line_of(request: LoggedRequest) -> str:
-    """Return a request as one line for people; what strangers wrote is text in it."""
-    at = datetime.fromtimestamp(request.time).astimezone()
-    what = f"{request.method} {request.host}{request.path}" if request.method else f"TCP {request.sni}"
-    decider = decider_of(request)
-    of = (
-        f"by {decider}"
-        if decider is not None
-        else f"at {request.listener}" + ": no object has it" * (not request.backend)
-    )
-    parts = [
-        f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}",
-        str(request.status) if request.method else "---",
-        f"{request.total_ms} ms",
-        clean(what.strip()),
-        f"from {request.client}",
-        of,
-        f"to {request.pod or request.server}" if request.server and request.server != NO_SERVER else "",
-        f"({request.why})" if request.why else "",
-    ]
-    return clean("  ".join(filter(None, parts)), 4_000)
 
 
 def _chosen(found: Iterable[bytes], wanted: _Wanted) -> Iterator[tuple[bytes, LoggedRequest]]:

@@ -8,8 +8,8 @@ from enum import Enum, auto
 
 import click
 
+from pyconfd.app.generation_history import GenerationHistory, unknown_generation
 from pyconfd.cli.command import CommandContext, command, json_option
-from pyconfd.cli.commands.history import GenerationHistory, unknown_generation
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError

@@ -105,7 +105,7 @@ def _follow(settings: Settings, found: Mapping[str, Any], console: Console) -> N
 
 @contextmanager
 def _keys() -> Iterator[Any]:
-    """Have keys without Return, and give what waits for one; the terminal is as before afterwards."""
+    """Read keys without Return: yield what waits for one; the terminal is as before afterwards."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
 

@@ -436,19 +436,191 @@ function toggle(backend) {
   } else {
     const place = element("div", "Asking ...", "details");
     opened.set(backend, place);
-    explain(`backend ${backend}`, place);
+    explainRoute(routes.rows.find((row) => row.backend === backend) || { backend }, place);
   }
   showRows();
 }
 
+async function json(path, parameters) {
+  const answer = await ask(`${path}?${new URLSearchParams(parameters)}`, {}, 35000);
+  if (!answer.ok) throw new Error((await answer.text()).trim());
+  return answer.json();
+}
+
+function explained(query) {
+  return json("explain", query.includes(":/" + "/") ? { url: query } : { q: query });
+}
+
 async function explain(query, place) {
   try {
-    const parameters = new URLSearchParams(query.includes(":/" + "/") ? { url: query } : { q: query });
-    const answer = await ask(`explain?${parameters}`, {}, 35000);
-    if (!answer.ok) throw new Error((await answer.text()).trim());
-    place.replaceChildren(...explanation(await answer.json()));
+    place.replaceChildren(...explanation(await explained(query)));
   } catch (error) {
     place.replaceChildren(element("p", `No explanation: ${error.message}`));
+  }
+}
+
+/* One route: its way from the listener to the pods, and what is known of it; what is slow comes into its place later. */
+async function explainRoute(row, place) {
+  try {
+    const found = await explained(`backend ${row.backend}`);
+    const claims = found.claims || [];
+    const names = claims.flatMap((claim) => claim.names || []);
+    const hosts = names.map((name) => name.split("/")[0]).filter((name) => name.includes(".") && !/[\s:]/.test(name));
+    const listener = element("span", row.http && hosts.length ? "..." : "TCP");
+    const about = element("div", "Asking for certificate, changes and errors ...");
+    place.replaceChildren(way(row, found, names, listener), ...explanation(found), about);
+    await Promise.all([nameListener(row, hosts, names, listener), showRecent(row, claims, hosts, about)]);
+  } catch (error) {
+    place.replaceChildren(element("p", `No explanation: ${error.message}`));
+  }
+}
+
+function serversOf(found) {
+  return found.servers?.length ? found.servers : (found.claims || []).flatMap((claim) => claim.servers || []);
+}
+
+function way(row, found, names, listener) {
+  const made = element("ol", undefined, "way");
+  made.setAttribute("role", "list");
+  made.setAttribute("aria-label", `The way of a request to ${row.backend}`);
+  const stop = (label, text, level = "") => {
+    const item = element("li");
+    const box = element("span", undefined, `stop ${level}`);
+    box.append(element("b", label), text instanceof Node ? text : document.createTextNode(text));
+    item.append(box);
+    made.append(item);
+  };
+  const more = (all) => (all.length > 1 ? `${all[0]} and ${all.length - 1} more` : all[0] || "\u2013");
+  const bad = (claim) => (claim.conditions || []).some((each) => each.status !== "True");
+  const claims = found.claims || [];
+  stop("Listener", listener);
+  stop("Host and path", more(names));
+  stop("Object", more(claims.map((claim) => claim.object)), claims.some(bad) ? "warning" : "");
+  stop("Backend", row.backend, row.down ? "bad" : "");
+  const servers = serversOf(found);
+  const states = new Map();
+  for (const server of servers) states.set(server.state || "not asked", (states.get(server.state || "not asked") || 0) + 1);
+  const words = [...states].map(([state, count]) => `${count} ${state}`).join(", ") || "none";
+  const level = !servers.length || !states.get("up") ? "bad" : states.size > 1 ? "warning" : "good";
+  stop("Servers", words, level);
+  return made;
+}
+
+async function nameListener(row, hosts, names, place) {
+  if (!row.http || !hosts.length) return;
+  try {
+    const asked = names.find((name) => name.startsWith(hosts[0])) || hosts[0];
+    const path = asked.includes("/") ? asked.slice(asked.indexOf("/")).split(" ")[0] : "/";
+    const found = await explained(`http:/${"/"}${hosts[0].replace("*", "any")}${path}`);
+    const step = (found.request?.steps || []).find((each) => each.part === "listener");
+    place.textContent = step ? step.text : "none";
+  } catch (error) {
+    place.textContent = "not known";
+  }
+}
+
+async function showRecent(row, claims, hosts, place) {
+  try {
+    const objects = claims.slice(0, 20).map((claim) => ["object", claim.object]);
+    const found = await json("route.json", [["backend", row.backend], ...objects, ...hosts.slice(0, 20).map((host) => ["host", host])]);
+    const parts = [];
+    if (found.certificates.length) {
+      parts.push(element("h4", "Certificates"), list(found.certificates.map(certificateWords)));
+    }
+    parts.push(element("h4", "Its last changes"));
+    parts.push(found.changes.length ? list(found.changes.map((each) => `${ago(each.at)}: ${each.text}`)) : element("p", "None that is still known.", "faint"));
+    parts.push(element("h4", "Its last errors, newest first"));
+    parts.push(found.errors.length ? list(found.errors) : element("p", found.errors_note || "None in HAProxy's memory.", "faint"));
+    place.replaceChildren(...parts);
+  } catch (error) {
+    place.replaceChildren(element("p", `Certificate, changes and errors are not known: ${error.message}`));
+  }
+}
+
+function certificateWords(each) {
+  const days = (each.not_after - now()) / 86400;
+  const left = !each.not_after ? "its end is not known" : days < 0 ? `expired ${Math.ceil(-days)} days ago` : `${Math.floor(days)} days left`;
+  return `${each.host || "default"}: Secret ${each.of}, ${left}`;
+}
+
+/* What few look at: asked for while it is open. */
+
+let behindTimer = 0;
+
+async function showBehind() {
+  clearTimeout(behindTimer);
+  if (!byId("behind").open) return;
+  try {
+    const found = await json("more.json", {});
+    showGenerations(found.generations);
+    byId("behind-parts").replaceChildren(...behindParts(found));
+  } catch (error) {
+    byId("behind-parts").replaceChildren(element("p", `Not known: ${error.message}`));
+  }
+  if (!document.hidden) behindTimer = setTimeout(showBehind, ROUTES_EVERY_MS);
+}
+
+function behindParts(found) {
+  const part = (title, lines, none, total = lines.length) => {
+    const made = element("div");
+    made.append(element("h3", total === null || !total ? title : `${title} (${total.toLocaleString("en")})`));
+    made.append(lines.length ? list(lines) : element("p", none, "faint"));
+    if (total > lines.length) made.append(element("p", `... and ${(total - lines.length).toLocaleString("en")} more`, "faint"));
+    return made;
+  };
+  const former = found.former_workers;
+  const workers = former.count
+    ? [`${former.count} with ${former.connections} connections, the oldest for ${duration(now() - former.oldest_since)}${former.last_ends_at ? `, the last ends in ${duration(former.last_ends_at - now())}` : ""}`]
+    : [];
+  if (former.ended) workers.push(former.ended);
+  return [
+    part("Generations", found.generations.map(generationWords), "None yet."),
+    part("Held changes", found.held.map((each) => `${each.text} Type: ${each.command}`), "None."),
+    part("Quarantine", found.quarantine.map((each) => `${each.about} for ${duration(now() - each.since)}: ${each.text}`), "Nothing.", found.quarantine_total),
+    part("Former workers", workers, "None."),
+    part("API servers", found.api_servers.map((each) => `${each.url} ${each.healthy ? "up" : "down"}${each.in_use ? ", in use" : ""}${each.last_ok_at ? `, answered ${ago(each.last_ok_at)}` : ""}${each.error ? `: ${each.error}` : ""}`), "None."),
+    part("Certificates, the first to end first", found.certificates.map(certificateWords), "None.", found.certificates_total),
+    part("Names in DNS", found.dns_names, found.dns_names_total === null ? "Not published by this pyconfd." : "None.", found.dns_names_total),
+    part("Targets", found.targets.map((each) => [`${each.name} ${each.phase.replaceAll("_", " ")}`, each.applied_at ? `applied ${ago(each.applied_at)}` : "nothing applied", ...each.problems].join(", ")), "None."),
+  ];
+}
+
+function generationWords(each) {
+  const marks = [each.running ? "running" : "", each.pinned ? "pinned" : ""].filter(Boolean).join(", ");
+  return `${each.number}${marks ? ` (${marks})` : ""}, ${ago(each.at)}: ${each.how}${each.by ? `, by ${each.by}` : ""}`;
+}
+
+/* What is chosen stays chosen while it is there. */
+function showGenerations(generations) {
+  const numbers = generations.map((each) => String(each.number));
+  byId("diff-form").hidden = numbers.length < 2;
+  for (const [id, first] of [["diff-from", numbers[1]], ["diff-to", numbers[0]]]) {
+    const select = byId(id);
+    const chosen = numbers.includes(select.value) ? select.value : first;
+    if (select.dataset.numbers === numbers.join()) continue;
+    select.dataset.numbers = numbers.join();
+    select.replaceChildren(...numbers.map((number) => element("option", number)));
+    if (chosen) select.value = chosen;
+  }
+}
+
+async function compare() {
+  const place = byId("difference");
+  place.replaceChildren(element("p", "Asking ..."));
+  try {
+    const found = await json("diff.json", { from: byId("diff-from").value, to: byId("diff-to").value });
+    const parts = [found.sentences.length ? list(found.sentences) : element("p", found.only_hidden ? "Only what is hidden differs: passwords." : "Nothing but comments, blanks or the order of sections.")];
+    if (found.text.length) {
+      const text = element("div", found.text.join("\n"), "text");
+      text.tabIndex = 0;
+      text.setAttribute("role", "region");
+      text.setAttribute("aria-label", "Difference of the texts");
+      parts.push(text);
+    }
+    if (!found.is_whole) parts.push(element("p", found.command, "command"));
+    place.replaceChildren(...parts);
+  } catch (error) {
+    place.replaceChildren(element("p", `No difference: ${error.message}`));
   }
 }
 
@@ -470,7 +642,7 @@ function explanation(found) {
     parts.push(element("p", `Not found in: ${found.looked_in.join(", ")}`));
     if (found.close?.length) parts.push(element("p", `Perhaps: ${found.close.join(", ")}`));
   }
-  const servers = found.servers?.length ? found.servers : (found.claims || []).flatMap((claim) => claim.servers || []);
+  const servers = serversOf(found);
   for (const claim of found.claims || []) {
     parts.push(element("h3", claim.object));
     if (claim.names?.length) parts.push(element("p", `Serves: ${claim.names.join(", ")}`));
@@ -522,6 +694,11 @@ byId("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   if (byId("token").value.trim()) unlock(byId("token").value.trim());
 });
+byId("behind").addEventListener("toggle", showBehind);
+byId("diff-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  compare();
+});
 byId("more").addEventListener("click", () => {
   shownRows += ROWS;
   showRows();
@@ -544,6 +721,7 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden) return;
   seenSince = Date.now();
   for (const poll of polls) poll.ask();
+  showBehind();
 });
 addEventListener("resize", () => { if (overview) showTraffic(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
