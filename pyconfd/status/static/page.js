@@ -511,9 +511,13 @@ async function nameListener(row, hosts, names, place) {
   try {
     const asked = names.find((name) => name.startsWith(hosts[0])) || hosts[0];
     const path = asked.includes("/") ? asked.slice(asked.indexOf("/")).split(" ")[0] : "/";
-    const found = await explained(`http:/${"/"}${hosts[0].replace("*", "any")}${path}`);
-    const step = (found.request?.steps || []).find((each) => each.part === "listener");
-    place.textContent = step ? step.text : "none";
+    let step;
+    for (const scheme of ["http", "https"]) {
+      if (step) break;
+      const found = await explained(`${scheme}:/${"/"}${hosts[0].replace("*", "any")}${path}`);
+      step = (found.request?.steps || []).find((each) => each.part === "listener");
+    }
+    place.textContent = step ? step.text : "at other ports than 80 and 443";
   } catch (error) {
     place.textContent = "not known";
   }
