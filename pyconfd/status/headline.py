@@ -92,7 +92,11 @@ def _headlines(status: Status) -> Iterator[Headline]:  # noqa: C901, PLR0912 - t
         what = "was rejected" if status.phase is Phase.REJECTED else "failed"
         yield Headline(Grade.WARNING, f"{served}, but the newest change {what}: {problem}", _command(remedy) or _STATUS)
     if status.hold_id:
-        yield Headline(Grade.WARNING, f"{served}; a change is held back", command_of(status.hold_id))
+        yield Headline(
+            Grade.WARNING,
+            f"{served}; a change is held back until it is confirmed; only if it is meant",
+            command_of(status.hold_id),
+        )
     if status.live.paused is not None:
         yield Headline(Grade.WARNING, f"{served}; applying is paused", "pyconfd resume")
     if status.pin is not None:
@@ -131,7 +135,13 @@ def findings(status: Status, most: int, floating: Sequence[WrongNow] = ()) -> tu
         away,
         (_of_problem(each) for each in status.problems),
         (
-            WrongNow(Grade.BAD, clean(each.backend), _line(redacted(each.words)), _explain("", each.backend))
+            WrongNow(
+                Grade.BAD,
+                clean(each.backend),
+                _line(redacted(each.words)),
+                _explain("", each.backend),
+                "does the application listen where its Service sends traffic? the command names its pods and servers",
+            )
             for each in status.live.down
         ),
         (_of_object(each) for each in notes if each.reason in _URGENT),

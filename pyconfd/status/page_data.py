@@ -167,7 +167,7 @@ def _wrong_with(floating: Mapping[str, Any] | None) -> Iterator[WrongNow]:
     routers = floating["routers"]
     for router in sorted(routers, key=lambda each: bool(each["here"] or each["holder"])):
         of = clean(f"floating address {', '.join(map(str, router['addresses']))}")
-        ails = clean(", ".join(map(str, router["ails"])))
+        ails = clean(", ".join(str(each).replace("_", " ") for each in router["ails"]))
         if not router["here"] and not router["holder"]:
             why = f"nobody holds it{f'; this node may not: {ails}' if ails else ''}"
             yield WrongNow(Grade.BAD, of, why, "pyconfd vip status")

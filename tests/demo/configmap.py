@@ -197,8 +197,8 @@ def certificate_removed(stage: ConfigmapStage) -> None:
 def rights(stage: ConfigmapStage) -> None:
     """Only what is read may be read."""
     title("5  What it may read")
-    # Beside that: Events on what is refused, and who has which name, written by the holder of the Lease.
-    own = ("/leases", "/configmaps/pyconfd-owners")
+    # Beside that: Events on what is refused, who has which name, and what balancers say of themselves.
+    own = ("/leases", "/configmaps/pyconfd-owners", "/configmaps/pyconfd-nodes")
     reads = [r for s in stage.servers for r in s.requests if r.method == "GET" and not any(o in r.path for o in own)]
     paths = {r.path for r in reads if r.path.startswith("/api")}
     line("  ".join(sorted(paths)))

@@ -64,7 +64,7 @@ def _nobody_holds(appliance: Appliance) -> None:
     folder = appliance.folder / "vip"
     folder.mkdir()
     router = {"addresses": ["10.31.12.10"], "holds": False, "holder": "", "role_since": time.time() - 90}
-    router |= {"faults": ["no_haproxy"], "alarms": [], "drained": None}
+    router |= {"faults": ["haproxy_hangs"], "alarms": [], "drained": None}
     (folder / "status.json").write_text(json.dumps({"at": time.time() + 600, "routers": [router]}))
     appliance.values["vip"] = {"interface": "lo", "runtime_dir": str(folder)}
 
@@ -81,7 +81,7 @@ def _pays_no_attention(appliance: Appliance) -> None:
 FAULTS = {
     "backend-down": Fault(
         _pod_is_deaf,
-        ("be-shop.example.com", "only server is not up", "get errors", "Connection refused"),
+        ("be-shop.example.com", "is not up", "get errors", "Connection refused", "does the application listen"),
         "pyconfd explain be-shop",
     ),
     "wrong-secret": Fault(
@@ -94,7 +94,7 @@ FAULTS = {
     ),
     "held-change": Fault(
         lambda appliance: appliance.cluster.set_endpoints(NAMESPACE, "web", []),
-        ("held back", "6 of 8 ready endpoints are gone at once", "web.example.com"),
+        ("held back", "only if it is meant", "6 of 8 ready endpoints are gone at once", "web.example.com"),
         "pyconfd allow ",
         _holds_losses,
     ),
@@ -123,7 +123,7 @@ FAULTS = {
         lambda appliance: appliance.own_fragments(),
     ),
     "address-held-by-nobody": Fault(
-        _pays_no_attention, ("10.31.12.10", "nobody", "no_haproxy"), "pyconfd vip status", _nobody_holds
+        _pays_no_attention, ("10.31.12.10", "nobody", "haproxy hangs"), "pyconfd vip status", _nobody_holds
     ),
 }  # fmt: skip
 

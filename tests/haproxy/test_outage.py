@@ -47,7 +47,7 @@ def test_what_is_known_of_the_binds_comes_before_the_journal() -> None:
     assert found.message == f"cannot {words} (and 1 more)"
     assert found.remedy == "add it; then: systemctl restart haproxy"
     assert outage.cause((), JOURNAL, "start", "haproxy.service").message == ALERT
-    assert outage.cause((), "", "start", "").remedy == "start; journalctl -u haproxy says why"
+    assert outage.cause((), "", "start", "").remedy == "why it ended: journalctl -u haproxy; it is started by: start"
 
 
 def test_the_journal_of_the_unit_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:

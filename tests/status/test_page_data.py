@@ -308,7 +308,7 @@ def test_a_backend_that_is_down_says_why_as_far_as_haproxy_does() -> None:
     [
         ({}, Grade.GOOD, "Everybody is served"),
         ({"holds": False, "holder": "lb2"}, Grade.GOOD, "Everybody is served"),
-        ({"alarms": ["split_brain"]}, Grade.WARNING, "floating address 10.0.0.9: split_brain"),
+        ({"alarms": ["split_brain"]}, Grade.WARNING, "floating address 10.0.0.9: split brain"),
         ({"holds": False, "holder": None}, Grade.BAD, "floating address 10.0.0.9: nobody holds it"),
     ],
 )

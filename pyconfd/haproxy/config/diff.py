@@ -518,7 +518,7 @@ def _in_safe_order(commands: list[Command]) -> list[Command]:
 
 
 MAX_DETAILS = 50
-_NOT_RUNNING = "haproxy is not running"
+_NOT_RUNNING = "haproxy was not running"
 
 
 def plan(

@@ -22,7 +22,8 @@ def cause(faults: Sequence[Problem], journal: str, start: str, unit: str) -> Pro
         return Problem("haproxy", f"cannot {faults[0].message}{more}", f"{faults[0].remedy}; then: {start}")
     if message := last_alert(journal):
         return Problem("haproxy", message, f"correct that, then: {start}")
-    return Problem("haproxy", "does not run: nothing is served", f"{start}; journalctl -u {unit or 'haproxy'} says why")
+    remedy = f"why it ended: journalctl -u {unit or 'haproxy'}; it is started by: {start}"
+    return Problem("haproxy", "does not run: nothing is served", remedy)
 
 
 def last_alert(journal: str) -> str:
