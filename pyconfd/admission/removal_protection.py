@@ -37,6 +37,7 @@ from pyconfd.model.gateway_api import (
     GatewayClassSpec,
     GRPCRoute,
     HTTPRoute,
+    ListenerSet,
     ReferenceGrant,
     TCPRoute,
     TLSRoute,
@@ -102,6 +103,7 @@ class SavedHold(msgspec.Struct, frozen=True, omit_defaults=True):
     ingresses: list[Ingress] = []
     gatewayclasses: list[GatewayClass] = []
     gateways: list[Gateway] = []
+    listenersets: list[ListenerSet] = []
     httproutes: list[HTTPRoute] = []
     grpcroutes: list[GRPCRoute] = []
     tlsroutes: list[TLSRoute] = []

@@ -145,14 +145,27 @@ class GatewayInfrastructure(Record, frozen=True, gc=False):
     parameters_ref: ParametersReference | None = None
 
 
+class ListenerNamespaces(NamespacesFrom, frozen=True, gc=False):
+    """``from`` is None where nothing is said."""
+
+    where: str = msgspec.field(name="from", default="None")
+
+
+class AllowedListeners(Record, frozen=True, gc=False):
+    """The namespaces whose ListenerSets may add listeners to a Gateway."""
+
+    namespaces: ListenerNamespaces = ListenerNamespaces()
+
+
 class GatewaySpec(Record, frozen=True, gc=False):
-    """Listeners, and the addresses that are asked for."""
+    """Listeners, whose ListenerSets may add others, and the addresses that are asked for."""
 
     gateway_class_name: str = ""
     listeners: tuple[GatewayListener, ...] = ()
     addresses: tuple[GatewayAddress, ...] | None = None
     infrastructure: GatewayInfrastructure | None = None
     tls: GatewayTls | None = None
+    allowed_listeners: AllowedListeners = AllowedListeners()
 
 
 class Gateway(Record, frozen=True, gc=False):
@@ -163,8 +176,32 @@ class Gateway(Record, frozen=True, gc=False):
     status: Status | None = None
 
 
+class ParentGateway(Record, frozen=True, gc=False):
+    """The Gateway that a ListenerSet adds to; ``namespace`` None is that of the set."""
+
+    name: str = ""
+    namespace: str | None = None
+    group: str = GROUP
+    kind: str = "Gateway"
+
+
+class ListenerSetSpec(Record, frozen=True, gc=False):
+    """Listeners for a Gateway of somebody else."""
+
+    parent_ref: ParentGateway = ParentGateway()
+    listeners: tuple[GatewayListener, ...] = ()
+
+
+class ListenerSet(Record, frozen=True, gc=False):
+    """A ListenerSet."""
+
+    metadata: ObjectMeta
+    spec: ListenerSetSpec = ListenerSetSpec()
+    status: Status | None = None
+
+
 class ParentReference(Record, frozen=True, gc=False):
-    """The Gateway, and maybe the listener by name or port, that a route attaches to."""
+    """The Gateway or ListenerSet, and maybe the listener by name or port, that a route attaches to."""
 
     name: str = ""
     namespace: str | None = None

@@ -17,6 +17,7 @@ from pyconfd.model.gateway_api import (
     GatewayClass,
     GRPCRoute,
     HTTPRoute,
+    ListenerSet,
     ReferenceGrant,
     TCPRoute,
     TLSRoute,
@@ -327,7 +328,17 @@ class Namespace(Record, frozen=True, gc=False):
 
 _CoreObject = EndpointSlice | Endpoints | Service | Node | Secret | ConfigMap | Pod | Deployment | Namespace
 _Route = HTTPRoute | GRPCRoute | TLSRoute | TCPRoute
-AnyObject = _CoreObject | Ingress | IngressClass | GatewayClass | Gateway | _Route | ReferenceGrant | BackendTLSPolicy
+AnyObject = (
+    _CoreObject
+    | Ingress
+    | IngressClass
+    | GatewayClass
+    | Gateway
+    | ListenerSet
+    | _Route
+    | ReferenceGrant
+    | BackendTLSPolicy
+)
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 """The label that joins an EndpointSlice to its Service. Source: discovery.k8s.io/v1 ``LabelServiceName``."""

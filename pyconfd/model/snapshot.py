@@ -12,6 +12,7 @@ from pyconfd.model.gateway_api import (
     GatewayClass,
     GRPCRoute,
     HTTPRoute,
+    ListenerSet,
     ReferenceGrant,
     TCPRoute,
     TLSRoute,
@@ -113,6 +114,7 @@ class Resource(StrEnum):
     INGRESSES = "ingresses"
     GATEWAYCLASSES = "gatewayclasses"
     GATEWAYS = "gateways"
+    LISTENERSETS = "listenersets"
     HTTPROUTES = "httproutes"
     GRPCROUTES = "grpcroutes"
     TLSROUTES = "tlsroutes"
@@ -131,6 +133,7 @@ ROUTING_RESOURCES = (
     Resource.INGRESSES,
     Resource.GATEWAYCLASSES,
     Resource.GATEWAYS,
+    Resource.LISTENERSETS,
     Resource.HTTPROUTES,
     Resource.GRPCROUTES,
     Resource.TLSROUTES,
@@ -144,6 +147,7 @@ ENDS_BY_DELETION = (
     Resource.SERVICES,
     Resource.INGRESSES,
     Resource.GATEWAYS,
+    Resource.LISTENERSETS,
     Resource.HTTPROUTES,
     Resource.GRPCROUTES,
     Resource.TLSROUTES,
@@ -179,6 +183,7 @@ KIND_OF: Mapping[Resource, str] = MappingProxyType(
         Resource.INGRESSES: "Ingress",
         Resource.GATEWAYCLASSES: "GatewayClass",
         Resource.GATEWAYS: "Gateway",
+        Resource.LISTENERSETS: "ListenerSet",
         Resource.HTTPROUTES: "HTTPRoute",
         Resource.GRPCROUTES: "GRPCRoute",
         Resource.TLSROUTES: "TLSRoute",
@@ -203,6 +208,7 @@ RECORD_OF: Mapping[Resource, type[AnyObject]] = MappingProxyType(
         Resource.INGRESSES: Ingress,
         Resource.GATEWAYCLASSES: GatewayClass,
         Resource.GATEWAYS: Gateway,
+        Resource.LISTENERSETS: ListenerSet,
         Resource.HTTPROUTES: HTTPRoute,
         Resource.GRPCROUTES: GRPCRoute,
         Resource.TLSROUTES: TLSRoute,
@@ -280,6 +286,7 @@ class Snapshot:
     ingresses: Mapping[Key, Ingress] = field(default_factory=_nothing)
     gatewayclasses: Mapping[Key, GatewayClass] = field(default_factory=_nothing)
     gateways: Mapping[Key, Gateway] = field(default_factory=_nothing)
+    listenersets: Mapping[Key, ListenerSet] = field(default_factory=_nothing)
     httproutes: Mapping[Key, HTTPRoute] = field(default_factory=_nothing)
     grpcroutes: Mapping[Key, GRPCRoute] = field(default_factory=_nothing)
     tlsroutes: Mapping[Key, TLSRoute] = field(default_factory=_nothing)

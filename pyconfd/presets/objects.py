@@ -13,6 +13,7 @@ from pyconfd.model.gateway_api import (
     GatewayClass,
     GRPCRoute,
     HTTPRoute,
+    ListenerSet,
     ReferenceGrant,
     TCPRoute,
     TLSRoute,
@@ -56,6 +57,7 @@ class Objects:
         self.ingresses = Source[Key, Ingress](graph, "Ingresses")
         self.gateway_classes = Source[ObjectKey, GatewayClass](graph, "GatewayClasses")
         self.gateways = Source[ObjectKey, Gateway](graph, "Gateways")
+        self.listener_sets = Source[ObjectKey, ListenerSet](graph, "ListenerSets")
         self.routes = Source[ObjectKey, Route](graph, "routes")
         self.grants = Source[Key, ReferenceGrant](graph, "ReferenceGrants")
         self.tls_policies = Source[ObjectKey, BackendTLSPolicy](graph, "BackendTLSPolicies")
@@ -65,6 +67,7 @@ class Objects:
         by_status: dict[Resource, Source[ObjectKey, Any]] = {
             Resource.GATEWAYCLASSES: self.gateway_classes,
             Resource.GATEWAYS: self.gateways,
+            Resource.LISTENERSETS: self.listener_sets,
             Resource.BACKENDTLSPOLICIES: self.tls_policies,
             **dict.fromkeys(ROUTES, self.routes),
         }

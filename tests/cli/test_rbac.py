@@ -31,7 +31,16 @@ OBJECTS: Rules = {("lb", "configmaps", ("certificates", "config", "services")), 
 GATEWAY: Rules = {
     ("", each, ())
     for each in (
-        *("namespaces", "gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes"),
+        *(
+            "namespaces",
+            "gatewayclasses",
+            "gateways",
+            "listenersets",
+            "httproutes",
+            "grpcroutes",
+            "tlsroutes",
+            "tcproutes",
+        ),
         *("referencegrants", "backendtlspolicies"),
     )
 }
@@ -40,6 +49,7 @@ STATUSES: Rules = {
     for each in (
         "gatewayclasses",
         "gateways",
+        "listenersets",
         "httproutes",
         "grpcroutes",
         "tlsroutes",

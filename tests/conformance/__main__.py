@@ -23,6 +23,8 @@ TIMEOUTS = {"NamespacesMustBeReady": 60} | dict.fromkeys(
         "GatewayMustHaveCondition",
         "GatewayStatusMustHaveListeners",
         "GatewayListenersMustHaveConditions",
+        "ListenerSetMustHaveCondition",
+        "ListenerSetListenersMustHaveConditions",
         "GWCMustBeAccepted",
         "HTTPRouteMustNotHaveParents",
         "HTTPRouteMustHaveCondition",

@@ -1,16 +1,24 @@
-"""Routes at listeners: which listeners of its Gateways a route attaches to, for which hosts, and why to no other."""
+"""Routes at listeners: which listeners of its parents a route attaches to, for which hosts, and why to no other."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pyconfd.model.gateway_api import GROUP, NamespacesFrom, ParentReference
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.records import LabelRequirement, LabelSelector
-from pyconfd.model.snapshot import Key
+from pyconfd.model.snapshot import KIND_OF, Key, Resource
 from pyconfd.presets import values
 from pyconfd.presets.gateway.listeners import ListenerDecision, Protocol, covers
 from pyconfd.presets.gateway.status import Fault
+from pyconfd.presets.host_ownership import wildcards_above
 
 Labels = Mapping[str, str]
+
+PARENTS: Mapping[str, Resource] = MappingProxyType(
+    {KIND_OF[each]: each for each in (Resource.GATEWAYS, Resource.LISTENERSETS)}
+)
+"""What routes attach to."""
 
 
 class HostAt(NamedTuple):
@@ -24,12 +32,23 @@ class HostAt(NamedTuple):
 
 
 class Attachment(NamedTuple):
-    """A route at one listener of a Gateway; ``hosts`` are () where the protocol has none."""
+    """A route at one listener of a Gateway, by the listener's id; ``hosts`` are () where the protocol has none.
+
+    ``is_programmed``: the listener can serve.
+    """
 
     gateway: Key
     listener: str
     port: int
     hosts: tuple[HostAt, ...] = ()
+    is_programmed: bool = True
+
+
+class RouteParent(NamedTuple):
+    """A Gateway, or a ListenerSet of it: what a route can name."""
+
+    gateway: Key
+    listeners: Sequence[ListenerDecision]
 
 
 class ParentDecision(NamedTuple):
@@ -122,85 +141,91 @@ def hosts_at(listener: str, hostnames: Sequence[str]) -> tuple[HostAt, ...]:
     return tuple(found)
 
 
-def parent_key(route: Key, parent: ParentReference) -> Key:
-    """Return which object a parentRef of a route names."""
-    return Key(route.namespace if parent.namespace is None else parent.namespace, parent.name)
-
-
-def names_gateway(parent: ParentReference) -> bool:
-    """Return whether a parentRef is for a Gateway."""
-    return (parent.group, parent.kind) == (GROUP, "Gateway")
+def named_parent(route: Key, parent: ParentReference) -> ObjectKey | None:
+    """Return which Gateway or ListenerSet a parentRef of a route names, None for another kind."""
+    resource = PARENTS.get(parent.kind) if parent.group == GROUP else None
+    if resource is None:
+        return None
+    return ObjectKey(resource, Key(route.namespace if parent.namespace is None else parent.namespace, parent.name))
 
 
 def attach(
     route: RouteHead,
-    listeners_of: Callable[[Key], Sequence[ListenerDecision] | None],
+    parent_of: Callable[[ObjectKey], RouteParent | None],
     labels_of: Callable[[str], Labels],
 ) -> tuple[ParentDecision, ...]:
-    """Return what becomes of the parentRefs that name Gateways; those without listeners are for other controllers."""
+    """Return what becomes of the parentRefs that name Gateways or ListenerSets, without those of other controllers."""
     found = []
     for parent in route.parents:
-        key = parent_key(Key(route.namespace, ""), parent)
-        if names_gateway(parent) and (listeners := listeners_of(key)) is not None:
-            found.append(_attach_to(route, parent, key, listeners, labels_of))
+        id_ = named_parent(Key(route.namespace, ""), parent)
+        if id_ is not None and (known := parent_of(id_)) is not None:
+            found.append(_attach_to(route, parent, id_, known, labels_of))
     return tuple(found)
 
 
 def _attach_to(
     route: RouteHead,
     parent: ParentReference,
-    key: Key,
-    listeners: Sequence[ListenerDecision],
+    id_: ObjectKey,
+    known: RouteParent,
     labels_of: Callable[[str], Labels],
 ) -> ParentDecision:
+    gateway, key = known.gateway, id_.key
+    shown = f"{KIND_OF[id_.resource]} {key.namespace}/{key.name}"
     meant = [
-        each for each in listeners if parent.section_name in {None, "", each.name} and parent.port in {None, each.port}
+        each
+        for each in known.listeners
+        if parent.section_name in {None, "", each.name} and parent.port in {None, each.port}
     ]
     if not meant:
         where = " ".join(filter(None, (parent.section_name, f"port {parent.port}" if parent.port is not None else "")))
-        detail = f"the Gateway {key.namespace}/{key.name} has no such listener"
-        return ParentDecision(parent, key, (), Fault("NoMatchingParent", "parentRefs", where, detail))
+        detail = f"the {shown} has no such listener" + ("" if known.listeners else ": see its conditions")
+        return ParentDecision(parent, gateway, (), Fault("NoMatchingParent", "parentRefs", where, detail))
     allowing = [
         each
         for each in meant
-        if route.kind in each.kinds and _is_from(each.namespaces, key.namespace, route.namespace, labels_of)
+        if route.kind in each.kinds and is_from(each.namespaces, key.namespace, route.namespace, labels_of)
     ]
     if not allowing:
-        detail = f"no listener of the Gateway {key.namespace}/{key.name} allows a {route.kind} of this namespace"
+        detail = f"no listener of the {shown} allows a {route.kind} of this namespace"
         return ParentDecision(
-            parent, key, (), Fault("NotAllowedByListeners", "parentRefs", parent.section_name or key.name, detail)
+            parent, gateway, (), Fault("NotAllowedByListeners", "parentRefs", parent.section_name or key.name, detail)
         )
     attachments = []
     hosts, faults = route.hosts or RouteHosts(())
     for each in allowing:
         if route.hosts is None or each.protocol == Protocol.TCP:
-            attachments.append(Attachment(key, each.name, each.port))
+            attachments.append(Attachment(gateway, each.id, each.port, (), each.is_programmed))
         elif found := () if faults and not hosts else hosts_at(each.hostname, hosts):
-            attachments.append(Attachment(key, each.name, each.port, found))
+            attachments.append(Attachment(gateway, each.id, each.port, found, each.is_programmed))
     if attachments:
-        return ParentDecision(parent, key, tuple(attachments))
+        return ParentDecision(parent, gateway, tuple(attachments))
     if faults:
-        return ParentDecision(parent, key, (), faults[0])
-    detail = f"no listener of the Gateway {key.namespace}/{key.name} has one of these hosts"
-    shown = ", ".join(hosts)
-    return ParentDecision(parent, key, (), Fault("NoMatchingListenerHostname", "hostnames", shown, detail))
+        return ParentDecision(parent, gateway, (), faults[0])
+    detail = f"no listener of the {shown} has one of these hosts"
+    return ParentDecision(
+        parent, gateway, (), Fault("NoMatchingListenerHostname", "hostnames", ", ".join(hosts), detail)
+    )
 
 
-def _is_from(wanted: NamespacesFrom, gateway: str, route: str, labels_of: Callable[[str], Labels]) -> bool:
+def is_from(wanted: NamespacesFrom, parent: str, child: str, labels_of: Callable[[str], Labels]) -> bool:
+    """Return whether objects of namespace ``child`` may attach to one of namespace ``parent``."""
     match wanted.where:
         case "All":
             return True
         case "Same":
-            return gateway == route
+            return parent == child
         case "Selector":
-            return selects(wanted.selector, labels_of(route))
+            return selects(wanted.selector, labels_of(child))
     return False
 
 
-def isolated(listeners: Iterable[ListenerDecision], host: str) -> str:
-    """Return the name of the listener that requests for ``host`` belong to: the one with the most specific host."""
-    found = [each for each in listeners if covers(each.hostname, host)]
-    return max(found, key=lambda each: specificity(each.hostname)).name if found else ""
+def isolated(host: str, listener_of: Callable[[str], str | None]) -> str:
+    """Return which listener requests for ``host`` belong to: the one with the most specific host, "" for none.
+
+    ``listener_of`` returns the one that has exactly a host ("" is any).
+    """
+    return next(filter(None, map(listener_of, (host, *wildcards_above(host), ""))), "")
 
 
 def specificity(host: str) -> tuple[int, int]:

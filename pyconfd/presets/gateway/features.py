@@ -21,6 +21,7 @@ from pyconfd.model.gateway_api import (
     GrpcRule,
     HTTPRoute,
     HttpRule,
+    ListenerSet,
     ReferenceGrant,
 )
 from pyconfd.model.kubernetes import Service
@@ -103,6 +104,7 @@ FIELDS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "HTTPRouteDestinationPortMatching": (HTTPRoute, "spec.parentRefs.port"),
     "HTTPRouteNamedRouteRule": (HTTPRoute, "spec.rules.name"),
     "HTTPRouteParentRefPort": (HTTPRoute, "spec.parentRefs.port"),
+    "ListenerSet": (ListenerSet, "spec.listeners"),
     "ReferenceGrant": (ReferenceGrant, "spec.from"),
 }  # fmt: skip
 """The field that a feature is about, in a record."""

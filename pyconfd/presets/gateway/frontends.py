@@ -68,7 +68,7 @@ class NameRoute(NamedTuple):
 
 
 class EndingListener(NamedTuple):
-    """A listener that ends TLS, by its name; ``certificates`` are paths, at least one, and the first is the default.
+    """A listener that ends TLS, by its id; ``certificates`` are paths, at least one, and the first is the default.
 
     ``http``: its protocol is HTTPS, so that requests are routed; else connections are.
     """

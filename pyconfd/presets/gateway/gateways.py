@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from pyconfd.model.gateway_api import GROUP, Gateway, GatewayClass
 from pyconfd.model.object_status import ObjectStatus
-from pyconfd.model.reservation import NEVER, Owner
+from pyconfd.model.reservation import Owner
 from pyconfd.model.snapshot import HostFacts, Key, Snapshot
 from pyconfd.presets import values
 from pyconfd.presets.addresses import AddressProblem, Assigned, absent
 from pyconfd.presets.gateway import features
 from pyconfd.presets.gateway.grants import ReferenceTarget, Referrer
-from pyconfd.presets.gateway.listeners import ListenerDecision, Referents, ResolvedCertificate
+from pyconfd.presets.gateway.listeners import ListenerDecision, Referents, ResolvedCertificate, owner_of
 from pyconfd.presets.gateway.status import (
     CONTROLLER,
     Fault,
@@ -28,8 +28,8 @@ from pyconfd.presets.gateway.status import (
 class GatewayDecision(NamedTuple):
     """One Gateway. ``addresses`` are where it listens, () where it serves nothing; ``absent`` are not on this machine.
 
-    ``client_certificate`` is presented to backends, None for nothing. ``faults`` are all, those of listeners
-    included.
+    ``listeners`` are its own, without those of ListenerSets; ``faults`` are all, those of ``listeners`` included.
+    ``client_certificate`` is presented to backends, None for nothing.
     """
 
     key: Key
@@ -48,9 +48,10 @@ class GatewayDecision(NamedTuple):
         """The addresses at which connections get here."""
         return tuple(each for each in self.addresses if each not in self.absent)
 
-    def listener(self, name: str) -> ListenerDecision:
-        """Return the listener of this name, which is there."""
-        return next(each for each in self.listeners if each.name == name)
+    @property
+    def is_accepted(self) -> bool:
+        """Whether its class and its listeners let it serve anything."""
+        return self.conditions[0].status == "True"
 
 
 def is_mine(gateway_class: GatewayClass | None) -> bool:
@@ -83,8 +84,8 @@ def is_misspelled(gateway: Gateway, classes: Mapping[Key, GatewayClass]) -> bool
     return bool(difflib.get_close_matches(name.lower(), own, n=1, cutoff=0.75))
 
 
-def mistaken_parent(parent: Key, snapshot: Snapshot) -> str:
-    """Return why the Gateway that a route names is not there or not pyconfd's, and which one may be meant."""
+def mistaken_gateway(parent: Key, snapshot: Snapshot) -> str:
+    """Return why the Gateway that is named is not there or not pyconfd's, and which one may be meant."""
     shown = values.shortened(f"{parent.namespace}/{parent.name}")
     found = snapshot.gateways.get(parent)
     if found is not None:
@@ -126,16 +127,17 @@ def class_status(gateway_class: GatewayClass) -> ObjectStatus:
 
 def decide_gateway(
     gateway: Gateway,
-    listeners: tuple[ListenerDecision, ...],
+    together: tuple[ListenerDecision, ...],
     assigned: Assigned,
     lookup: Referents,
     host: HostFacts,
 ) -> GatewayDecision:
-    """Return what becomes of a Gateway whose class is accepted.
+    """Return what becomes of a Gateway whose class is accepted; ``together`` are its listeners and those of its sets.
 
     An address that is not on this machine is bound for the time when it comes, and not in the status.
     """
     meta = gateway.metadata
+    listeners = tuple(each for each in together if each.owner.kind == "Gateway")
     rejected = _rejections(gateway)
     invalid = [each for each in listeners if not each.is_accepted]
     client_certificate, unresolved = _client_certificate(gateway, lookup)
@@ -152,7 +154,7 @@ def decide_gateway(
         *map(_address_fault, assigned.problems),
         *(Fault("AddressNotUsable", "status.addresses", each, why) for each, why in missing.items()),
     )
-    programmed = _not_programmed(rejected, addressing, assigned, listeners)
+    programmed = _not_programmed(rejected, addressing, assigned, together)
     found = [
         StatusCondition("Accepted", "True", not_valid.reason, not_valid.message)
         if invalid and not rejected
@@ -181,12 +183,6 @@ def decide_gateway(
         faults,
         tuple(found),
     )
-
-
-def owner_of(gateway: Gateway) -> Owner:
-    """Return a Gateway as the owner of what it has."""
-    meta = gateway.metadata
-    return Owner("Gateway", meta.namespace, meta.name, meta.creation_timestamp or NEVER)
 
 
 def _rejections(gateway: Gateway) -> tuple[Fault, ...]:
@@ -255,29 +251,34 @@ def _is_insecure(gateway: Gateway) -> bool:
     return any(each.validation is not None and each.validation.mode == "AllowInsecureFallback" for each in found)
 
 
-def gateway_status(gateway: GatewayDecision, attached: Mapping[str, int]) -> ObjectStatus:
-    """Return the status of a Gateway; ``attached`` are the numbers of routes by listener."""
+def gateway_status(gateway: GatewayDecision, attached: Mapping[str, int], listener_sets: int = 0) -> ObjectStatus:
+    """Return the status of a Gateway; ``attached`` are the numbers of routes by listener, by what tells these apart."""
     generation = gateway.generation
     body: dict[str, Any] = {
         "conditions": conditions(gateway.conditions, generation),
-        "listeners": [
-            {
-                "name": each.name,
-                "supportedKinds": [{"group": GROUP, "kind": kind} for kind in each.kinds],
-                "attachedRoutes": attached.get(each.name, 0),
-                "conditions": conditions(_of_listener(each, gateway), generation),
-            }
-            for each in gateway.listeners
-        ],
+        "listeners": [listener_status(each, gateway, attached, generation) for each in gateway.listeners],
+        "attachedListenerSets": listener_sets,
     }
     if gateway.reached_at:
         body["addresses"] = [{"type": "IPAddress", "value": address} for address in gateway.reached_at]
     return ObjectStatus(gateway.uid, generation, body)
 
 
-def _of_listener(listener: ListenerDecision, gateway: GatewayDecision) -> list[StatusCondition]:
+def listener_status(
+    listener: ListenerDecision, gateway: GatewayDecision | None, attached: Mapping[str, int], generation: int
+) -> dict[str, Any]:
+    """Return the entry of a listener in the status of its Gateway or ListenerSet."""
+    return {
+        "name": listener.name,
+        "supportedKinds": [{"group": GROUP, "kind": kind} for kind in listener.kinds],
+        "attachedRoutes": attached.get(listener.id, 0),
+        "conditions": conditions(_of_listener(listener, gateway), generation),
+    }
+
+
+def _of_listener(listener: ListenerDecision, gateway: GatewayDecision | None) -> list[StatusCondition]:
     """Return the conditions of a listener, which is not programmed where its Gateway has no address here."""
-    if gateway.reached_at or not listener.is_programmed:
+    if (gateway is not None and gateway.reached_at) or not listener.is_programmed:
         return list(listener.conditions)
     fault = Fault("Pending", "", "", "the Gateway has no address: see its conditions")
     return [unmet("Programmed", fault) if each.type == "Programmed" else each for each in listener.conditions]

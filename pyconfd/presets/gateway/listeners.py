@@ -1,10 +1,10 @@
-"""Listeners of one Gateway: which are accepted, what they ask for, and which certificates they have.
+"""Listeners of one Gateway and of its ListenerSets: which are accepted, and which certificates they have.
 
 Read in this order: :func:`decide_listeners` judges each listener by itself, then all of one port together.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -18,14 +18,22 @@ from pyconfd.model.gateway_api import (
     ObjectReference,
     SecretReference,
 )
+from pyconfd.model.reservation import NEVER, Owner
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
 from pyconfd.presets.certificates import ServedCertificate
 from pyconfd.presets.gateway.grants import Grants, ReferenceTarget, Referrer
 from pyconfd.presets.gateway.status import Fault, StatusCondition, met, of_faults, unmet
+from pyconfd.presets.host_ownership import wildcards_above
+from pyconfd.presets.policy import ANYTHING, ClaimOptions
+from pyconfd.presets.routing.types import section_name
 
 MOST_LISTENERS = 64
-"""Source: the CRD of Gateway."""
+"""Of a Gateway, and of all ListenerSets of one namespace at it. Source: the CRDs of Gateway and ListenerSet."""
+MOST_ADDED = 1024
+"""Of all ListenerSets of a Gateway: when one of them changes, all are judged again (0.1 s)."""
+_MOST_SHOWN = 4
+"""Other listeners that a message names."""
 
 
 class Protocol(StrEnum):
@@ -89,7 +97,7 @@ class ListenerDecision(NamedTuple):
     """One listener as far as its Gateway decides; routes attach to it by ``kinds`` and ``namespaces`` whatever else.
 
     ``hostname`` is "" for any host. ``faults`` are all that is wrong. ``is_accepted``: it is distinct from the others
-    and supported. ``is_programmed``: it can serve.
+    and supported. ``is_programmed``: it can serve. ``owner`` is its Gateway or ListenerSet.
     """
 
     name: str
@@ -106,13 +114,27 @@ class ListenerDecision(NamedTuple):
     is_accepted: bool
     is_programmed: bool
     refs_resolved: bool
+    owner: Owner
+
+    @property
+    def id(self) -> str:
+        """What tells it from all others of the Gateway, of which several may have the same name."""
+        kind, namespace, name, _ = self.owner
+        return self.name if kind == "Gateway" else section_name("set", namespace, name, self.name)
+
+
+class AddedListeners(NamedTuple):
+    """The listeners of a ListenerSet that its Gateway allows."""
+
+    owner: Owner
+    listeners: tuple[GatewayListener, ...]
 
 
 class _ListenerDraft:
     """A listener while it is judged."""
 
-    def __init__(self, listener: GatewayListener) -> None:
-        self.listener = listener
+    def __init__(self, listener: GatewayListener, owner: Owner) -> None:
+        self.listener, self.owner = listener, owner
         self.hostname = ""
         self.mode = TlsMode.NONE
         self.kinds: tuple[str, ...] = ()
@@ -122,6 +144,16 @@ class _ListenerDraft:
         self.not_resolved: list[Fault] = []
         self.conflict: Fault | None = None
         self.overlap = ""
+
+    @property
+    def is_added(self) -> bool:
+        """Whether it is of a ListenerSet."""
+        return self.owner.kind != "Gateway"
+
+    @property
+    def is_port_held(self) -> bool:
+        """Whether no later listener may have its host. Nobody gets what a Gateway is denied for its own faults."""
+        return not self.is_added or not (self.conflict or self.not_accepted)
 
     def field(self, path: str = "") -> str:
         """Return where a value stands."""
@@ -136,28 +168,56 @@ class _ListenerDraft:
 
 
 def decide_listeners(
-    gateway: Gateway, lookup: Referents, taken: Callable[[int], str] = lambda _: ""
+    gateway: Gateway,
+    lookup: Referents,
+    taken: Callable[[int], str] = lambda _: "",
+    added: Sequence[AddedListeners] = (),
+    claims: ClaimOptions = ANYTHING,
 ) -> tuple[ListenerDecision, ...]:
-    """Return what becomes of each listener, one for each name; ``taken`` returns which owner a port has already, or "".
+    """Return what becomes of each listener, one for each name of a Gateway or ListenerSet.
 
-    Never raises: the CRD is not relied upon, as files have Gateways too.
+    ``added`` are its ListenerSets, the one first that has what several ask for. ``taken`` returns which owner of
+    another preset has a port, or "". Never raises: the CRD is not relied upon, as files have Gateways too.
     """
-    drafts: dict[str, _ListenerDraft] = {}
-    for number, listener in enumerate(gateway.spec.listeners):
-        if listener.name in drafts:
-            drafts[listener.name].refuse("UnsupportedValue", "name", listener.name, "another listener has this name")
-            continue
-        draft = drafts[listener.name] = _ListenerDraft(listener)
-        if number >= MOST_LISTENERS:
-            draft.refuse("UnsupportedValue", "", "", f"a Gateway has {MOST_LISTENERS} listeners at most")
-            continue
-        _judge(draft, gateway, lookup, taken)
-    _find_conflicts(list(drafts.values()))
-    return tuple(map(_decision, drafts.values()))
+    of_namespaces: Counter[str] = Counter()
+    groups = []
+    for owner, listeners in ((owner_of(gateway), gateway.spec.listeners), *added):
+        drafts: dict[str, _ListenerDraft] = {}
+        for number, listener in enumerate(listeners):
+            if listener.name in drafts:
+                drafts[listener.name].refuse(
+                    "UnsupportedValue", "name", listener.name, "another listener has this name"
+                )
+                continue
+            draft = drafts[listener.name] = _ListenerDraft(listener, owner)
+            if draft.is_added:
+                of_namespaces[owner.namespace] += 1
+                if of_namespaces[owner.namespace] > MOST_LISTENERS or of_namespaces.total() > MOST_ADDED:
+                    detail = (
+                        f"at a Gateway, ListenerSets of a namespace have {MOST_LISTENERS} listeners at most, and those"
+                        f" of all namespaces {MOST_ADDED}: remove some, or use another Gateway"
+                    )
+                    draft.refuse("TooManyListeners", "", "", detail)
+                    continue
+            elif number >= MOST_LISTENERS:
+                draft.refuse("UnsupportedValue", "", "", f"a Gateway has {MOST_LISTENERS} listeners at most")
+                continue
+            _judge(draft, gateway, lookup, taken, claims)
+        groups.append(tuple(drafts.values()))
+    _find_conflicts(groups)
+    return tuple(_decision(draft) for group in groups for draft in group)
 
 
-def _judge(draft: _ListenerDraft, gateway: Gateway, lookup: Referents, taken: Callable[[int], str]) -> None:
-    listener = draft.listener
+def owner_of(gateway: Gateway) -> Owner:
+    """Return a Gateway as the owner of what it has."""
+    meta = gateway.metadata
+    return Owner("Gateway", meta.namespace, meta.name, meta.creation_timestamp or NEVER)
+
+
+def _judge(
+    draft: _ListenerDraft, gateway: Gateway, lookup: Referents, taken: Callable[[int], str], claims: ClaimOptions
+) -> None:
+    listener, namespace = draft.listener, draft.owner.namespace
     if not values.is_object_name(listener.name):
         draft.refuse("UnsupportedValue", "name", listener.name, "this is no name of a listener")
     if listener.protocol not in ROUTE_KINDS:
@@ -166,7 +226,7 @@ def _judge(draft: _ListenerDraft, gateway: Gateway, lookup: Referents, taken: Ca
         return
     if not 0 < listener.port < 65536:
         draft.refuse("PortUnavailable", "port", str(listener.port), "this is no port")
-    elif holder := taken(listener.port):
+    elif holder := claims.port(namespace, listener.port) or taken(listener.port):
         draft.refuse("PortUnavailable", "port", str(listener.port), f"{holder}; choose another port")
     _judge_kinds(draft)
     if listener.hostname and listener.protocol in _BY_NAME:
@@ -175,6 +235,9 @@ def _judge(draft: _ListenerDraft, gateway: Gateway, lookup: Referents, taken: Ca
         except ValueError as error:
             draft.hostname = listener.hostname
             draft.refuse("UnsupportedValue", "hostname", listener.hostname, str(error))
+    # The hosts of a Gateway's own listeners are no claim: those of the routes there are.
+    if draft.is_added and listener.protocol in _BY_NAME and (wrong := claims.domain(namespace, draft.hostname or "*")):
+        draft.refuse("NotAllowed", "hostname", draft.hostname, wrong)
     if listener.protocol in {Protocol.HTTPS, Protocol.TLS}:
         _judge_tls(draft, gateway, lookup)
 
@@ -207,7 +270,7 @@ def _judge_tls(draft: _ListenerDraft, gateway: Gateway, lookup: Referents) -> No
     found = []
     references = (listener.tls.certificate_refs if listener.tls is not None else None) or ()
     for reference in references:
-        certificate = _certificate(draft, gateway.metadata.namespace, reference, lookup)
+        certificate = _certificate(draft, reference, lookup)
         if certificate is not None:
             found.append(certificate)
     if not references:
@@ -216,30 +279,35 @@ def _judge_tls(draft: _ListenerDraft, gateway: Gateway, lookup: Referents) -> No
     draft.certificates = tuple(found)
     frontend = gateway.spec.tls.frontend if gateway.spec.tls is not None else None
     validation = _validation(frontend, listener.port)
-    if validation is not None and listener.protocol == Protocol.HTTPS:
+    if validation is None or listener.protocol != Protocol.HTTPS:
+        return
+    if not draft.is_added:
         _judge_clients(draft, gateway.metadata.namespace, validation, lookup)
+        return
+    # What its Gateway refers to is no business of a ListenerSet, and is said there.
+    of_gateway = _ListenerDraft(listener, owner_of(gateway))
+    _judge_clients(of_gateway, gateway.metadata.namespace, validation, lookup)
+    draft.client_ca = of_gateway.client_ca
+    if of_gateway.not_accepted:
+        detail = "clients cannot be verified as the Gateway asks: its owner has to correct spec.tls.frontend"
+        draft.refuse("NoValidCACertificate", "", "", detail)
 
 
-def _certificate(
-    draft: _ListenerDraft, namespace: str, reference: SecretReference, lookup: Referents
-) -> ResolvedCertificate | None:
+def _certificate(draft: _ListenerDraft, reference: SecretReference, lookup: Referents) -> ResolvedCertificate | None:
+    kind_, namespace = draft.owner.kind, draft.owner.namespace
     field, key = "tls.certificateRefs", Key(reference.namespace or namespace, reference.name)
     if (reference.group, reference.kind) != ("", "Secret"):
         kind = ".".join(filter(None, (reference.kind, reference.group)))
         draft.unresolved("InvalidCertificateRef", field, kind, "certificates are in Secrets: name a Secret")
         return None
-    if not _is_permitted(lookup.grants, namespace, "Secret", key):
-        detail = f"no ReferenceGrant of namespace {key.namespace} allows Gateways of {namespace} to use it"
+    if not lookup.grants.permits(Referrer(kind_, namespace), ReferenceTarget("Secret", *key)):
+        detail = f"no ReferenceGrant of namespace {key.namespace} allows {kind_}s of {namespace} to use it"
         draft.unresolved("RefNotPermitted", field, f"{key.namespace}/{key.name}", detail)
         return None
     found = lookup.secret(key)
     if found.fault:
         draft.unresolved("InvalidCertificateRef", field, f"{key.namespace}/{key.name}", found.fault)
     return found if found.pem else None
-
-
-def _is_permitted(grants: Grants, namespace: str, kind: str, key: Key) -> bool:
-    return grants.permits(Referrer("Gateway", namespace), ReferenceTarget(kind, key.namespace, key.name))
 
 
 def _validation(frontend: FrontendTls | None, port: int) -> ClientValidation | None:
@@ -271,7 +339,7 @@ def _ca_bundle(draft: _ListenerDraft, namespace: str, reference: ObjectReference
         kind = ".".join(filter(None, (reference.kind, reference.group)))
         draft.unresolved("InvalidCACertificateKind", field, kind, "CA certificates are in ConfigMaps: name one")
         return ""
-    if not _is_permitted(lookup.grants, namespace, "ConfigMap", key):
+    if not lookup.grants.permits(Referrer("Gateway", namespace), ReferenceTarget("ConfigMap", *key)):
         detail = f"no ReferenceGrant of namespace {key.namespace} allows Gateways of {namespace} to use it"
         draft.unresolved("RefNotPermitted", field, f"{key.namespace}/{key.name}", detail)
         return ""
@@ -281,27 +349,77 @@ def _ca_bundle(draft: _ListenerDraft, namespace: str, reference: ObjectReference
     return found.pem
 
 
-def _find_conflicts(drafts: Sequence[_ListenerDraft]) -> None:
-    """Mark listeners of one port that requests cannot be told apart for: all of them, none of them wins."""
-    by_port: defaultdict[int, list[_ListenerDraft]] = defaultdict(list)
-    for draft in drafts:
-        if draft.listener.protocol in ROUTE_KINDS:
-            by_port[draft.listener.port].append(draft)
-    for port, together in by_port.items():
-        protocols = sorted({draft.listener.protocol for draft in together})
-        if len(together) > 1 and (len(protocols) > 1 or protocols[0] == Protocol.TCP) and not _are_tls(protocols):
-            shown = " and ".join(protocols)
-            detail = f"several listeners have port {port} with {shown}: give each a port of its own"
+class _PortHolders:
+    """Who has what of one port so far."""
+
+    def __init__(self) -> None:
+        self.protocols: dict[str, _ListenerDraft] = {}
+        self.hosts: dict[str, _ListenerDraft] = {}
+
+    def add(self, draft: _ListenerDraft) -> None:
+        if draft.is_port_held:
+            self.protocols.setdefault(draft.listener.protocol, draft)
+            self.hosts.setdefault(draft.hostname, draft)
+
+    def conflict(self, draft: _ListenerDraft) -> Fault | None:
+        """Return why a listener cannot be at the port beside those that have it."""
+        port, protocol = draft.listener.port, draft.listener.protocol
+        for known, first in self.protocols.items():
+            if not _go_together({known, protocol}) or protocol == Protocol.TCP:
+                detail = f"{_shown(first)} has port {port} for {known}: choose another port"
+                return Fault("ProtocolConflict", draft.field("port"), str(port), detail)
+        if (holder := self.hosts.get(draft.hostname)) is not None:
+            detail = f"{_shown(holder)} has this hostname at port {port}: choose another one"
+            return Fault("HostnameConflict", draft.field("hostname"), draft.hostname, detail)
+        return None
+
+
+def _shown(draft: _ListenerDraft) -> str:
+    kind, namespace, name, _ = draft.owner
+    return f"{kind} {values.shortened(namespace)}/{values.shortened(name)}"
+
+
+def _find_conflicts(groups: Sequence[Sequence[_ListenerDraft]]) -> None:
+    """Mark listeners of one port that requests cannot be told apart for.
+
+    Between objects the first of ``groups`` wins; of what is left of one object, none.
+    """
+    ports: defaultdict[int, list[_ListenerDraft]] = defaultdict(list)
+    holders: defaultdict[int, _PortHolders] = defaultdict(_PortHolders)
+    for drafts in groups:
+        by_port: defaultdict[int, list[_ListenerDraft]] = defaultdict(list)
+        for draft in drafts:
+            if draft.listener.protocol in ROUTE_KINDS:
+                by_port[draft.listener.port].append(draft)
+        for port, together in by_port.items():
             for draft in together:
-                draft.conflict = Fault("ProtocolConflict", draft.field("port"), str(port), detail)
-            continue
-        hostnames = Counter(draft.hostname for draft in together)
+                draft.conflict = holders[port].conflict(draft)
+            _find_conflicts_within(port, [each for each in together if each.conflict is None])
+            for draft in together:
+                holders[port].add(draft)
+            ports[port] += together
+    for at_port in ports.values():
+        _find_overlaps([each for each in at_port if not each.is_added or each.is_port_held])
+
+
+def _find_conflicts_within(port: int, together: Sequence[_ListenerDraft]) -> None:
+    protocols = {draft.listener.protocol for draft in together}
+    if len(together) > 1 and (not _go_together(protocols) or Protocol.TCP in protocols):
+        shown = " and ".join(sorted(protocols))
+        detail = f"several listeners have port {port} with {shown}: give each a port of its own"
         for draft in together:
-            if hostnames[draft.hostname] > 1:
-                detail = f"several listeners of port {port} have this hostname: give each another one"
-                draft.conflict = Fault("HostnameConflict", draft.field("hostname"), draft.hostname, detail)
-        if _are_tls(protocols):
-            _find_overlaps(together)
+            draft.conflict = Fault("ProtocolConflict", draft.field("port"), str(port), detail)
+        return
+    hostnames = Counter(draft.hostname for draft in together)
+    for draft in together:
+        if hostnames[draft.hostname] > 1:
+            detail = f"several listeners of port {port} have this hostname: give each another one"
+            draft.conflict = Fault("HostnameConflict", draft.field("hostname"), draft.hostname, detail)
+
+
+def _go_together(protocols: Collection[str]) -> bool:
+    """Return whether one port can have listeners of all these protocols."""
+    return len(protocols) < 2 or _are_tls(protocols)
 
 
 def _are_tls(protocols: Iterable[str]) -> bool:
@@ -310,13 +428,28 @@ def _are_tls(protocols: Iterable[str]) -> bool:
 
 
 def _find_overlaps(together: Sequence[_ListenerDraft]) -> None:
+    """Record of which others each listener may get requests, where all of a port begin with TLS."""
+    if not _are_tls(draft.listener.protocol for draft in together):
+        return
+    by_host: defaultdict[str, list[_ListenerDraft]] = defaultdict(list)
     for draft in together:
-        others = [
-            each.listener.name
-            for each in together
-            if each is not draft and (covers(each.hostname, draft.hostname) or covers(draft.hostname, each.hostname))
-        ]
-        draft.overlap = ", ".join(sorted(map(values.shortened, others)))
+        by_host[draft.hostname].append(draft)
+    overlapping: defaultdict[int, list[_ListenerDraft]] = defaultdict(list)
+    for draft in together:
+        for host in dict.fromkeys((draft.hostname, *wildcards_above(draft.hostname), "")):
+            for other in by_host.get(host, ()):
+                if other is not draft:
+                    overlapping[id(draft)].append(other)
+                    if other.hostname != draft.hostname:
+                        overlapping[id(other)].append(draft)
+    for draft in together:
+        if found := overlapping[id(draft)]:
+            names = sorted(
+                values.shortened(each.listener.name) + (f" of {_shown(each)}" if each.owner != draft.owner else "")
+                for each in found
+            )
+            more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
+            draft.overlap = ", ".join(names[:_MOST_SHOWN]) + more
 
 
 def covers(pattern: str, host: str) -> bool:
@@ -334,7 +467,9 @@ def _decision(draft: _ListenerDraft) -> ListenerDecision:
     programmed = met("Programmed")
     if useless:
         cause = (*not_accepted, *draft.not_resolved)[0]
-        programmed = unmet("Programmed", cause._replace(reason="Invalid"))
+        # Source: the suite, which wants the conflict in this condition of a ListenerSet.
+        is_told = draft.is_added and conflict is not None
+        programmed = unmet("Programmed", cause if is_told else cause._replace(reason="Invalid"))
     found = [
         of_faults("Accepted", not_accepted),
         programmed,
@@ -359,6 +494,7 @@ def _decision(draft: _ListenerDraft) -> ListenerDecision:
         is_accepted=not not_accepted,
         is_programmed=not useless,
         refs_resolved=not draft.not_resolved,
+        owner=draft.owner,
     )
 
 

@@ -1,5 +1,6 @@
 """Ports of Gateways: each is one frontend, made of its listeners and of the routes that are served there."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -10,7 +11,6 @@ from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.reservation import Owner
 from pyconfd.presets.certificates import pem_path
-from pyconfd.presets.gateway.attachment import isolated
 from pyconfd.presets.gateway.frontends import (
     WILDCARDS,
     Choice,
@@ -33,10 +33,14 @@ _KINDS: Mapping[str, FrontendKind] = MappingProxyType(
 )
 
 
+_OF_REQUESTS = frozenset({Protocol.HTTP, Protocol.HTTPS})
+
+
 class Port(NamedTuple):
     """One port of a Gateway that is served; ``listeners`` are the accepted ones, some of which may not be programmed.
 
-    ``directory`` is where files with certificates are.
+    They are in the order of their precedence: those of the Gateway, then those of its ListenerSets. ``directory`` is
+    where files with certificates are.
     """
 
     gateway: GatewayDecision
@@ -51,8 +55,8 @@ class Port(NamedTuple):
 
     @property
     def owner(self) -> Owner:
-        """The Gateway."""
-        return self.gateway.owner
+        """The Gateway, or the first ListenerSet where the Gateway itself has no listener here."""
+        return self.listeners[0].owner
 
     @property
     def kind(self) -> FrontendKind:
@@ -71,12 +75,30 @@ class Port(NamedTuple):
         return OutputFile(FileKind.CERTIFICATE, path, found.pem)
 
 
-def ports_of(gateway: GatewayDecision, directory: str) -> Iterator[Port]:
-    """Return the ports of a Gateway where at least one listener can serve."""
+def ports_of(gateway: GatewayDecision, listeners: Iterable[ListenerDecision], directory: str) -> Iterator[Port]:
+    """Return the ports of a Gateway where at least one of all ``listeners`` can serve."""
     if gateway.addresses:
-        for number in sorted({each.port for each in gateway.listeners if each.is_programmed}):
-            together = tuple(each for each in gateway.listeners if each.is_accepted and each.port == number)
-            yield Port(gateway, number, together, directory)
+        by_number: defaultdict[int, list[ListenerDecision]] = defaultdict(list)
+        for each in listeners:
+            if each.is_accepted:
+                by_number[each.port].append(each)
+        for number, together in sorted(by_number.items()):
+            if any(each.is_programmed for each in together):
+                yield Port(gateway, number, tuple(together), directory)
+
+
+class HostListener(NamedTuple):
+    """Which listener has a host at a port; ``of_requests``: its protocol is HTTP or HTTPS."""
+
+    id: str
+    of_requests: bool
+
+
+def hosts_of_accepted(listeners: Iterable[ListenerDecision]) -> Iterator[tuple[tuple[int, str], HostListener]]:
+    """Return which listener has which host at which port."""
+    for each in listeners:
+        if each.is_accepted:
+            yield (each.port, each.hostname), HostListener(each.id, each.protocol in _OF_REQUESTS)
 
 
 class StreamAt(NamedTuple):
@@ -171,7 +193,7 @@ def files_of(ports: Iterable[Port], policies: Iterable[PolicyDecision]) -> tuple
 
 
 def _listeners_of_requests(port: Port) -> list[ListenerDecision]:
-    return [each for each in port.listeners if each.protocol in {Protocol.HTTP, Protocol.HTTPS}]
+    return [each for each in port.listeners if each.protocol in _OF_REQUESTS]
 
 
 def virtual_host_of(
@@ -182,16 +204,16 @@ def virtual_host_of(
     return VirtualHost(virtual_host_id(frontend_, host), frontend_, host, kind, groups, above=above)
 
 
-def virtual_host_at(port: Port, virtual_host: VirtualHost) -> VirtualHost | None:
+def virtual_host_at(port: Port, virtual_host: VirtualHost, listener: str) -> VirtualHost | None:
     """Return a virtual host, None where no requests are routed at the port.
 
-    Where connections are made for a listener it has the one that it belongs to: that with the most specific host.
+    Where connections are made for a listener it has the one that it belongs to, ``listener``.
     """
     if port.kind is FrontendKind.HTTP:
         return virtual_host
     if not any(_ends_tls(each) and each.protocol == Protocol.HTTPS for each in port.listeners):
         return None
-    return msgspec.structs.replace(virtual_host, listener=isolated(_listeners_of_requests(port), virtual_host.host))
+    return msgspec.structs.replace(virtual_host, listener=listener)
 
 
 def _first_of_each_host(streams: Iterable[StreamAt]) -> dict[tuple[str, str], StreamAt]:
@@ -209,7 +231,7 @@ def _ends_tls(listener: ListenerDecision) -> bool:
 
 def _ending(listener: ListenerDecision) -> EndingListener:
     paths = tuple(dict.fromkeys(each.path for each in listener.certificates))
-    return EndingListener(listener.name, paths, listener.protocol == Protocol.HTTPS)
+    return EndingListener(listener.id, paths, listener.protocol == Protocol.HTTPS)
 
 
 def _names(
@@ -218,13 +240,13 @@ def _names(
     """Return where names in a hello lead, and where they lead once TLS is ended that holds no requests."""
     names = {}
     ended = {}
-    by_name = {each.name: each for each in listeners}
+    by_id = {each.id: each for each in listeners}
     for each in listeners:
-        names[each.hostname] = NameRoute(each.hostname, listener=each.name if _ends_tls(each) else "")
+        names[each.hostname] = NameRoute(each.hostname, listener=each.id if _ends_tls(each) else "")
         if _ends_tls(each) and each.protocol == Protocol.TLS:
             ended[each.hostname] = NameRoute(each.hostname)
     for (listener, host), stream in streams.items():
-        if by_name[listener].mode is TlsMode.TERMINATE:
+        if by_id[listener].mode is TlsMode.TERMINATE:
             ended[host] = NameRoute(host, backend=stream.section)
         else:
             names[host] = NameRoute(host, backend=stream.section)

@@ -9,7 +9,7 @@ from pyconfd.derived import Joined, Published, SameParts, Spread
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName
-from pyconfd.model.gateway_api import Gateway, GRPCRoute, HTTPRoute, TCPRoute, TLSRoute
+from pyconfd.model.gateway_api import Gateway, GRPCRoute, HTTPRoute, ListenerSet, TCPRoute, TLSRoute
 from pyconfd.model.kubernetes import AnyObject
 from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import ObjectKey, ObjectStatus
@@ -19,15 +19,16 @@ from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.model.versioned import GivenDict
 from pyconfd.presets import values
 from pyconfd.presets.address_ownership import AddressOwners
-from pyconfd.presets.gateway.attachment import names_gateway, parent_key
+from pyconfd.presets.gateway.attachment import named_parent
 from pyconfd.presets.gateway.frontends import GatewayFrontend
-from pyconfd.presets.gateway.gateways import mistaken_class, mistaken_parent
+from pyconfd.presets.gateway.gateways import mistaken_class, mistaken_gateway
 from pyconfd.presets.gateway.http_rules import RuleBackend
+from pyconfd.presets.gateway.listener_sets import AskedListenerSet, mistaken_listener_set
 from pyconfd.presets.gateway.mirror import script_file
 from pyconfd.presets.gateway.policies import PolicyDecision
 from pyconfd.presets.gateway.ports import Port, files_of, listeners_of
 from pyconfd.presets.gateway.routes import AskedRoute, frontend_name, virtual_host_id
-from pyconfd.presets.gateway.serving import AskedGateway, ServedGateways, gateways_asked
+from pyconfd.presets.gateway.serving import AskedGateway, ListenerSets, ServedGateways, gateways_asked
 from pyconfd.presets.gateway.serving import addresses_of as addresses_of_rule
 from pyconfd.presets.gateway.status import CONTROLLER
 from pyconfd.presets.listener_ownership import ListenerOwners
@@ -43,9 +44,11 @@ class GatewayCollections(PresetCollections):
     def __init__(self, objects: Objects, addresses: AddressOwners) -> None:
         self._objects, self._addresses = objects, addresses
         self._directory = ""
-        asked = gateways_asked(objects, addresses)
+        self._listener_sets = ListenerSets(objects)
+        asked = gateways_asked(objects, addresses, self._listener_sets)
         self.listeners = Spread(asked, lambda _, each: enumerate(each.listeners), "listeners that Gateways ask for")
         self._asked = Published[ObjectKey, AskedGateway](asked)
+        self._sets = Published[ObjectKey, AskedListenerSet](self._listener_sets.asked)
 
     def see(self, snapshot: Snapshot, options: PresetOptions) -> None:
         """Record where files with certificates are."""
@@ -54,7 +57,7 @@ class GatewayCollections(PresetCollections):
 
     def serve(self, owners: ListenerOwners) -> None:
         """Make all that is served."""
-        self._gateways = gateways = ServedGateways(self._objects, self._addresses, owners)
+        self._gateways = gateways = ServedGateways(self._objects, self._addresses, owners, self._listener_sets)
         self._routes = Published[ObjectKey, AskedRoute](gateways.asked, rank=_rank_of_route)
         self._ports = Published[str, Port](gateways.ports, key=_port_name)
         self._frontends = Published[str, GatewayFrontend](gateways.frontends, key=_port_name)
@@ -92,7 +95,16 @@ class GatewayCollections(PresetCollections):
             {"gateway": given},
             self._refused.all(),
             counts.get("ready", 0),
-            partial(claims, self._asked.mapping(), self._routes.mapping(), owners, frontends, backends),
+            partial(
+                claims,
+                self._asked.mapping(),
+                self._sets.mapping(),
+                self._routes.mapping(),
+                owners,
+                frontends,
+                ports,
+                backends,
+            ),
             self._listeners.made((ports,), lambda: listeners_of(ports.values())),
             files=(*files, script) if script else files,
             serves=backends,
@@ -133,6 +145,7 @@ class GatewayPreset(Preset):
     resources = CLUSTER_VIEW | {
         Resource.GATEWAYCLASSES,
         Resource.GATEWAYS,
+        Resource.LISTENERSETS,
         Resource.HTTPROUTES,
         Resource.GRPCROUTES,
         Resource.TLSROUTES,
@@ -142,7 +155,9 @@ class GatewayPreset(Preset):
         Resource.NAMESPACES,
         Resource.CONFIGMAPS,
     }
-    writes_status = frozenset({Resource.GATEWAYCLASSES, Resource.GATEWAYS, *ROUTES, Resource.BACKENDTLSPOLICIES})
+    writes_status = frozenset(
+        {Resource.GATEWAYCLASSES, Resource.GATEWAYS, Resource.LISTENERSETS, *ROUTES, Resource.BACKENDTLSPOLICIES}
+    )
 
     def collections(self, objects: Objects, addresses: AddressOwners) -> GatewayCollections:
         """Return what is made of the Gateway API."""
@@ -153,45 +168,63 @@ class GatewayPreset(Preset):
         del options
         return (
             f"have a GatewayClass with the controllerName {CONTROLLER}, a Gateway whose gatewayClassName is its name,"
-            " and routes whose parentRefs name that Gateway, with its namespace where it is another one"
+            " and routes whose parentRefs name that Gateway or a ListenerSet of it, with its namespace where it is"
+            " another one"
         )
 
     def mistakes(self, record: AnyObject, snapshot: Snapshot) -> Iterator[str]:
-        """Return what is wrong with the class of a Gateway, or with the Gateways that a route names."""
+        """Return what is wrong with the class of a Gateway, or with the parents that a route or ListenerSet names."""
         if isinstance(record, Gateway):
             yield from filter(None, (mistaken_class(record, snapshot.gatewayclasses),))
+        elif isinstance(record, ListenerSet):
+            yield from filter(None, (mistaken_listener_set(record, snapshot),))
         elif isinstance(record, HTTPRoute | GRPCRoute | TLSRoute | TCPRoute):
             key = Key(record.metadata.namespace, record.metadata.name)
-            named = filter(names_gateway, record.spec.parent_refs or ())
-            parents = dict.fromkeys(parent_key(key, each) for each in named)
-            yield from filter(None, (mistaken_parent(each, snapshot) for each in parents))
+            named = (named_parent(key, each) for each in record.spec.parent_refs or ())
+            parents = dict.fromkeys(each for each in named if each is not None)
+            yield from filter(None, (_mistaken_parent(each, snapshot) for each in parents))
 
 
-def claims(
+def _mistaken_parent(parent: ObjectKey, snapshot: Snapshot) -> str:
+    if parent.resource is Resource.GATEWAYS:
+        return mistaken_gateway(parent.key, snapshot)
+    found = snapshot.listenersets.get(parent.key)
+    if found is None:
+        return f"there is no ListenerSet {values.shortened(f'{parent.key.namespace}/{parent.key.name}')}"
+    return mistaken_listener_set(found, snapshot)
+
+
+def claims(  # noqa: PLR0917 - what a Gateway, a ListenerSet and a route each are, and what is made of them
     gateways: Mapping[ObjectKey, AskedGateway],
+    listener_sets: Mapping[ObjectKey, AskedListenerSet],
     routes: Mapping[ObjectKey, AskedRoute],
     owners: Owners,
     frontends: Mapping[str, GatewayFrontend],
+    ports: Mapping[str, Port],
     backends: Mapping[str, RuleBackend],
 ) -> Iterator[Claim]:
-    """Return a claim for each Gateway of this controller, and for each route that names one.
+    """Return a claim for each Gateway of this controller, and for each ListenerSet and route that names one.
 
-    ``owners`` are those of frontends and of the sections of rules, by their names.
+    ``owners`` are those of the sections of rules, by their names.
     """
-    opened: defaultdict[Key, list[str]] = defaultdict(list)
-    for name, front in frontends.items():
-        if owner := owners.get(Name(name, "")):
-            opened[Key(owner.namespace, owner.name)].append(front.section)
+    opened: defaultdict[tuple[str, Key], list[str]] = defaultdict(list)
+    for name, port in ports.items():
+        listening = {(each.owner.kind, Key(each.owner.namespace, each.owner.name)) for each in port.listeners}
+        for each in {("Gateway", port.gateway.key), *listening} if name in frontends else ():
+            opened[each].append(frontends[name].section)
     sections: defaultdict[Owner, list[RuleBackend]] = defaultdict(list)
     for name, backend in backends.items():
         if owner := owners.get(Name(name, "")):
             sections[owner].append(backend)
     for id_, gateway in gateways.items():
-        because, mine = f"GatewayClass {values.shortened(gateway.class_name)}", tuple(opened[id_.key])
+        because, mine = f"GatewayClass {values.shortened(gateway.class_name)}", tuple(opened["Gateway", id_.key])
         yield Claim(gateway.ref, PresetName.GATEWAY, because, (), (), listens=True, frontends=mine)
+    for id_, asked in listener_sets.items():
+        because, mine = f"Gateway {_shown(asked.gateway)}", tuple(opened["ListenerSet", id_.key])
+        yield Claim(asked.ref, PresetName.GATEWAY, because, (), (), listens=True, frontends=mine)
     for id_, route in routes.items():
-        named = ((each, parent_key(id_.key, each)) for each in route.parent_refs if names_gateway(each))
-        parents = [key for _, key in named if ObjectKey(Resource.GATEWAYS, key) in gateways]
+        named = (named_parent(id_.key, each) for each in route.parent_refs)
+        parents = [each.key for each in named if each is not None and (each in gateways or each in listener_sets)]
         if parents:
             yield _claim(route, parents, sections.get(route.owner, ()))
 
@@ -201,6 +234,10 @@ def _claim(route: AskedRoute, parents: Iterable[Key], sections: Iterable[RuleBac
     backends = tuple(
         ClaimedBackend(each.name, each.name, each.name, each.servers, frozenset(hosts)) for each in sections
     )
-    named = ", ".join(values.shortened(f"{each.namespace}/{each.name}") for each in parents)
+    named = ", ".join(map(_shown, parents))
     endpoints = tuple(dict.fromkeys(server for each in backends for server in each.endpoints))
     return Claim(route.ref, PresetName.GATEWAY, f"parentRefs {named}", hosts, backends, endpoints)
+
+
+def _shown(key: Key) -> str:
+    return values.shortened(f"{key.namespace}/{key.name}")

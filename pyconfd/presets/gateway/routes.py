@@ -6,6 +6,7 @@ Read in this order: :func:`asked`, :func:`place`, :func:`serve`.
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from pyconfd.presets.gateway.attachment import (
     ParentDecision,
     RouteHead,
     RouteHosts,
+    RouteParent,
     attach,
     isolated,
     specificity,
@@ -46,7 +48,6 @@ from pyconfd.presets.gateway.http_rules import (
     sections_of,
     stream_backend,
 )
-from pyconfd.presets.gateway.listeners import ListenerDecision, Protocol
 from pyconfd.presets.gateway.policies import PolicyPort, TargetPolicy, policy_of
 from pyconfd.presets.gateway.servers import Reference, san_digits, server_options
 from pyconfd.presets.gateway.status import (
@@ -84,6 +85,13 @@ class RouteInputs:
     services: Resolver[Key, ReadService]
     policies: Resolver[PolicyPort, TargetPolicy]
     grants: Grants
+
+
+class GatewayPorts(NamedTuple):
+    """What routes ask about ports: ``listener`` returns which one of a port has exactly this host."""
+
+    gateway: Callable[[Key], GatewayDecision | None]
+    listener: Callable[[Key, int, str], str | None]
 
 
 class VirtualHostAt(NamedTuple):
@@ -252,23 +260,19 @@ def _parse(route: Route) -> Iterable[ParsedRule | RuleFault]:
 
 def place(
     route: AskedRoute,
-    gateway_of: Callable[[Key], GatewayDecision | None],
+    parent_of: Callable[[ObjectKey], RouteParent | None],
+    ports: GatewayPorts,
     labels_of: Callable[[str], Labels],
     claims: ClaimOptions,
 ) -> PlacedRoute:
     """Return what a route attaches to, and where it is served."""
     head = RouteHead(route.ref.kind, route.ref.namespace, route.parent_refs, route.hosts)
-
-    def listeners_of(key: Key) -> Sequence[ListenerDecision] | None:
-        gateway = gateway_of(key)
-        return gateway.listeners if gateway is not None else None
-
-    found = attach(head, listeners_of, labels_of)
+    found = attach(head, parent_of, labels_of)
     if wrong := name_fault(route.id.key):
         found = tuple(each._replace(attachments=(), fault=wrong) for each in found)
     else:
         found = tuple(_allowed(each, head.namespace, claims) for each in found)
-    return PlacedRoute(found, tuple(_virtual_hosts(found, gateway_of)))
+    return PlacedRoute(found, tuple(_virtual_hosts(found, ports)))
 
 
 def _allowed(parent: ParentDecision, namespace: str, claims: ClaimOptions) -> ParentDecision:
@@ -290,24 +294,20 @@ def _allowed(parent: ParentDecision, namespace: str, claims: ClaimOptions) -> Pa
     return parent._replace(attachments=tuple(kept), fault=fault)
 
 
-def _virtual_hosts(
-    parents: Iterable[ParentDecision], gateway_of: Callable[[Key], GatewayDecision | None]
-) -> Iterable[VirtualHostAt]:
+def _virtual_hosts(parents: Iterable[ParentDecision], ports: GatewayPorts) -> Iterable[VirtualHostAt]:
     """Return where a route is served: not where its listener or Gateway cannot, or another listener has the host."""
     found: dict[tuple[str, str, str], VirtualHostAt] = {}
     for attachment in (each for parent in parents for each in parent.attachments):
-        gateway = gateway_of(attachment.gateway)
-        if gateway is None:
+        gateway = ports.gateway(attachment.gateway) if attachment.is_programmed else None
+        if gateway is None or not gateway.addresses:
             continue
-        listener = gateway.listener(attachment.listener)
-        if not (gateway.addresses and listener.is_programmed):
-            continue
-        frontend = frontend_name(gateway.key, attachment.port)
-        together = [each for each in gateway.listeners if each.is_accepted and each.port == attachment.port]
+        frontend, listener = frontend_name(gateway.key, attachment.port), attachment.listener
+        listener_of = partial(ports.listener, gateway.key, attachment.port)
         for at in attachment.hosts or (HostAt("", ""),):
-            if listener.protocol != Protocol.TCP and isolated(together, at.host) != listener.name:
+            # One without hosts is alone at its port.
+            if attachment.hosts and isolated(at.host, listener_of) != listener:
                 continue
-            where = frontend, listener.name, at.host
+            where = frontend, listener, at.host
             presented = gateway.client_certificate
             path = presented.path if presented is not None else ""
             virtual_host = VirtualHostAt(*where, _precedence(at.asked_for), path)

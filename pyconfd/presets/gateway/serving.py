@@ -1,11 +1,13 @@
 """From the objects of the Gateway API to frontends, backends, conditions and statuses, as collections.
 
-Read in this order: ``gateways`` and ``policies`` are decided by themselves; a route is asked, placed at listeners and
-served (:mod:`pyconfd.presets.gateway.routes`); the table of paths (:mod:`pyconfd.presets.routing.table`) joins the
-rules of all; each port of a Gateway is a frontend (:mod:`pyconfd.presets.gateway.ports`).
+Read in this order: the listeners of a Gateway and of its ListenerSets are decided together, and ``policies`` by
+themselves; a route is asked, placed at listeners and served (:mod:`pyconfd.presets.gateway.routes`); the table of paths
+(:mod:`pyconfd.presets.routing.table`) joins the rules of all; each port of a Gateway is a frontend
+(:mod:`pyconfd.presets.gateway.ports`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -14,7 +16,7 @@ import msgspec
 from pyconfd.derived import Collection, Derived, Grouped, Joined, Read, Spread, Tally
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
-from pyconfd.model.gateway_api import BackendTLSPolicy, Gateway, GatewayClass, ReferenceGrant
+from pyconfd.model.gateway_api import BackendTLSPolicy, Gateway, GatewayClass, ListenerSet, ReferenceGrant
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import ObjectKey, ObjectStatus
@@ -23,7 +25,7 @@ from pyconfd.model.snapshot import Key, Resource
 from pyconfd.presets import values
 from pyconfd.presets.address_ownership import AddressOwners
 from pyconfd.presets.certificates import certificate_for, is_named, notes_on, presented
-from pyconfd.presets.gateway.attachment import Labels
+from pyconfd.presets.gateway.attachment import Labels, RouteParent, isolated
 from pyconfd.presets.gateway.authorities import ca_bundle
 from pyconfd.presets.gateway.conditions import choices_of
 from pyconfd.presets.gateway.frontends import Choice, GatewayFrontend
@@ -36,11 +38,24 @@ from pyconfd.presets.gateway.gateways import (
     is_mine,
     is_misspelled,
     mistaken_class,
-    owner_of,
 )
 from pyconfd.presets.gateway.grants import Grants
 from pyconfd.presets.gateway.http_rules import RuleBackend, RuleProfile
-from pyconfd.presets.gateway.listeners import Referents, ResolvedCertificate, decide_listeners
+from pyconfd.presets.gateway.listener_sets import (
+    AskedListenerSet,
+    ListenerSetDecision,
+    asked_listener_set,
+    decide_listener_set,
+    listener_set_status,
+    parent_of,
+)
+from pyconfd.presets.gateway.listeners import (
+    ListenerDecision,
+    Referents,
+    ResolvedCertificate,
+    decide_listeners,
+    owner_of,
+)
 from pyconfd.presets.gateway.policies import (
     PolicyDecision,
     PolicyPort,
@@ -55,6 +70,7 @@ from pyconfd.presets.gateway.ports import (
     StreamAt,
     VirtualHostChoices,
     frontend,
+    hosts_of_accepted,
     hosts_of_listeners,
     ports_of,
     virtual_host_at,
@@ -62,6 +78,7 @@ from pyconfd.presets.gateway.ports import (
 )
 from pyconfd.presets.gateway.routes import (
     AskedRoute,
+    GatewayPorts,
     PlacedRoute,
     RouteInputs,
     ServedRoute,
@@ -108,14 +125,50 @@ class References(NamedTuple):
 
 
 class AskedGateway(NamedTuple):
-    """A Gateway of a class of this controller, and where it asks to listen: its ports at the addresses that it has."""
+    """A Gateway of a class of this controller, and where it asks to listen: its ports at the addresses that it has.
+
+    A port that only ListenerSets ask for is claimed by the first of them.
+    """
 
     ref: ObjectRef
     class_name: str
     listeners: tuple[ListenerClaim, ...]
 
 
-def gateways_asked(objects: Objects, addresses: AddressOwners) -> Collection[ObjectKey, AskedGateway]:
+class ListenerSets:
+    """The ListenerSets of Gateways of this controller: all by themselves, and by Gateway those that it allows.
+
+    The first one of a Gateway has what several ask for.
+    """
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self.asked = Derived(objects.listener_sets, self._ask, "claims of ListenerSets")
+        allowed = Derived(self.asked, lambda _, __, each: each if each.fault is None else None, "allowed ListenerSets")
+        self.of_gateways = Grouped(
+            allowed, lambda _, each: (each.gateway,), "ListenerSets by Gateway", rank=lambda _, each: each.owner.rank
+        )
+
+    def _ask(self, read: Read, id_: ObjectKey, listener_set: ListenerSet) -> AskedListenerSet | None:
+        objects, parent = self._objects, parent_of(id_.key, listener_set)
+        gateway = read(objects.gateways, ObjectKey(Resource.GATEWAYS, parent)) if parent is not None else None
+        if gateway is None:
+            return None
+        found = read(objects.gateway_classes, class_of_gateway(gateway))
+        if found is None or not is_mine(found):
+            return None
+        return asked_listener_set(id_.key, listener_set, gateway, partial(labels_of, read, objects), objects.cluster)
+
+
+def labels_of(read: Read, objects: Objects, namespace: str) -> Labels:
+    """Return the labels of a namespace. The name is one of them, as in the API."""
+    labels = read(objects.labels, namespace)
+    return {"kubernetes.io/metadata.name": namespace, **(labels or {})}
+
+
+def gateways_asked(
+    objects: Objects, addresses: AddressOwners, listener_sets: ListenerSets
+) -> Collection[ObjectKey, AskedGateway]:
     """Return the Gateways of this controller."""
 
     def ask(read: Read, id_: ObjectKey, gateway: Gateway) -> AskedGateway | None:
@@ -124,9 +177,15 @@ def gateways_asked(objects: Objects, addresses: AddressOwners) -> Collection[Obj
             return None
         owner, policy = owner_of(gateway), read.value(objects.policy)
         assigned = addresses.assigned(read, id_).addresses
-        ports = sorted({each.port for each in gateway.spec.listeners if not policy.port(id_.key.namespace, each.port)})
-        places = (Listener.at(address, port) for port in ports for address in assigned)
-        listeners = tuple(ListenerClaim(each, owner) for each in places)
+        added = (each.added for _, each in read(listener_sets.of_gateways, id_.key) or ())
+        ports: dict[int, Owner] = {}
+        for by, mine in ((owner, gateway.spec.listeners), *added):
+            for each in mine:
+                if not policy.port(by.namespace, each.port):
+                    ports.setdefault(each.port, by)
+        listeners = tuple(
+            ListenerClaim(Listener.at(address, port), by) for port, by in sorted(ports.items()) for address in assigned
+        )
         return AskedGateway(ObjectRef("Gateway", *id_.key, objects.cluster), found.metadata.name, listeners)
 
     return Derived(objects.gateways, ask, "claims of Gateways")
@@ -135,10 +194,13 @@ def gateways_asked(objects: Objects, addresses: AddressOwners) -> Collection[Obj
 class ServedGateways:
     """All that is made of the Gateway API. ``ports`` and ``frontends`` are by Gateway and number."""
 
-    def __init__(self, objects: Objects, addresses: AddressOwners, owners: ListenerOwners) -> None:
-        self._objects, self._addresses, self._owners = objects, addresses, owners
+    def __init__(
+        self, objects: Objects, addresses: AddressOwners, owners: ListenerOwners, listener_sets: ListenerSets
+    ) -> None:
+        self._objects, self._addresses, self._owners, self._sets = objects, addresses, owners, listener_sets
         self._grants = Grouped(objects.grants, _namespace_of_grant, "grants by namespace")
-        self.gateways = Derived(objects.gateways, self._gateway, "decisions on Gateways")
+        self._listeners = Derived(objects.gateways, self._decide_listeners, "listeners of Gateways")
+        self.gateways, self.listener_sets = self._parents()
 
         policies = Derived(objects.tls_policies, self._validated, "policies by themselves")
         targets = Spread(policies, _targets_of, "targets of policies")
@@ -159,6 +221,7 @@ class ServedGateways:
         self.sections = Spread(self.routes, _sections_of, "sections of routes")
         self.forms = Joined[ObjectKey, Owner](
             Derived(self.gateways, _form_of_gateway, "forms of Gateways"),
+            Derived(self.listener_sets, _form_of_listener_set, "forms of ListenerSets"),
             Derived(self.routes, _form_of_route, "forms of routes"),
             name="forms of the Gateway API",
         )
@@ -195,6 +258,7 @@ class ServedGateways:
         self.statuses = Joined[ObjectKey, ObjectStatus](
             Derived(objects.gateway_classes, _class_status, "statuses of GatewayClasses"),
             Derived(self.gateways, self._gateway_status, "statuses of Gateways"),
+            Derived(self.listener_sets, self._listener_set_status, "statuses of ListenerSets"),
             Derived(self.routes, lambda _, __, route: route.status, "statuses of routes"),
             Derived(self.policies, self._policy_status, "statuses of policies"),
             name="statuses of the Gateway API",
@@ -202,11 +266,22 @@ class ServedGateways:
         self.refused = Joined[ObjectKey, tuple[Refusal, ...]](
             Derived(objects.gateway_classes, self._refused_class, "conditions of GatewayClasses"),
             Derived(objects.gateways, self._refused_gateway, "conditions of Gateways"),
+            Derived(self.listener_sets, _refused_listener_set, "conditions of ListenerSets"),
             Derived(self.routes, lambda _, __, route: route.refused or None, "conditions of routes"),
             Derived(self.policies, self._refused_policy, "conditions of policies"),
             name="conditions of the Gateway API",
         )
-        self.presented = Spread(self.gateways, _presented, "certificates of listeners")
+        self.presented = Spread(self._listeners, _presented, "certificates of listeners")
+
+    def _parents(
+        self,
+    ) -> tuple[Derived[ObjectKey, Gateway, GatewayDecision], Derived[ObjectKey, AskedListenerSet, ListenerSetDecision]]:
+        """Return what routes attach to: Gateways and their ListenerSets."""
+        self._hosts = Spread(self._listeners, lambda _, found: hosts_of_accepted(found), "listeners by host")
+        gateways = Derived(self._objects.gateways, self._gateway, "decisions on Gateways")
+        listener_sets = Derived(self._sets.asked, self._listener_set, "decisions on ListenerSets")
+        self._attached_sets = Tally(listener_sets, _attached_to, "attached ListenerSets")
+        return gateways, listener_sets
 
     def _shared_sections(self) -> Collection[Any, RuleBackend]:
         """Return the sections that rules with the same filters have in common."""
@@ -228,24 +303,34 @@ class ServedGateways:
     def _bundle(self, read: Read, key: Key) -> ResolvedCertificate:
         return ca_bundle(read(self._objects.config_maps, key), key)
 
-    def _gateway(self, read: Read, id_: ObjectKey, gateway: Gateway) -> GatewayDecision | None:
-        objects, key = self._objects, id_.key
-        found = read(objects.gateway_classes, class_of_gateway(gateway))
+    def _referents(self, read: Read) -> Referents:
+        grants = read.view(self._grants)
+        return Referents(lambda at: self._secret(read, at), lambda at: self._bundle(read, at), Grants(grants))
+
+    def _decide_listeners(self, read: Read, id_: ObjectKey, gateway: Gateway) -> tuple[ListenerDecision, ...] | None:
+        found = read(self._objects.gateway_classes, class_of_gateway(gateway))
         if found is None or not is_mine(found) or class_fault(found) is not None:
             return None
         assigned = self._addresses.assigned(read, id_)
-        policy = read.value(objects.policy)
 
         def taken(port: int) -> str:
-            if wrong := policy.port(key.namespace, port):
-                return wrong
             places = (Listener.at(address, port) for address in assigned.addresses)
             return next(filter(None, (self._owners.holder(read, PresetName.GATEWAY, each) for each in places)), "")
 
-        grants = read.view(self._grants)
-        lookup = Referents(lambda at: self._secret(read, at), lambda at: self._bundle(read, at), Grants(grants))
-        listeners = decide_listeners(gateway, lookup, taken)
-        return decide_gateway(gateway, listeners, assigned, lookup, read.value(objects.host))
+        added = [each.added for _, each in read(self._sets.of_gateways, id_.key) or ()]
+        return decide_listeners(gateway, self._referents(read), taken, added, read.value(self._objects.policy))
+
+    def _gateway(self, read: Read, id_: ObjectKey, gateway: Gateway) -> GatewayDecision | None:
+        listeners = read(self._listeners, id_)
+        if listeners is None:
+            return None
+        assigned, host = self._addresses.assigned(read, id_), read.value(self._objects.host)
+        return decide_gateway(gateway, listeners, assigned, self._referents(read), host)
+
+    def _listener_set(self, read: Read, _: ObjectKey, asked: AskedListenerSet) -> ListenerSetDecision:
+        gateway = ObjectKey(Resource.GATEWAYS, asked.gateway)
+        listeners = read(self._listeners, gateway)
+        return decide_listener_set(asked, read(self.gateways, gateway), listeners or ())
 
     def _validated(self, read: Read, id_: ObjectKey, policy: BackendTLSPolicy) -> ValidatedPolicy:
         directory = read.value(self._objects.tls).directory
@@ -274,12 +359,19 @@ class ServedGateways:
         def gateway_of(key: Key) -> GatewayDecision | None:
             return read(self.gateways, ObjectKey(Resource.GATEWAYS, key))
 
-        def labels_of(namespace: str) -> Labels:
-            # The name is one of the labels, as in the API.
-            labels = read(objects.labels, namespace)
-            return {"kubernetes.io/metadata.name": namespace, **(labels or {})}
+        def parent(named: ObjectKey) -> RouteParent | None:
+            if named.resource is Resource.LISTENERSETS:
+                found = read(self.listener_sets, named)
+                return RouteParent(found.asked.gateway, found.listeners) if found is not None else None
+            gateway = gateway_of(named.key)
+            return RouteParent(named.key, gateway.listeners) if gateway is not None else None
 
-        return place(route, gateway_of, labels_of, read.value(objects.policy))
+        def listener(gateway: Key, port: int, host: str) -> str | None:
+            known = read(self._hosts, (ObjectKey(Resource.GATEWAYS, gateway), (port, host)))
+            return known.id if known is not None else None
+
+        labels, policy = partial(labels_of, read, objects), read.value(objects.policy)
+        return place(route, parent, GatewayPorts(gateway_of, listener), labels, policy)
 
     def _work(self, read: Read, id_: ObjectKey, route: AskedRoute) -> RouteWork | None:
         placed = read(self._placed, id_) if any(route.work) else None
@@ -317,8 +409,9 @@ class ServedGateways:
 
     # Frontends
 
-    def _ports_of(self, read: Read, _: ObjectKey, gateway: GatewayDecision) -> tuple[Port, ...]:
-        return tuple(ports_of(gateway, read.value(self._objects.tls).directory))
+    def _ports_of(self, read: Read, id_: ObjectKey, gateway: GatewayDecision) -> tuple[Port, ...]:
+        listeners, directory = read(self._listeners, id_), read.value(self._objects.tls).directory
+        return tuple(ports_of(gateway, listeners or (), directory))
 
     def _virtual_host(self, read: Read, at: tuple[str, str], _: int) -> VirtualHost:
         frontend_, host = at
@@ -329,8 +422,16 @@ class ServedGateways:
         )
 
     def _virtual_host_at(self, read: Read, at: tuple[str, str], virtual_host: VirtualHost) -> VirtualHost | None:
-        ((_, port), *_) = read(self._by_name, at[0]) or ((None, None),)
-        return virtual_host_at(port, virtual_host) if port is not None else None
+        ((place, port), *_) = read(self._by_name, at[0]) or ((None, None),)
+        if place is None or port is None:
+            return None
+        gateway, number = place
+
+        def listener_of(host: str) -> str | None:
+            known = read(self._hosts, (gateway, (number, host)))
+            return known.id if known is not None and known.of_requests else None
+
+        return virtual_host_at(port, virtual_host, isolated(virtual_host.host, listener_of))
 
     def _virtual_hosts_above(self, read: Read, at: tuple[str, str]) -> Iterator[str]:
         """Return the virtual hosts above a wildcard, up to that of its listener: all that have the same listener."""
@@ -351,8 +452,16 @@ class ServedGateways:
     # What the owners are told
 
     def _gateway_status(self, read: Read, id_: ObjectKey, gateway: GatewayDecision) -> ObjectStatus:
-        names = {each.name for each in gateway.listeners}
-        return gateway_status(gateway, {name: read(self._attached, (id_.key, name)) or 0 for name in names})
+        sets = read(self._attached_sets, id_.key) or 0
+        return gateway_status(gateway, self._attached_routes(read, id_.key, gateway.listeners), sets)
+
+    def _listener_set_status(self, read: Read, _: ObjectKey, decided: ListenerSetDecision) -> ObjectStatus:
+        key = decided.asked.gateway
+        gateway = read(self.gateways, ObjectKey(Resource.GATEWAYS, key))
+        return listener_set_status(decided, gateway, self._attached_routes(read, key, decided.listeners))
+
+    def _attached_routes(self, read: Read, gateway: Key, listeners: Iterable[ListenerDecision]) -> Mapping[str, int]:
+        return {each.id: read(self._attached, (gateway, each.id)) or 0 for each in listeners}
 
     def _policy_status(self, read: Read, _: ObjectKey, policy: PolicyDecision) -> ObjectStatus:
         """Return the status of a policy: an entry for each Gateway that leads to a Service of it."""
@@ -373,7 +482,7 @@ class ServedGateways:
         decided = read(self.gateways, id_)
         if decided is not None:
             ref = self._ref("Gateway", key)
-            return (*(fault.refusal(ref) for fault in decided.faults), *_notes_of(decided, ref)) or None
+            return (*(fault.refusal(ref) for fault in decided.faults), *_notes_of(decided.listeners, ref)) or None
         if read(self._objects.gateway_classes, class_of_gateway(gateway)) is not None:
             return None
         classes = {each.key: found for each, found in read.all(self._objects.gateway_classes).items()}
@@ -438,6 +547,20 @@ def _form_of_gateway(_: Read, __: ObjectKey, gateway: GatewayDecision) -> Owner 
     return gateway.owner.asking_for(gateway.generation) if gateway.addresses else None
 
 
+def _form_of_listener_set(_: Read, __: ObjectKey, found: ListenerSetDecision) -> Owner | None:
+    return found.asked.owner.asking_for(found.asked.generation) if found.is_accepted else None
+
+
+def _attached_to(_: ObjectKey, found: ListenerSetDecision) -> Iterator[tuple[Key, int]]:
+    if found.is_accepted:
+        yield found.asked.gateway, 1
+
+
+def _refused_listener_set(_: Read, __: ObjectKey, found: ListenerSetDecision) -> tuple[Refusal, ...] | None:
+    ref = found.asked.ref
+    return (*(fault.refusal(ref) for fault in found.faults), *_notes_of(found.listeners, ref)) or None
+
+
 def _form_of_route(_: Read, __: ObjectKey, route: ServedRoute) -> Owner | None:
     return route.form if route.virtual_hosts else None
 
@@ -496,17 +619,17 @@ def _class_status(_: Read, __: ObjectKey, found: GatewayClass) -> ObjectStatus |
     return class_status(found) if is_mine(found) else None
 
 
-def _presented(id_: ObjectKey, gateway: GatewayDecision) -> Iterator[tuple[str, PresentedCertificate]]:
-    for listener in gateway.listeners:
+def _presented(id_: ObjectKey, listeners: Iterable[ListenerDecision]) -> Iterator[tuple[str, PresentedCertificate]]:
+    for listener in listeners:
         for number, each in enumerate(listener.certificates):
             found = presented(each.served, listener.hostname or "*")
             if found is not None:
-                yield f"{id_.key.namespace}/{id_.key.name}/{listener.name}/{number}", found
+                yield f"{id_.key.namespace}/{id_.key.name}/{listener.id}/{number}", found
 
 
-def _notes_of(gateway: GatewayDecision, ref: ObjectRef) -> Iterator[Refusal]:
+def _notes_of(listeners: Iterable[ListenerDecision], ref: ObjectRef) -> Iterator[Refusal]:
     """Return what is to be known of the certificates of listeners; one of several has to name the host."""
-    for listener in gateway.listeners:
+    for listener in listeners:
         field = f"listener {listener.name}"
         found = [each.served for each in listener.certificates]
         named = any(is_named(each, listener.hostname) for each in found)

@@ -43,6 +43,7 @@ WITH_STATUS = (
     Resource.INGRESSES,
     Resource.GATEWAYCLASSES,
     Resource.GATEWAYS,
+    Resource.LISTENERSETS,
     *_ENTRIES_OF,
 )
 """The kinds whose status pyconfd writes."""
@@ -91,7 +92,8 @@ def _is_within(ours: Any, current: Any, name: str = "", *, whole: bool = False) 
             _is_within(value, there.get(key), key, whole=whole) for key, value in ours.items() if key != _TIME
         )
     if not isinstance(ours, list | tuple):
-        return bool(ours == current)
+        # A CRD from before attachedListenerSets has no place for its 0.
+        return bool(ours == current or (ours == 0 and current is None))
     there = current or ()
     if (key := _KEY_OF.get(name)) is None:
         return len(ours) == len(there) and all(

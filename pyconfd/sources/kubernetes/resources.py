@@ -27,6 +27,7 @@ API_VERSION_OF: Mapping[Resource, str] = MappingProxyType(
         Resource.INGRESSES: "networking.k8s.io/v1",
         Resource.GATEWAYCLASSES: "gateway.networking.k8s.io/v1",
         Resource.GATEWAYS: "gateway.networking.k8s.io/v1",
+        Resource.LISTENERSETS: "gateway.networking.k8s.io/v1",
         Resource.HTTPROUTES: "gateway.networking.k8s.io/v1",
         Resource.GRPCROUTES: "gateway.networking.k8s.io/v1",
         Resource.TLSROUTES: "gateway.networking.k8s.io/v1",

@@ -7,15 +7,25 @@ import pytest
 import yaml
 
 from pyconfd.model.gateway_api import ParentReference
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.records import LabelSelector
-from pyconfd.model.snapshot import Key
-from pyconfd.presets.gateway.attachment import RouteHead, attach, hosts_at, isolated, selects, valid_hosts
+from pyconfd.model.snapshot import Key, Resource
+from pyconfd.presets.gateway.attachment import (
+    RouteHead,
+    RouteParent,
+    attach,
+    hosts_at,
+    isolated,
+    selects,
+    valid_hosts,
+)
 from pyconfd.presets.gateway.grants import Grants
 from pyconfd.presets.gateway.listeners import Referents, ResolvedCertificate, decide_listeners
 from tests.presets.gateway.objects import gateway
 
 LOOKUP = Referents(lambda _: ResolvedCertificate("PEM"), lambda _: ResolvedCertificate("CA"), Grants())
 GATEWAY = Key("shop", "web")
+WEB = ObjectKey(Resource.GATEWAYS, GATEWAY)
 LABELS = {"shop": {"team": "shop"}, "blue": {"team": "blue"}, "red": {"team": "red"}}
 CERT = "tls: {certificateRefs: [{name: cert}]}"
 
@@ -107,7 +117,7 @@ def test_routes_attach(row: Row) -> None:
     parents = msgspec.convert(yaml.safe_load(row.parents), tuple[ParentReference, ...])
     (found,) = attach(
         RouteHead(row.kind, row.namespace, parents, valid_hosts(row.hosts) if row.hosts is not None else None),
-        {GATEWAY: listeners}.get,
+        {WEB: RouteParent(GATEWAY, listeners)}.get,
         lambda name: LABELS.get(name, {}),
     )
 
@@ -134,7 +144,9 @@ def test_a_route_that_attaches_nowhere_says_where_it_is_wrong(
     listeners = decide_listeners(gateway(f"listeners: {EXACT}"), LOOKUP)
     parents = (ParentReference(name="web", namespace="shop"),)
     [found] = attach(
-        RouteHead("HTTPRoute", namespace, parents, valid_hosts(hosts)), {GATEWAY: listeners}.get, lambda _: {}
+        RouteHead("HTTPRoute", namespace, parents, valid_hosts(hosts)),
+        {WEB: RouteParent(GATEWAY, listeners)}.get,
+        lambda _: {},
     )
     assert found.fault is not None
     assert tuple(found.fault)[:3] == fault
@@ -153,7 +165,12 @@ def test_a_route_that_attaches_nowhere_says_where_it_is_wrong(
 def test_parents_of_others_are_left_alone(parent: str) -> None:
     parents = (msgspec.convert(yaml.safe_load(parent), ParentReference),)
 
-    assert attach(RouteHead("HTTPRoute", "shop", parents, valid_hosts(())), {GATEWAY: ()}.get, lambda _: {}) == ()
+    assert (
+        attach(
+            RouteHead("HTTPRoute", "shop", parents, valid_hosts(())), {WEB: RouteParent(GATEWAY, ())}.get, lambda _: {}
+        )
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,12 +187,10 @@ def test_parents_of_others_are_left_alone(parent: str) -> None:
     ],
 )
 def test_most_specific_listener_has_a_host(host: str, listener: str) -> None:
-    hosts = {"any": "", "wildcard": "'*.example.com'", "longer": "'*.foo.example.com'", "exact": "abc.foo.example.com"}
-    spec = ", ".join(
-        f"{{name: {name}, port: 80, protocol: HTTP, hostname: {each or None}}}" for name, each in hosts.items()
-    )
+    hosts = {"": "any", "*.example.com": "wildcard", "*.foo.example.com": "longer", "abc.foo.example.com": "exact"}
 
-    assert isolated(decide_listeners(gateway(f"listeners: [{spec}]".replace("None", "null")), LOOKUP), host) == listener
+    assert isolated(host, hosts.get) == listener
+    assert isolated("example.org", {"*.example.com": "wildcard"}.get) == ""
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pyconfd.presets.gateway.gateways import (
     gateway_status,
     is_misspelled,
     mistaken_class,
-    mistaken_parent,
+    mistaken_gateway,
 )
 from pyconfd.presets.gateway.grants import Grants
 from pyconfd.presets.gateway.listeners import Referents, ResolvedCertificate, decide_listeners
@@ -240,7 +240,6 @@ def test_a_gateway_is_decided_as_a_whole() -> None:
         ),
     )
     assert found.reached_at == ("2001:db8::1",)
-    assert found.listener("a") is found.listeners[0]
     name = decide(HTTP, name="a b").faults[0]
     assert name[:3] == ("UnsupportedValue", "metadata.name", "shop/a b")
 
@@ -272,9 +271,10 @@ def test_the_whole_status_of_a_gateway(assigned: Assigned, reason: str) -> None:
     body = {
         "conditions": [each.body(3) for each in found.conditions],
         "listeners": [listener],
+        "attachedListenerSets": 2,
         **({"addresses": addresses} if addresses else {}),
     }
-    assert gateway_status(found, {"a": 7}) == ObjectStatus("gateway", 3, body)
+    assert gateway_status(found, {"a": 7}, 2) == ObjectStatus("gateway", 3, body)
     assert gateway_status(found, {}).body["listeners"] == [listener | {"attachedRoutes": 0}]
 
 
@@ -324,4 +324,4 @@ MINE = "kind: Gateway\nmetadata: {name: web}\nspec: {gatewayClassName: pyconfd, 
     ],
 )
 def test_why_a_parent_is_none(parent: Key, objects: tuple[str, ...], wrong: str) -> None:
-    assert mistaken_parent(parent, snapshot(*objects)) == wrong
+    assert mistaken_gateway(parent, snapshot(*objects)) == wrong

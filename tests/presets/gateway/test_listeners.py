@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from pyconfd.model.gateway_api import NamespacesFrom
+from pyconfd.model.reservation import NEVER, Owner
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.gateway.grants import Grants
 from pyconfd.presets.gateway.listeners import (
@@ -306,18 +307,19 @@ tls: {{frontend: {{default: {{validation: {{mode: AllowInsecureFallback, caCerti
 """)
     message = "clients may use one connection for hosts of this listener and of"
     overlap = StatusCondition("OverlappingTLSConfig", "True", "OverlappingHostnames", message)
+    mine = Owner("Gateway", "shop", "web", NEVER)
     everybody, same = NamespacesFrom("All"), NamespacesFrom("Same")
     accepted, programmed, resolved = met("Accepted"), met("Programmed"), met("ResolvedRefs")
     assert found["a"] == ListenerDecision(
         "a", 443, "HTTPS", "a.example.com", TlsMode.TERMINATE, ("HTTPRoute", "GRPCRoute"), everybody,
         (ResolvedCertificate("PEM", "/cert.pem"),), ClientCa("CA\nCA\n", optional=True), (),
         (accepted, programmed, resolved, NO_CONFLICTS, overlap._replace(message=f"{message} b")),
-        is_accepted=True, is_programmed=True, refs_resolved=True,
+        is_accepted=True, is_programmed=True, refs_resolved=True, owner=mine,
     )  # fmt: skip
     assert found["b"] == ListenerDecision(
         "b", 443, "TLS", "*.example.com", TlsMode.PASSTHROUGH, ("TLSRoute",), same, (), None, (),
         (accepted, programmed, resolved, NO_CONFLICTS, overlap._replace(message=f"{message} a")),
-        is_accepted=True, is_programmed=True, refs_resolved=True,
+        is_accepted=True, is_programmed=True, refs_resolved=True, owner=mine,
     )  # fmt: skip
     missing = Fault(
         "InvalidCertificateRef", "listener c tls.certificateRefs", "shop/missing", "there is no such Secret"
@@ -326,7 +328,7 @@ tls: {{frontend: {{default: {{validation: {{mode: AllowInsecureFallback, caCerti
     assert found["c"] == ListenerDecision(
         "c", 444, "TLS", "", TlsMode.TERMINATE, ("TLSRoute",), same, (), None, (missing,),
         (accepted, unmet._replace(type="Programmed", reason="Invalid"), unmet, NO_CONFLICTS),
-        is_accepted=True, is_programmed=False, refs_resolved=False,
+        is_accepted=True, is_programmed=False, refs_resolved=False, owner=mine,
     )  # fmt: skip
     port, kind = found["d"].faults
     assert (port[:3], kind[:3]) == (
@@ -341,7 +343,7 @@ tls: {{frontend: {{default: {{validation: {{mode: AllowInsecureFallback, caCerti
             StatusCondition("ResolvedRefs", "False", "InvalidRouteKinds", kind.message),
             NO_CONFLICTS,
         ),
-        is_accepted=False, is_programmed=False, refs_resolved=False,
+        is_accepted=False, is_programmed=False, refs_resolved=False, owner=mine,
     )  # fmt: skip
 
 
