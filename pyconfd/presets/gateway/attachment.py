@@ -1,15 +1,15 @@
 """Routes at listeners: which listeners of its parents a route attaches to, for which hosts, and why to no other."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pyconfd.model.gateway_api import GROUP, NamespacesFrom, ParentReference
+from pyconfd.model.gateway_api import GROUP, GatewayListener, NamespacesFrom, ParentReference
 from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.records import LabelRequirement, LabelSelector
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
 from pyconfd.presets import values
-from pyconfd.presets.gateway.listeners import ListenerDecision, Protocol, covers
+from pyconfd.presets.gateway.listeners import MOST_LABELS, ROUTE_KINDS, ListenerDecision, Protocol, covers
 from pyconfd.presets.gateway.status import Fault
 from pyconfd.presets.host_ownership import wildcards_above
 
@@ -97,10 +97,6 @@ def _meets(requirement: LabelRequirement, labels: Labels) -> bool:
         case "DoesNotExist":
             return value is None
     return False
-
-
-MOST_LABELS = 8
-"""Of a wildcard of a route: each one below another costs every request of the port four rules of HAProxy."""
 
 
 def valid_hosts(hostnames: Iterable[str]) -> RouteHosts:
@@ -206,6 +202,32 @@ def _attach_to(
     return ParentDecision(
         parent, gateway, (), Fault("NoMatchingListenerHostname", "hostnames", ", ".join(hosts), detail)
     )
+
+
+def hosts_asked_for(
+    route: RouteHead,
+    parent: ParentReference,
+    namespace: str,
+    listeners: Iterable[GatewayListener],
+    labels_of: Callable[[str], Labels],
+) -> Iterator[tuple[int, str]]:
+    """Return the ports and hosts that a listener of somebody else would take from a route at a parent.
+
+    These are the hosts that the route names, and the wildcards above them, as far as they say more than the listener
+    that lets the route in. Whether that one can be served makes no difference.
+    """
+    for each in listeners:
+        if (
+            parent.section_name in {None, "", each.name}
+            and parent.port in {None, each.port}
+            and route.kind in ROUTE_KINDS.get(each.protocol, ())
+            and is_from(each.allowed_routes.namespaces, namespace, route.namespace, labels_of)
+        ):
+            listener = (each.hostname or "").lower()
+            for host in route.hosts.names if route.hosts is not None else ():
+                for wanted in (host, *(above for above in wildcards_above(host) if above.count(".") <= MOST_LABELS)):
+                    if wanted != listener and covers(listener, wanted):
+                        yield each.port, wanted
 
 
 def is_from(wanted: NamespacesFrom, parent: str, child: str, labels_of: Callable[[str], Labels]) -> bool:

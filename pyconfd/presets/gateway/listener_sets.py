@@ -11,7 +11,7 @@ from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import values
 from pyconfd.presets.gateway.attachment import Labels, is_from
 from pyconfd.presets.gateway.gateways import GatewayDecision, listener_status, mistaken_gateway
-from pyconfd.presets.gateway.listeners import AddedListeners, ListenerDecision
+from pyconfd.presets.gateway.listeners import TOO_MANY, AddedListeners, ListenerDecision
 from pyconfd.presets.gateway.status import Fault, StatusCondition, conditions, met, name_fault, unmet
 
 
@@ -98,6 +98,8 @@ def decide_listener_set(
     if fault is None and (gateway is None or not gateway.is_accepted):
         detail = "the Gateway is not accepted: see its conditions"
         fault = Fault("ParentNotAccepted", "spec.parentRef", asked.gateway.name, detail)
+    if fault is None and not mine:
+        fault = Fault("ListenersNotValid", "spec.listeners", "", TOO_MANY)
     of_listeners = tuple(fault for each in mine for fault in each.faults)
     if fault is None and not any(each.is_programmed for each in mine):
         detail = "none of them can serve: see the conditions of each"

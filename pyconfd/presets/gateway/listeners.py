@@ -32,6 +32,12 @@ MOST_LISTENERS = 64
 """Of a Gateway, and of all ListenerSets of one namespace at it. Source: the CRDs of Gateway and ListenerSet."""
 MOST_ADDED = 1024
 """Of all ListenerSets of a Gateway: when one of them changes, all are judged again (0.1 s)."""
+TOO_MANY = (
+    f"at a Gateway, ListenerSets of a namespace have {MOST_LISTENERS} listeners at most, and those of all namespaces"
+    f" {MOST_ADDED}: remove some, or use another Gateway"
+)
+MOST_LABELS = 8
+"""Of a wildcard of a route or ListenerSet: each below another costs every request of the port four rules of HAProxy."""
 _MOST_SHOWN = 4
 """Other listeners that a message names."""
 
@@ -130,6 +136,16 @@ class AddedListeners(NamedTuple):
     listeners: tuple[GatewayListener, ...]
 
 
+class HostRights(NamedTuple):
+    """Who may have which host: ``first`` returns whose route at the Gateway asked for a host before a ListenerSet."""
+
+    claims: ClaimOptions = ANYTHING
+    first: Callable[[Owner, int, str], Owner | None] = lambda _, __, ___: None
+
+
+_ANY_HOST = HostRights()
+
+
 class _ListenerDraft:
     """A listener while it is judged."""
 
@@ -172,17 +188,23 @@ def decide_listeners(
     lookup: Referents,
     taken: Callable[[int], str] = lambda _: "",
     added: Sequence[AddedListeners] = (),
-    claims: ClaimOptions = ANYTHING,
+    rights: HostRights = _ANY_HOST,
 ) -> tuple[ListenerDecision, ...]:
     """Return what becomes of each listener, one for each name of a Gateway or ListenerSet.
 
-    ``added`` are its ListenerSets, the one first that has what several ask for. ``taken`` returns which owner of
-    another preset has a port, or "". Never raises: the CRD is not relied upon, as files have Gateways too.
+    ``added`` are its ListenerSets, the one first that has what several ask for; what begins beyond the bounds is left
+    out. ``taken`` returns which owner of another preset has a port, or "". Never raises: the CRD is not relied upon, as
+    files have Gateways too.
     """
-    of_namespaces: Counter[str] = Counter()
-    groups = []
+    counts: Counter[str] = Counter()
+    number_added = 0
+    groups: list[tuple[_ListenerDraft, ...]] = []
+    judged: list[list[_ListenerDraft]] = []
     for owner, listeners in ((owner_of(gateway), gateway.spec.listeners), *added):
+        if counts[owner.namespace] >= MOST_LISTENERS or number_added >= MOST_ADDED:
+            continue
         drafts: dict[str, _ListenerDraft] = {}
+        judged.append([])
         for number, listener in enumerate(listeners):
             if listener.name in drafts:
                 drafts[listener.name].refuse(
@@ -191,20 +213,20 @@ def decide_listeners(
                 continue
             draft = drafts[listener.name] = _ListenerDraft(listener, owner)
             if draft.is_added:
-                of_namespaces[owner.namespace] += 1
-                if of_namespaces[owner.namespace] > MOST_LISTENERS or of_namespaces.total() > MOST_ADDED:
-                    detail = (
-                        f"at a Gateway, ListenerSets of a namespace have {MOST_LISTENERS} listeners at most, and those"
-                        f" of all namespaces {MOST_ADDED}: remove some, or use another Gateway"
-                    )
-                    draft.refuse("TooManyListeners", "", "", detail)
+                if counts[owner.namespace] >= MOST_LISTENERS or number_added >= MOST_ADDED:
+                    draft.refuse("TooManyListeners", "", "", TOO_MANY)
                     continue
+                counts[owner.namespace] += 1
+                number_added += 1
             elif number >= MOST_LISTENERS:
                 draft.refuse("UnsupportedValue", "", "", f"a Gateway has {MOST_LISTENERS} listeners at most")
                 continue
-            _judge(draft, gateway, lookup, taken, claims)
+            _judge(draft, gateway, lookup, taken, rights.claims)
+            if draft.is_added and owner.namespace != gateway.metadata.namespace:
+                _judge_host(draft, rights)
+            judged[-1].append(draft)
         groups.append(tuple(drafts.values()))
-    _find_conflicts(groups)
+    _find_conflicts(judged)
     return tuple(_decision(draft) for group in groups for draft in group)
 
 
@@ -235,11 +257,27 @@ def _judge(
         except ValueError as error:
             draft.hostname = listener.hostname
             draft.refuse("UnsupportedValue", "hostname", listener.hostname, str(error))
-    # The hosts of a Gateway's own listeners are no claim: those of the routes there are.
-    if draft.is_added and listener.protocol in _BY_NAME and (wrong := claims.domain(namespace, draft.hostname or "*")):
-        draft.refuse("NotAllowed", "hostname", draft.hostname, wrong)
     if listener.protocol in {Protocol.HTTPS, Protocol.TLS}:
         _judge_tls(draft, gateway, lookup)
+
+
+def _judge_host(draft: _ListenerDraft, rights: HostRights) -> None:
+    """Judge the host of a ListenerSet of another namespace than its Gateway's.
+
+    Requests belong to the listener that says more of the host. So it takes them from routes of others there.
+    """
+    listener, owner, host = draft.listener, draft.owner, draft.hostname
+    if listener.protocol not in _BY_NAME:
+        return
+    if wrong := rights.claims.domain(owner.namespace, host or "*"):
+        draft.refuse("NotAllowed", "hostname", host, wrong)
+    elif host.startswith("*.") and host.count(".") > MOST_LABELS:
+        detail = f"a wildcard has at most {MOST_LABELS} labels behind the asterisk: name its hosts"
+        draft.refuse("UnsupportedValue", "hostname", host, detail)
+    elif host and (first := rights.first(owner, listener.port, host)) is not None:
+        which = "a host below this one" if host.startswith("*.") else "this host"
+        detail = f"{_shown(first)} has {which} at the Gateway, and is older: choose another one"
+        draft.conflict = Fault("HostnameConflict", draft.field("hostname"), host, detail)
 
 
 def _judge_kinds(draft: _ListenerDraft) -> None:
@@ -366,16 +404,16 @@ class _PortHolders:
         port, protocol = draft.listener.port, draft.listener.protocol
         for known, first in self.protocols.items():
             if not _go_together({known, protocol}) or protocol == Protocol.TCP:
-                detail = f"{_shown(first)} has port {port} for {known}: choose another port"
+                detail = f"{_shown(first.owner)} has port {port} for {known}: choose another port"
                 return Fault("ProtocolConflict", draft.field("port"), str(port), detail)
         if (holder := self.hosts.get(draft.hostname)) is not None:
-            detail = f"{_shown(holder)} has this hostname at port {port}: choose another one"
+            detail = f"{_shown(holder.owner)} has this hostname at port {port}: choose another one"
             return Fault("HostnameConflict", draft.field("hostname"), draft.hostname, detail)
         return None
 
 
-def _shown(draft: _ListenerDraft) -> str:
-    kind, namespace, name, _ = draft.owner
+def _shown(owner: Owner) -> str:
+    kind, namespace, name, _ = owner
     return f"{kind} {values.shortened(namespace)}/{values.shortened(name)}"
 
 
@@ -393,7 +431,7 @@ def _find_conflicts(groups: Sequence[Sequence[_ListenerDraft]]) -> None:
                 by_port[draft.listener.port].append(draft)
         for port, together in by_port.items():
             for draft in together:
-                draft.conflict = holders[port].conflict(draft)
+                draft.conflict = draft.conflict or holders[port].conflict(draft)
             _find_conflicts_within(port, [each for each in together if each.conflict is None])
             for draft in together:
                 holders[port].add(draft)
@@ -445,7 +483,8 @@ def _find_overlaps(together: Sequence[_ListenerDraft]) -> None:
     for draft in together:
         if found := overlapping[id(draft)]:
             names = sorted(
-                values.shortened(each.listener.name) + (f" of {_shown(each)}" if each.owner != draft.owner else "")
+                values.shortened(each.listener.name)
+                + (f" of {_shown(each.owner)}" if each.owner != draft.owner else "")
                 for each in found
             )
             more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""

@@ -16,7 +16,14 @@ import msgspec
 from pyconfd.derived import Collection, Derived, Grouped, Joined, Read, Spread, Tally
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
-from pyconfd.model.gateway_api import BackendTLSPolicy, Gateway, GatewayClass, ListenerSet, ReferenceGrant
+from pyconfd.model.gateway_api import (
+    BackendTLSPolicy,
+    Gateway,
+    GatewayClass,
+    GatewayListener,
+    ListenerSet,
+    ReferenceGrant,
+)
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import ObjectKey, ObjectStatus
@@ -25,7 +32,14 @@ from pyconfd.model.snapshot import Key, Resource
 from pyconfd.presets import values
 from pyconfd.presets.address_ownership import AddressOwners
 from pyconfd.presets.certificates import certificate_for, is_named, notes_on, presented
-from pyconfd.presets.gateway.attachment import Labels, RouteParent, isolated
+from pyconfd.presets.gateway.attachment import (
+    Labels,
+    RouteHead,
+    RouteParent,
+    hosts_asked_for,
+    isolated,
+    named_parent,
+)
 from pyconfd.presets.gateway.authorities import ca_bundle
 from pyconfd.presets.gateway.conditions import choices_of
 from pyconfd.presets.gateway.frontends import Choice, GatewayFrontend
@@ -50,6 +64,7 @@ from pyconfd.presets.gateway.listener_sets import (
     parent_of,
 )
 from pyconfd.presets.gateway.listeners import (
+    HostRights,
     ListenerDecision,
     Referents,
     ResolvedCertificate,
@@ -135,6 +150,10 @@ class AskedGateway(NamedTuple):
     listeners: tuple[ListenerClaim, ...]
 
 
+_HostAtParent = tuple[Key, int, str, ObjectKey]
+"""A Gateway, a port, a host, and by which parent a route is there."""
+
+
 class ListenerSets:
     """The ListenerSets of Gateways of this controller: all by themselves, and by Gateway those that it allows.
 
@@ -143,11 +162,59 @@ class ListenerSets:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
+        self.routes = Derived(objects.routes, self._ask_route, "claims of routes")
         self.asked = Derived(objects.listener_sets, self._ask, "claims of ListenerSets")
         allowed = Derived(self.asked, lambda _, __, each: each if each.fault is None else None, "allowed ListenerSets")
         self.of_gateways = Grouped(
             allowed, lambda _, each: (each.gateway,), "ListenerSets by Gateway", rank=lambda _, each: each.owner.rank
         )
+        self._is_shared = Derived(self.of_gateways, lambda _, __, ___: True, "Gateways with ListenerSets")
+        wanted = Derived(self.routes, self._hosts_of, "hosts that routes ask for at parents")
+        by_host = Grouped(
+            Spread(wanted, lambda _, found: found.items(), "hosts of routes at parents"),
+            lambda at, _: (at[1][:3],),
+            "routes by host",
+            rank=lambda at, owner: (owner.rank, at),
+        )
+        self._by_host = Derived(by_host, _oldest_of_namespaces, "the oldest routes of hosts")
+
+    def first_asking(self, read: Read, gateway: Key, owner: Owner, port: int, host: str) -> Owner | None:
+        """Return whose route of another namespace asked for a host before a ListenerSet did.
+
+        A route at the set itself has it by consent.
+        """
+        mine = ObjectKey(Resource.LISTENERSETS, Key(owner.namespace, owner.name))
+        for parent, first in read(self._by_host, (gateway, port, host)) or ():
+            if parent != mine and first.namespace != owner.namespace and first.rank < owner.rank:
+                return first
+        return None
+
+    def _ask_route(self, _: Read, id_: ObjectKey, route: Route) -> AskedRoute:
+        return asked(id_, route, self._objects.cluster)
+
+    def _hosts_of(self, read: Read, id_: ObjectKey, route: AskedRoute) -> Mapping[_HostAtParent, Owner] | None:
+        if route.hosts is None or not route.hosts.names:
+            return None
+        found: dict[_HostAtParent, Owner] = {}
+        head = RouteHead(route.ref.kind, route.ref.namespace, (), route.hosts)
+        for parent in route.parent_refs:
+            named = named_parent(id_.key, parent)
+            known = self._raw_parent(read, named) if named is not None else None
+            if named is None or known is None or read(self._is_shared, known[0]) is None:
+                continue
+            labels, policy = partial(labels_of, read, self._objects), read.value(self._objects.policy)
+            for port, host in hosts_asked_for(head, parent, named.key.namespace, known[1], labels):
+                if not policy.domain(route.ref.namespace, host):
+                    found[known[0], port, host, named] = route.owner
+        return found or None
+
+    def _raw_parent(self, read: Read, named: ObjectKey) -> tuple[Key, tuple[GatewayListener, ...]] | None:
+        """Return the Gateway that a route names itself or by a ListenerSet, and the listeners there."""
+        if named.resource is Resource.GATEWAYS:
+            gateway = read(self._objects.gateways, named)
+            return (named.key, gateway.spec.listeners) if gateway is not None else None
+        added = read(self.asked, named)
+        return (added.gateway, added.listeners) if added is not None and added.fault is None else None
 
     def _ask(self, read: Read, id_: ObjectKey, listener_set: ListenerSet) -> AskedListenerSet | None:
         objects, parent = self._objects, parent_of(id_.key, listener_set)
@@ -208,7 +275,7 @@ class ServedGateways:
         self._holders = Derived(claimants, self._holder, "policies that have their targets")
         self.policies = Derived(policies, self._policy, "decisions on policies")
 
-        self.asked = Derived(objects.routes, self._ask, "claims of routes")
+        self.asked = listener_sets.routes
         self._placed = Derived(self.asked, self._place, "routes at listeners")
         works = Derived(self.asked, self._work, "work of routes")
         by_namespace = Grouped(works, lambda _, work: (work.namespace,), "work by namespace")
@@ -318,7 +385,8 @@ class ServedGateways:
             return next(filter(None, (self._owners.holder(read, PresetName.GATEWAY, each) for each in places)), "")
 
         added = [each.added for _, each in read(self._sets.of_gateways, id_.key) or ()]
-        return decide_listeners(gateway, self._referents(read), taken, added, read.value(self._objects.policy))
+        rights = HostRights(read.value(self._objects.policy), partial(self._sets.first_asking, read, id_.key))
+        return decide_listeners(gateway, self._referents(read), taken, added, rights)
 
     def _gateway(self, read: Read, id_: ObjectKey, gateway: Gateway) -> GatewayDecision | None:
         listeners = read(self._listeners, id_)
@@ -349,9 +417,6 @@ class ServedGateways:
         return decide_policy(id_.key, policy, services, holders)
 
     # Routes
-
-    def _ask(self, _: Read, id_: ObjectKey, route: Route) -> AskedRoute:
-        return asked(id_, route, self._objects.cluster)
 
     def _place(self, read: Read, _: ObjectKey, route: AskedRoute) -> PlacedRoute:
         objects = self._objects
@@ -541,6 +606,16 @@ def _sections_of(_: ObjectKey, route: ServedRoute) -> Iterator[tuple[str, RuleSe
     for each in route.backends:
         backend = msgspec.structs.replace(each, unlogged=(each.name,)) if route.asked.unlogged else each
         yield each.name, RuleSection(route.asked.owner, backend)
+
+
+def _oldest_of_namespaces(
+    _: Read, __: object, routes: Sequence[tuple[tuple[ObjectKey, _HostAtParent], Owner]]
+) -> tuple[tuple[ObjectKey, Owner], ...]:
+    """Return the oldest of each namespace at each parent."""
+    found: dict[tuple[ObjectKey, str], tuple[ObjectKey, Owner]] = {}
+    for (_route, (*_place, parent)), owner in routes:
+        found.setdefault((parent, owner.namespace), (parent, owner))
+    return tuple(found.values())
 
 
 def _form_of_gateway(_: Read, __: ObjectKey, gateway: GatewayDecision) -> Owner | None:

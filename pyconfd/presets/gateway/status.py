@@ -28,6 +28,7 @@ _REFUSAL_REASONS: Mapping[str, RefusalReason] = MappingProxyType(
         "InvalidCertificateRef": RefusalReason.NO_CERTIFICATE,
         "InvalidClientCertificateRef": RefusalReason.NO_CERTIFICATE,
         "NoValidCACertificate": RefusalReason.NO_CERTIFICATE,
+        "NotAllowed": RefusalReason.NOT_ALLOWED,
         "NotAllowedByListeners": RefusalReason.NOT_ALLOWED,
         "PortUnavailable": RefusalReason.PORT_TAKEN,
         "ProtocolConflict": RefusalReason.PORT_TAKEN,

@@ -55,15 +55,32 @@ LISTENER = st.builds(
     st.sampled_from(["Terminate", "Passthrough"]),
 )
 GATEWAYS = st.builds(
-    lambda name, namespace, day, class_name, listeners: made(
-        "Gateway", name, namespace, day, {"gatewayClassName": class_name, "listeners": listeners}
+    lambda name, namespace, day, class_name, listeners, sets: made(
+        "Gateway", name, namespace, day,
+        {
+            "gatewayClassName": class_name,
+            "listeners": listeners,
+            "allowedListeners": {"namespaces": {"from": sets, "selector": {"matchLabels": {"team": "a"}}}},
+        },
     ),
     st.sampled_from(["web", "web", "api"]),
     st.just("demo"),
     DAY,
     st.sampled_from(["pyconfd", "pyconfd", "pyconfd", "pyconfdd"]),
     st.lists(LISTENER, min_size=1, max_size=3),
-)
+    st.sampled_from(["All", "All", "Same", "Selector", "None"]),
+)  # fmt: skip
+LISTENER_SETS = st.builds(
+    lambda name, namespace, day, parent, listeners: made(
+        "ListenerSet", name, namespace, day,
+        {"parentRef": {"name": parent, "namespace": "demo"}, "listeners": listeners},
+    ),
+    st.sampled_from(["more", "most"]),
+    NAMESPACE,
+    DAY,
+    st.sampled_from(["web", "web", "web", "api"]),
+    st.lists(LISTENER, min_size=1, max_size=3),
+)  # fmt: skip
 MATCH = st.fixed_dictionaries(
     {
         "path": st.sampled_from(
@@ -97,7 +114,10 @@ ROUTES = st.builds(
     lambda kind, name, namespace, day, parents, hosts, found: made(
         kind, name, namespace, day,
         {
-            "parentRefs": [{"name": each, "namespace": "demo"} for each in parents],
+            "parentRefs": [
+                {"name": each, "namespace": "demo"} if each in {"web", "api"} else {"name": each, "kind": "ListenerSet"}
+                for each in parents
+            ],
             **({"hostnames": sorted(hosts)} if hosts and kind != "TCPRoute" else {}),
             "rules": rules(kind, found),
         },
@@ -106,7 +126,7 @@ ROUTES = st.builds(
     st.sampled_from(["r1", "r2", "r3"]),
     NAMESPACE,
     DAY,
-    st.sampled_from([["web"], ["web"], ["api"], ["web", "api"]]),
+    st.sampled_from([["web"], ["web"], ["api"], ["web", "api"], ["more"], ["web", "more"], ["most"]]),
     st.sets(st.sampled_from(HOSTS[1:]), max_size=2),
     st.lists(st.tuples(st.lists(MATCH, max_size=2), st.lists(BACKEND, max_size=2)), min_size=1, max_size=2),
 )  # fmt: skip
@@ -116,11 +136,11 @@ OTHERS = st.one_of(
             "ReferenceGrant", "g", namespace, 1,
             {
                 "from": [{"group": GROUP, "kind": kind, "namespace": each} for each in NAMESPACES],
-                "to": [{"group": "", "kind": "Service"}],
+                "to": [{"group": "", "kind": each} for each in ("Service", "Secret")],
             },
         ),
         NAMESPACE,
-        st.sampled_from(["HTTPRoute", "TLSRoute"]),
+        st.sampled_from(["HTTPRoute", "TLSRoute", "ListenerSet"]),
     ),
     st.builds(
         lambda name, namespace, day, target: made(
@@ -156,7 +176,11 @@ SERVICES = st.builds(
     NAMESPACE,
 )
 OBJECTS = st.one_of(
-    GATEWAYS.map(lambda each: [each]), ROUTES.map(lambda each: [each]), OTHERS.map(lambda each: [each]), SERVICES
+    GATEWAYS.map(lambda each: [each]),
+    LISTENER_SETS.map(lambda each: [each]),
+    ROUTES.map(lambda each: [each]),
+    OTHERS.map(lambda each: [each]),
+    SERVICES,
 )
 OPTIONS = st.builds(
     PresetOptions,
@@ -196,7 +220,9 @@ class World:
             "spec": {"controllerName": "pyconfd.io/gateway"},
         }
         at_first = listener("HTTP", 80, "", "", "All", "")
-        gateway = made("Gateway", "web", "demo", 1, {"gatewayClassName": "pyconfd", "listeners": [at_first]})
+        allowed = {"namespaces": {"from": "All"}}
+        spec = {"gatewayClassName": "pyconfd", "listeners": [at_first], "allowedListeners": allowed}
+        gateway = made("Gateway", "web", "demo", 1, spec)
         self._objects = {_at(each): each for each in (class_, gateway, *service("web", "10.0.0.1"))}
 
     def after(self, step: Any) -> Callable[[PresetGraph], object]:
