@@ -31,6 +31,7 @@ from pyconfd.model.ingress import Ingress
 from pyconfd.model.kubernetes import AnyObject, ObjectRef
 from pyconfd.model.snapshot import KIND_OF, ROUTING_RESOURCES, Key, Resource
 from pyconfd.presets import addresses, conflicts, values
+from pyconfd.presets.gateway.attachment import named_parent
 from pyconfd.presets.views import EndpointView
 from pyconfd.status.redaction import HIDDEN, redacted
 
@@ -318,17 +319,17 @@ def of_port(port: int, evidence: Evidence) -> list[ClaimReport]:
 
 
 def parents_of(host: str, evidence: Evidence) -> Iterator[ClaimReport]:
-    """Return the Gateways that routes with a host name as their parents."""
+    """Return the Gateways and ListenerSets that routes with a host name as their parents."""
     routes = [getattr(evidence.snapshot, resource.field)[key] for resource, key in _naming(host, evidence)]
-    keys = dict.fromkeys(
-        Key(parent.namespace or route.metadata.namespace, parent.name)
+    parents = dict.fromkeys(
+        named_parent(Key(route.metadata.namespace, ""), parent)
         for route in routes
         if isinstance(route, HTTPRoute | GRPCRoute | TLSRoute)
         for parent in route.spec.parent_refs or ()
     )
-    for key in keys:
-        if key in evidence.snapshot.gateways:
-            yield from _reports_of(Resource.GATEWAYS, key, evidence)
+    for each in parents:
+        if each is not None and each.key in getattr(evidence.snapshot, each.resource.field):
+            yield from _reports_of(each.resource, each.key, evidence)
 
 
 def _kept_for(host: str, evidence: Evidence) -> tuple[str, ...]:

@@ -191,7 +191,9 @@ class ObjectOrigins:
                 yield ObjectOrigin(Resource.SECRETS, Key(value.namespace, value.name))
                 return
             case GatewayFrontend():
-                yield ObjectOrigin(Resource.GATEWAYS, Key(*value.owner.removeprefix("Gateway ").split("/", 1)))
+                # Without a Gateway its sets are gone, too: it is looked at when it was none of these.
+                gateway = ObjectOrigin(Resource.GATEWAYS, Key(*value.owner.removeprefix("Gateway ").split("/", 1)))
+                yield from [ObjectOrigin(Resource.LISTENERSETS, each) for each in value.added] or [gateway]
                 return
             case RouteBackend() | str():
                 yield from self._by_word.get(value if isinstance(value, str) else value.name, ())

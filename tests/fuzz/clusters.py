@@ -149,6 +149,22 @@ def _balanced(rng: Random, namespace: str, name: str) -> Document:
 
 
 def _gateway(rng: Random, namespace: str, name: str) -> Document:
+    spec: Document = {
+        "gatewayClassName": rng.choice(("pyconfd", "pyconfd", "pyconfd", "other")),
+        "listeners": _listeners(rng),
+        "allowedListeners": {"namespaces": {"from": rng.choice(("All", "Same", "None"))}},
+    }
+    if rng.random() < 0.3:
+        spec["addresses"] = [{"type": "IPAddress", "value": rng.choice((*POOL, "192.0.2.99"))}]
+    return {"metadata": {"annotations": {}}, "spec": spec}
+
+
+def _listener_set(rng: Random, namespace: str, name: str) -> Document:
+    parent = {"name": "g0", "namespace": rng.choice((*NAMESPACES, namespace))}
+    return {"metadata": {"annotations": {}}, "spec": {"parentRef": parent, "listeners": _listeners(rng)}}
+
+
+def _listeners(rng: Random) -> list[Document]:
     listeners: list[Document] = []
     protocols = rng.choice((("HTTP", "HTTP", "HTTPS", "TLS", "TCP"), ("HTTP", "HTTPS", "HTTPS", "HTTPS")))
     for number in range(rng.randint(2, 4)):
@@ -169,18 +185,12 @@ def _gateway(rng: Random, namespace: str, name: str) -> Document:
         elif protocol == "TLS":
             listener["tls"] = {"mode": "Passthrough"}
         listeners.append(listener)
-    spec: Document = {
-        "gatewayClassName": rng.choice(("pyconfd", "pyconfd", "pyconfd", "other")),
-        "listeners": listeners,
-    }
-    if rng.random() < 0.3:
-        spec["addresses"] = [{"type": "IPAddress", "value": rng.choice((*POOL, "192.0.2.99"))}]
-    return {"metadata": {"annotations": {}}, "spec": spec}
+    return listeners
 
 
 def _route(kind: str) -> Callable[[Random, str, str], Document]:
     def make(rng: Random, namespace: str, name: str) -> Document:
-        parent: Document = {"name": "g0"}
+        parent: Document = {"name": "g0"} if rng.random() < 0.7 else {"name": "s0", "kind": "ListenerSet"}
         if rng.random() < 0.5:
             parent["namespace"] = rng.choice(NAMESPACES)
         if rng.random() < 0.2:
@@ -205,7 +215,7 @@ def _route(kind: str) -> Callable[[Random, str, str], Document]:
 
 def _grant(rng: Random, namespace: str, name: str) -> Document:
     """Lets another namespace name Services or Secrets of this one."""
-    kinds = ("HTTPRoute", "HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute", "Gateway")
+    kinds = ("HTTPRoute", "HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute", "Gateway", "ListenerSet")
     sources = [
         {"group": "gateway.networking.k8s.io", "kind": rng.choice(kinds), "namespace": rng.choice(NAMESPACES)}
         for _ in range(3)
@@ -238,6 +248,7 @@ MAKERS: Mapping[tuple[str, str], Callable[[Random, str, str], Document]] = {
     ("Service", "l0"): _balanced,
     ("Service", "l1"): _balanced,
     ("Gateway", "g0"): _gateway,
+    ("ListenerSet", "s0"): _listener_set,
     ("HTTPRoute", "h0"): _route("HTTPRoute"),
     ("GRPCRoute", "r0"): _route("GRPCRoute"),
     ("TLSRoute", "t0"): _route("TLSRoute"),
@@ -250,7 +261,21 @@ MAKERS: Mapping[tuple[str, str], Callable[[Random, str, str], Document]] = {
 }
 """How each object of a namespace is made, by kind and name."""
 
-_WEIGHTS = {"Ingress": 4, "Service": 3, "Gateway": 2, "Secret": 2, "HTTPRoute": 2}
+_WEIGHTS = {"Ingress": 4, "Service": 3, "Gateway": 2, "ListenerSet": 2, "Secret": 2, "HTTPRoute": 2}
+
+
+def listeners_at(objects: Mapping[Slot, Document], namespace: str, name: str) -> Iterator[tuple[Slot, str, Document]]:
+    """Return the listeners of a Gateway and of the ListenerSets that it allows: whose each is, its id, and itself."""
+    gateway = objects["Gateway", namespace, name]["spec"]
+    for each in gateway["listeners"]:
+        yield ("Gateway", namespace, name), each["name"], each
+    allowed = gateway.get("allowedListeners", {}).get("namespaces", {}).get("from")
+    for slot, document in objects.items():
+        if slot[0] != "ListenerSet" or not (allowed == "All" or (allowed == "Same" and slot[1] == namespace)):
+            continue
+        if document["spec"]["parentRef"] == {"name": name, "namespace": namespace}:
+            for each in document["spec"]["listeners"]:
+                yield slot, f"set_{slot[1]}_{slot[2]}_{each['name']}", each
 
 
 class Happened(StrEnum):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise, product
 from random import Random
 
-from tests.fuzz.clusters import FORBIDDEN, HOSTS, PATHS, SHARED_ADDRESS, Document, Slot, namespace_of
+from tests.fuzz.clusters import FORBIDDEN, HOSTS, PATHS, SHARED_ADDRESS, Document, Slot, listeners_at, namespace_of
 from tests.fuzz.haproxy_model import Config, Request, chosen, passed_headers, route, shared_tls
 
 TRUSTED = ("198.51.100.0/25",)
@@ -78,16 +78,13 @@ def misdirected_at_gateways(config: Config, objects: Mapping[Slot, Document], rn
         _, namespace, name, _ = section.name.split("_")
         inner = [each for each, _ in config.frontends if each.name == f"{section.name}.https"]
         words = {pair for each in inner for line in each.lines if line[0] == "bind" for pair in pairwise(line)}
-        served = [
-            each.get("hostname", "")
-            for each in objects["Gateway", namespace, name]["spec"]["listeners"]
-            if ("name", each["name"]) in words
-        ]
+        known = [(id_, each) for _, id_, each in listeners_at(objects, namespace, name) if ("name", id_) in words]
+        served = [each.get("hostname", "") for _, each in known]
         for hello, host in rng.sample([*product(_NAMES, _NAMES)], 16 if len(served) > 1 else 0):
             request = Request(binds[0].address.strip("[]"), 443, host, rng.choice(PATHS), hello)
             if _listener(served, hello) == _listener(served, host) or config.backend(
                 chosen(config, section, request)
-            ) not in map(config.backend, (f"{section.name}:l{number}" for number in range(4))):
+            ) not in map(config.backend, (f"{section.name}:{id_}" for id_, _ in known)):
                 continue
             for server in route(config, request).servers:
                 yield f"a connection to {section.name} for {hello} reaches {server} for {host}"

@@ -201,7 +201,7 @@ class Neighbours:
         objects = {**self.story.cluster.objects, self.slot: document}
         seen = self.last = self._read(objects)
         guests = self._guests(document)
-        yield from self._sections(alone.config, seen.config, guests)
+        yield from self._sections(alone.config, seen.config, guests, document)
         yield from self._statuses(alone, seen, guests)
         yield from self._answers(alone.config, seen.config, document)
         own = {each for each in POOL if any(_is_at(name.place, each) for name in _given(seen))}
@@ -222,7 +222,7 @@ class Neighbours:
             if each.namespace != hosts.owner(host)
         )
 
-    def _sections(self, alone: Config, seen: Config, guests: frozenset[str]) -> Iterator[str]:
+    def _sections(self, alone: Config, seen: Config, guests: frozenset[str], document: Document) -> Iterator[str]:
         there = {section.header: section for section in seen.sections}
         for section in alone.sections:
             if section.name in _SHARED and section.header in there:
@@ -233,12 +233,19 @@ class Neighbours:
                 continue
             if self.slot[0] in _ROUTES and section.name.startswith("gw_") and self._is_open(section):
                 continue  # its conditions stand there; the lines of the others are compared
+            if self.slot[0] == "ListenerSet" and self._has_more_listeners(section, document):
+                continue
             yield f"{section.header} is another one"
         for section in alone.sections:
             if self.slot[0] in _ROUTES and self.slot[2] == MANY and section.header in there:
                 lost = [line for line in section.lines if line not in there[section.header].lines]
                 if lost and section.name not in _SHARED:
                     yield f"{section.header} has no longer {lost}"
+
+    def _has_more_listeners(self, section: Section, document: Document) -> bool:
+        """Return whether a section is one of the Gateway that the added ListenerSet names."""
+        parent = document["spec"]["parentRef"]
+        return section.name.startswith(f"gw_{parent['namespace']}_{parent['name']}_")
 
     def _is_open(self, section: Section) -> bool:
         _, namespace, name, _ = (
@@ -255,6 +262,8 @@ class Neighbours:
             # Of equal matches of guests the older one wins, as the Gateway API has it.
             counts = counts or (of.resource.value in _PLURALS and self.slot[0] in _ROUTES and self.slot[2] != MANY)
             counts = counts or (of.resource.value == "ingresses" and of.key.namespace in guests)
+            # A Gateway counts them, an older one comes before others, and names say which overlap.
+            counts = counts or (of.resource.value in {"gateways", "listenersets"} and self.slot[0] == "ListenerSet")
             if of.key.namespace != INTRUDER and not counts and _had(of, status) != _had(of, after.get(of)):
                 yield f"the status of {of.resource} {of.key.namespace}/{of.key.name} is another one"
 

@@ -44,6 +44,7 @@ from tests.fuzz.clusters import (
     Document,
     Happened,
     Slot,
+    listeners_at,
     namespace_of,
     renderer,
 )
@@ -423,11 +424,13 @@ class Gateways:
 
     def _frontend(self, section: Section) -> Iterator[str]:
         _, namespace, name, port = section.name.partition(".")[0].split("_")
-        gateway = self.objects["Gateway", namespace, name]
-        listeners = [each for each in gateway["spec"]["listeners"] if str(each["port"]) == port]
+        known = [each for each in listeners_at(self.objects, namespace, name) if str(each[2]["port"]) == port]
+        options = (pair for line in section.lines if line[0] == "bind" for pair in pairwise(line))
+        for listener in {value for option, value in options if option == "name"} - {id_ for _, id_, _ in known}:
+            yield f"{section.name} has the listener {listener}, which its Gateway does not allow"
         for backend in sorted(self._backends(section)):
             kind, owner, route = _route_of(backend)
-            if owner != namespace and not any(_lets_all_in(each) for each in listeners):
+            if not any(of[1] == owner or _lets_all_in(each) for of, _, each in known):
                 yield f"{section.name} of {namespace} leads to {backend}"
             if (kind, owner, route) not in self.objects:
                 yield f"{section.name} leads to {backend}, whose route is not there"
@@ -436,7 +439,8 @@ class Gateways:
                 if line[0] == "server" and not self._is_granted(kind, owner, "Service", namespace_of(line[2])):
                     yield f"{backend} leads to {line[2]}"
         for path in self._certificates(section):
-            if not self._is_granted("Gateway", namespace, "Secret", _namespace_of_file(path)):
+            owners = {(of[0], of[1]) for of, _, _ in known}
+            if not any(self._is_granted(*each, "Secret", _namespace_of_file(path)) for each in owners):
                 yield f"{section.name} presents {path}"
 
     def _backends(self, section: Section) -> set[str]:

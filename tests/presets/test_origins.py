@@ -134,6 +134,14 @@ def test_a_frontend_was_made_of_its_gateway() -> None:
     assert ObjectOrigins(Snapshot(), ()).of(front) == frozenset()
 
 
+def test_a_frontend_was_made_of_its_listener_sets_before_its_gateway() -> None:
+    front = GatewayFrontend("gw", "Gateway shop/web", FrontendKind.HTTP, ("192.0.2.1",), 80, added=(Key("a", "more"),))
+    there: Any = {Key("shop", "web"): object()}
+    added: Any = {Key("a", "more"): object()}
+    snapshot = Snapshot(gateways=there, listenersets=added)
+    assert ObjectOrigins(snapshot, ()).of(front) == {ObjectOrigin(Resource.LISTENERSETS, Key("a", "more"))}
+
+
 def test_all_that_can_be_left_out() -> None:
     assert everything(SEEN, CLAIMS) == {
         SERVICE_WEB,

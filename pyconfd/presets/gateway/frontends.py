@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from pyconfd.model.snapshot import Key
+
 _LONGEST_LIST = 200
 """In characters: a file system takes 255 for a file, which has a longer name while it is written."""
 
@@ -88,6 +90,8 @@ class ClientVerification(NamedTuple):
 class GatewayFrontend(msgspec.Struct, frozen=True, gc=False):
     """One port of one Gateway. ``name`` is that of its section and in those of its maps; ``owner`` is for a comment.
 
+    ``added`` are the ListenerSets that have listeners here.
+
     For requests (``kind`` is HTTP, or listeners with HTTPS):
 
     - its virtual hosts are given beside it: one for each host of a route and for each host of a listener (one without
@@ -120,6 +124,7 @@ class GatewayFrontend(msgspec.Struct, frozen=True, gc=False):
     ended_names: tuple[NameRoute, ...] = ()
     verification: ClientVerification | None = None
     backend: str = ""
+    added: tuple[Key, ...] = ()
 
     @property
     def https(self) -> tuple[EndingListener, ...]:

@@ -137,7 +137,7 @@ def decide_gateway(
     An address that is not on this machine is bound for the time when it comes, and not in the status.
     """
     meta = gateway.metadata
-    listeners = tuple(each for each in together if each.owner.kind == "Gateway")
+    listeners = tuple(each for each in together if not each.is_added)
     rejected = _rejections(gateway)
     invalid = [each for each in listeners if not each.is_accepted]
     client_certificate, unresolved = _client_certificate(gateway, lookup)

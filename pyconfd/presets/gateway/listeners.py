@@ -123,10 +123,19 @@ class ListenerDecision(NamedTuple):
     owner: Owner
 
     @property
+    def is_added(self) -> bool:
+        """Whether it is of a ListenerSet."""
+        return self.owner.kind != "Gateway"
+
+    @property
+    def parent(self) -> Key:
+        """Its Gateway or ListenerSet."""
+        return Key(self.owner.namespace, self.owner.name)
+
+    @property
     def id(self) -> str:
         """What tells it from all others of the Gateway, of which several may have the same name."""
-        kind, namespace, name, _ = self.owner
-        return self.name if kind == "Gateway" else section_name("set", namespace, name, self.name)
+        return section_name("set", *self.parent, self.name) if self.is_added else self.name
 
 
 class AddedListeners(NamedTuple):

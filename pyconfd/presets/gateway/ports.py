@@ -142,6 +142,7 @@ def frontend(
         ended_names=ended_names,
         verification=_verification(port),
         backend=next((each.section for each in first.values()), "") if kind is FrontendKind.TCP else "",
+        added=tuple(dict.fromkeys(each.parent for each in port.listeners if each.is_added)),
     )
 
 

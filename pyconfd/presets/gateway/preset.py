@@ -209,7 +209,7 @@ def claims(  # noqa: PLR0917 - what a Gateway, a ListenerSet and a route each ar
     """
     opened: defaultdict[tuple[str, Key], list[str]] = defaultdict(list)
     for name, port in ports.items():
-        listening = {(each.owner.kind, Key(each.owner.namespace, each.owner.name)) for each in port.listeners}
+        listening = {(each.owner.kind, each.parent) for each in port.listeners}
         for each in {("Gateway", port.gateway.key), *listening} if name in frontends else ():
             opened[each].append(frontends[name].section)
     sections: defaultdict[Owner, list[RuleBackend]] = defaultdict(list)
