@@ -308,6 +308,7 @@ def test_the_permissions_are_those_that_the_settings_need(settings: Settings) ->
         "namespaces",
         "gatewayclasses",
         "gateways",
+        "listenersets",
         "httproutes",
         "grpcroutes",
         "tlsroutes",

@@ -104,7 +104,7 @@ def test_the_printed_rights_are_enough_and_all_are_used(appliance: Appliance, tm
     server.wait_for_request("leases", "update")
     server.wait_for_request("configmaps", "update", count=2)
     used = {(each.resource, each.verb) for each in server.requests[seen:]}
-    without_objects = {(f"{each}/status", "patch") for each in ("grpcroutes", "tlsroutes", "tcproutes")}
+    without_objects = {(f"{each}/status", "patch") for each in ("listenersets", "grpcroutes", "tlsroutes", "tcproutes")}
     assert granted - used == without_objects | {("backendtlspolicies/status", "patch")}
     record = tmp_path / "cluster.yaml"
     assert appliance.command("record", str(record)).returncode == 0

@@ -115,8 +115,9 @@ def rich_gateway(rng: Random, namespace: str, name: str) -> Document:
             mode = "Passthrough" if protocol == "TLS" else "Terminate"
             listener["tls"] = {"mode": mode} | ({"certificateRefs": [{"name": "s0"}]} if mode == "Terminate" else {})
         listeners.append(listener)
-    kept = rng.sample(listeners, rng.randint(1, 5))
-    return {"metadata": {"annotations": {}}, "spec": {"gatewayClassName": "pyconfd", "listeners": kept}}
+    kept, allowed = rng.sample(listeners, rng.randint(1, 5)), {"namespaces": {"from": "All"}}
+    spec = {"gatewayClassName": "pyconfd", "listeners": kept, "allowedListeners": allowed}
+    return {"metadata": {"annotations": {}}, "spec": spec}
 
 
 @dataclass(frozen=True)
