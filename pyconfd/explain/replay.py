@@ -17,6 +17,7 @@ import msgspec
 from pyconfd.explain.decision import Decision, RoutingDecisions
 from pyconfd.explain.request import ClientRequest
 from pyconfd.explain.routing import ACME, Entrance, Unknown, Unlogged, longest_prefix
+from pyconfd.model.listener import ANY
 from pyconfd.model.logged import AskedFor, UnreadableLine, asked_for
 from pyconfd.printable import clean
 
@@ -368,7 +369,8 @@ def _request_of(asked: AskedFor, place: _Place, entrance: Entrance) -> ClientReq
         headers=(("host", asked.host),),
         source=asked.client if place.asks_for_source else "",
         tls_name=asked.sni.rstrip(".").lower(),
-        to="",
+        # What came to an address of its own comes there afterwards, too, whoever listens there then.
+        to="" if listener.address in ANY else listener.address,
         asked=(),
     )
 
