@@ -70,9 +70,9 @@ function ask(path, headers, patienceMs) {
   return fetch(path, { headers: all, cache: "no-store", signal: AbortSignal.timeout(patienceMs) });
 }
 
-/* Nothing is asked, and nothing shown, until there is a token. */
-function lock() {
-  if (locked) return;
+/* Nothing is asked, and nothing shown, until there is a token; an answer to a former token says nothing of this one. */
+function lock(asked) {
+  if (locked || asked !== token) return;
   locked = true;
   byId("token-wrong").textContent = token ? "This token is not, or no longer, the right one." : "";
   for (const [id, hidden] of [["token-form", false], ["main", true], ["stale", true]]) byId(id).hidden = hidden;
@@ -105,11 +105,12 @@ class Poll {
     if (this.asking || locked) return;
     this.asking = true;
     clearTimeout(this.timer);
+    const asked = token;
     try {
       const headers = this.etag ? { "If-None-Match": this.etag } : {};
       const answer = await ask(this.path, headers, PATIENCE_MS);
       if (answer.status === 401) {
-        lock();
+        lock(asked);
         return;
       }
       if (answer.status !== 304) {
