@@ -35,8 +35,8 @@ from pyconfd.model.explanation import Explanation, RequestAnswer, RequestStep, S
 from pyconfd.model.listener import ANY
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import Phase
-from pyconfd.presets.gateway.filters import PathEdit, Redirect
-from pyconfd.presets.gateway.http_rules import SPLIT, RuleBackend
+from pyconfd.presets.gateway.http_rules import SPLIT
+from pyconfd.presets.routing.rules import PathEdit, Redirect, RuleBackend
 from pyconfd.presets.routing.types import RouteServer
 from pyconfd.presets.views import EndpointView
 
@@ -230,7 +230,7 @@ class AnsweringBackend:
         names = evidence.context.names
         self.name, self._evidence, self._rendering = name, evidence, configuration.rendering
         self._is_running = configuration.is_running
-        self.rule: RuleBackend | None = ((names.get("gateway") or {}).get("backends") or {}).get(name)
+        self.rule: RuleBackend | None = ((names.get("rules") or {}).get("backends") or {}).get(name)
         sections = configuration.backend(name)
         self.is_rendered = bool(sections)
         self._settings = _settings_of(sections)
@@ -302,7 +302,7 @@ class AnsweringBackend:
         """Return the preset that has requests sent to it, under which key, and to what."""
         names, key = self._evidence.context.names, self.name.partition("-")[2]
         if self.rule is not None:
-            return PresetName.GATEWAY, self.name, self.rule.servers
+            return self.rule.preset, self.name, self.rule.servers
         of_ingress = ((names.get("ingress") or {}).get("backends") or {}).get(self.name)
         if of_ingress is not None:
             return PresetName.INGRESS, self.name, of_ingress.servers

@@ -493,7 +493,7 @@ class RoutingTables:
         gateway = self.names.get("gateway") or {}
         self.frontends: Mapping[str, GatewayFrontend] = gateway.get("frontends") or {}
         self.gateway_hosts: Mapping[str, VirtualHost] = gateway.get("virtual_hosts") or {}
-        self.rules_backends: Mapping[str, Any] = gateway.get("backends") or {}
+        self.rules_backends: Mapping[str, Any] = (self.names.get("rules") or {}).get("backends") or {}
         self.trusted = [ip_network(each) for each in evidence.variables.get("trusted_networks") or ()]
 
     @cached_property

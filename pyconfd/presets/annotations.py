@@ -7,7 +7,7 @@ the prefix of such a controller that is not listed counts as one that restricts.
 
 import difflib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -16,15 +16,16 @@ from importlib.resources import files
 from types import MappingProxyType
 
 from pyconfd.presets import values
+from pyconfd.presets.policies.words import WORDS
 
 OWN_PREFIX = "pyconfd.io/"
 ACCESS_LOG = "pyconfd.io/access-log"
 """The annotation that, with the value "off", leaves answers of the object's pods below 500 out of the access log."""
 OWN_ANNOTATIONS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        "GRPCRoute": frozenset({"access-log"}),
-        "HTTPRoute": frozenset({"access-log"}),
-        "Ingress": frozenset({"access-log", "hsts", "shared-with", "ssl-redirect"}),
+        "GRPCRoute": frozenset({"access-log", *WORDS}),
+        "HTTPRoute": frozenset({"access-log", *WORDS}),
+        "Ingress": frozenset({"access-log", "hsts", "shared-with", "ssl-redirect", *WORDS}),
         "Service": frozenset(
             {
                 "access-log", "addresses", "domain", "hsts", "listen-port", "port", "proto", "proxy-protocol",
@@ -141,6 +142,14 @@ def read_foreign(annotations: Mapping[str, str] | None, kind: str, accepted: Ite
         tuple(found[AnnotationEffect.NOTHING]),
         tuple(misspelled),
     )
+
+
+def words_of(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
+    """Return the words of policies that annotations say, each with its text."""
+    for name, text in (annotations or {}).items():
+        word = name.removeprefix(OWN_PREFIX)
+        if word != name and word in WORDS:
+            yield word, text
 
 
 def read_own(annotations: Mapping[str, str] | None, kind: str) -> Foreign:

@@ -32,6 +32,7 @@ from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import Objects
 from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult
 from pyconfd.presets.refusals import JoinedRefusals, faults
+from pyconfd.presets.routing.rules import RuleBackend
 from pyconfd.presets.routing.types import RouteBackend, VirtualHost
 from pyconfd.presets.shared_virtual_hosts import named_virtual_hosts
 
@@ -65,6 +66,9 @@ class PresetGraph:
         self.listeners = ListenerOwners(self.graph, asked)
         for each in self._presets.values():
             each.serve(self.listeners)
+        self._rules = [each.rules for each in self._presets.values() if each.rules is not None]
+        of_all = Joined[Any, RuleBackend](*(each.all for each in self._rules), name="sections of rules")
+        self._sections = Published[str, RuleBackend](of_all, key=lambda at: at[1])
         self._named = Published[str, VirtualHost](named_virtual_hosts(self.hosts, self.ingresses.virtual_hosts))
         self._reserved: Reservations = VersionedDict({})
         self.faults: tuple[Refusal, ...] = ()
@@ -99,6 +103,10 @@ class PresetGraph:
         """Return the virtual hosts of hosts of the shared frontends that are named and not served."""
         return self._named.mapping()
 
+    def rules(self) -> tuple[Mapping[str, RuleBackend], int]:
+        """Return the backends of rules and their profiles, by name, and how many of these are profiles."""
+        return self._sections.mapping(), sum(len(each.profiles.items) for each in self._rules)
+
     def result(self, name: str) -> PresetResult:
         """Return what a preset makes of the cluster."""
         return self._presets[name].result()
@@ -111,7 +119,9 @@ class _Ingresses(PresetCollections):
         self._ingresses = ingresses
         self._asked = Published[Key, IngressClaim](claimed.claims)
         self._virtual_hosts = Published[str, VirtualHost](ingresses.virtual_hosts)
+        self.rules = ingresses.rules
         self._backends = Published[str, RouteBackend](ingresses.backends)
+        self._served = Published[str, RouteBackend](ingresses.served_backends)
         self._lines = Published[str, CertificateLine](ingresses.lines, key=lambda key: f"{key.namespace}/{key.name}")
         self._owners = Published[Name, Owner](ingresses.owned, key=owned_name, value=owner_of)
         self._statuses = Published[ObjectKey, ObjectStatus](
@@ -130,14 +140,14 @@ class _Ingresses(PresetCollections):
         ingresses = self._ingresses
         served = self._by_secret.mapping()
         backends, lines, virtual_hosts = self._backends.mapping(), self._lines.mapping(), self._virtual_hosts.mapping()
-        owners = self._owners.mapping()
+        owners, all_backends = self._owners.mapping(), self._served.mapping()
         return PresetResult(
             {"ingress": GivenDict(virtual_hosts=virtual_hosts, backends=backends, certificates=lines)},
             self._refused.all(),
             ingresses.ready.items.get((), 0),
-            partial(ingress_claims, self._asked.mapping(), owners, backends),
+            partial(ingress_claims, self._asked.mapping(), owners, all_backends),
             files=self._files.made((served,), lambda: tuple(each.file for each in served.values() if each.file)),
-            serves=backends,
+            serves=all_backends,
             addresses_of=addresses_of,
             ends_tls=bool(ingresses.asking.items),
             owners=owners,

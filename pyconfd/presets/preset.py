@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyconfd.presets.address_ownership import AddressOwners
     from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
     from pyconfd.presets.objects import Objects
+    from pyconfd.presets.rule_backends import RuleBackends
 
 _T = TypeVar("_T")
 
@@ -125,10 +126,12 @@ class PresetResult:
 class PresetCollections(ABC):
     """The collections of one preset: what its objects ask for, and what is made of that.
 
-    ``listeners`` are the places where they ask to listen, valid by the rules of the preset itself.
+    ``listeners`` are the places where they ask to listen, valid by the rules of the preset itself. ``rules`` are the
+    backends of rules, once it serves.
     """
 
     listeners: "Collection[Any, ListenerClaim] | None" = None
+    rules: "RuleBackends | None" = None
 
     @abstractmethod
     def see(self, snapshot: Snapshot, options: PresetOptions) -> None:

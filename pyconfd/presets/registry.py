@@ -72,6 +72,7 @@ class Memo:
         self.files = SameParts[tuple[OutputFile, ...]]()
         self.default = SameParts[_DefaultCertificate]()
         self.tls = SameParts[GivenDict]()
+        self.rules = SameParts[GivenDict]()
         self.names = SameParts[Mapping[str, object]]()
 
     def see(self, snapshot: Snapshot, names: Sequence[str], options: PresetOptions, had: Owners) -> Cluster:
@@ -245,14 +246,17 @@ def _template_names(
         lambda: GivenDict(default_certificate=default.path, in_use=in_use, reads_hello=reads_hello),
     )
 
+    backends, profiles = memo.graph.rules()
+    rules = memo.rules.made((backends, profiles), lambda: GivenDict(backends=backends, profiles=profiles))
+
     def make() -> Mapping[str, object]:
-        given: dict[str, object] = {"cluster": view, "tls": tls, "named_virtual_hosts": named}
+        given: dict[str, object] = {"cluster": view, "tls": tls, "named_virtual_hosts": named, "rules": rules}
         for name, result in zip(names, results, strict=True):
             given.setdefault(name, MappingProxyType(dict(result.names)))
             given.update({each: value for each, value in result.names.items() if each not in given or each == name})
         return MappingProxyType(given)
 
-    parts: list[object] = [read.services, view.nodes, view.certificates, tls, named, *names]
+    parts: list[object] = [read.services, view.nodes, view.certificates, tls, named, rules, *names]
     for value in (value for result in results for value in result.names.values()):
         parts += value.values() if isinstance(value, GivenDict) else (value,)  # it is made again for each result
     return memo.names.made(tuple(parts), make)

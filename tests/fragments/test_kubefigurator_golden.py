@@ -121,6 +121,7 @@ def test_the_shipped_set_of_the_preset_and_of_two_together() -> None:
         "06-peers.tmpl",
         "07-ingress.tmpl",
         "08-gateway.tmpl",
+        "08-rules.tmpl",
         "09-loadbalancer.tmpl",
         "10-kubefigurator.tmpl",
         "10-spares.tmpl",

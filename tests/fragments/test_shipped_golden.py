@@ -28,6 +28,7 @@ SHIPPED = (
     "06-peers.tmpl",
     "07-ingress.tmpl",
     "08-gateway.tmpl",
+    "08-rules.tmpl",
     "09-loadbalancer.tmpl",
     "10-spares.tmpl",
 )

@@ -5,10 +5,8 @@ Texts that HAProxy reads as a format come escaped (``%`` is doubled); the fragme
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from pyconfd.model.gateway_api import (
-    BackendRef,
     CorsFilter,
     HeaderModifier,
     HttpHeader,
@@ -21,6 +19,7 @@ from pyconfd.model.gateway_api import (
 from pyconfd.presets import values
 from pyconfd.presets.gateway import conditions
 from pyconfd.presets.gateway.faults import INCOMPATIBLE, refuse
+from pyconfd.presets.routing.rules import NO_FILTERS, Cors, Filters, HeaderEdit, Mirror, PathEdit, Redirect, as_format
 from pyconfd.presets.routing.types import PathKind, RouteMatch
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -36,119 +35,6 @@ _MOST_ORIGINS = 64
 MAX_VALUE_BYTES = 2_000
 """Of a header. HAProxy 2.6 reads 16,383 bytes of a map's line, and takes the rest for another entry, of any rule; of
 more than 4,000 no entry of the map could change without a reload."""
-_VALUE = "="
-"""Stands for a value that is in a map."""
-
-
-class HeaderEdit(NamedTuple):
-    """One header to ``set``, ``add`` or ``del``; ``format`` is a format of HAProxy, "" where it is deleted."""
-
-    action: str
-    name: str
-    format: str = ""
-
-
-class PathEdit(NamedTuple):
-    r"""A path that replaces the former one: all of it where ``pattern`` is "", else what ``pattern`` matches.
-
-    ``format`` is a format of HAProxy; with a pattern it may refer to what that matched (``\1``).
-    """
-
-    pattern: str
-    format: str
-
-
-class Redirect(NamedTuple):
-    """A redirect. ``scheme`` and ``host`` "" are those of the request.
-
-    ``port`` is "" where the URL needs none; the port that clients connected to where it is None.
-    """
-
-    code: int
-    scheme: str
-    host: str
-    port: str | None
-
-
-class Cors(NamedTuple):
-    """Cross-origin rules. ``conditions`` are those of an allowed origin, each enough for itself.
-
-    ``methods`` and ``headers`` are lists as in the headers; "*" allows what is asked for, "" nothing.
-    """
-
-    conditions: tuple[str, ...]
-    credentials: bool
-    methods: str
-    headers: str
-    exposed: str
-    max_age: int
-
-
-class Mirror(NamedTuple):
-    """Copies of ``share`` of ``of`` requests go where ``reference`` leads, which stands in ``field`` of the rule."""
-
-    field: str
-    reference: BackendRef
-    share: int
-    of: int
-
-
-class Filters(NamedTuple):
-    """All filters of one rule or reference."""
-
-    request: tuple[HeaderEdit, ...] = ()
-    response: tuple[HeaderEdit, ...] = ()
-    host: str = ""
-    path: PathEdit | None = None
-    redirect: Redirect | None = None
-    cors: Cors | None = None
-    mirrors: tuple[Mirror, ...] = ()
-
-    @property
-    def values(self) -> tuple[tuple[str, str], ...]:
-        """The texts that HAProxy can read from a map, each by its name there: they need no line of their own."""
-        edits = (("request", self.request), ("response", self.response))
-        found = [
-            (f"{name}{number}", _text_of(edit.format))
-            for name, some in edits
-            for number, edit in enumerate(some)
-            if edit.format
-        ]
-        if self.host:
-            found.append(("host", self.host))
-        if self.path and not self.path.pattern:
-            found.append(("path", _text_of(self.path.format)))
-        if self.redirect and self.redirect.host:
-            found.append(("redirect", self.redirect.host))
-        return tuple(found)
-
-    @property
-    def lines(self) -> "Filters":
-        """These without their values: equal ones have the same lines."""
-        is_whole = self.path is not None and not self.path.pattern
-        return self._replace(
-            request=tuple(edit._replace(format=edit.format and _VALUE) for edit in self.request),
-            response=tuple(edit._replace(format=edit.format and _VALUE) for edit in self.response),
-            host=self.host and _VALUE,
-            path=PathEdit("", _VALUE) if is_whole else self.path,
-            redirect=self.redirect and self.redirect._replace(host=self.redirect.host and _VALUE),
-        )
-
-    def followed_by(self, later: "Filters") -> "Filters":
-        """Return these and, after them, those of a reference."""
-        return Filters(
-            self.request + later.request,
-            # Answers come the other way.
-            later.response + self.response,
-            later.host or self.host,
-            later.path or self.path,
-            self.redirect,
-            self.cors,
-            self.mirrors,
-        )
-
-
-NO_FILTERS = Filters()
 
 
 def parse(filters: Iterable[RouteFilter] | None, matches: Sequence[RouteMatch], field: str) -> Filters:
@@ -216,19 +102,6 @@ def _header_format(header: HttpHeader, field: str) -> str:
     if len(value.encode()) > MAX_VALUE_BYTES:
         refuse(field, value, f"longer than {MAX_VALUE_BYTES:,} bytes")
     return as_format(value)
-
-
-def as_format(value: str) -> str:
-    """Return a text as it stands in a format of HAProxy."""
-    # In a rule these words begin a condition even in quotes.
-    if value in values.CONDITION_WORDS | {"{", "}", "!", "||"}:
-        return f"%[str({value})]"
-    return value.replace("%", "%%")
-
-
-def _text_of(format_: str) -> str:
-    """Return the text that :func:`as_format` made a format of."""
-    return format_[len("%[str(") : -len(")]")] if format_.startswith("%[str(") else format_.replace("%%", "%")
 
 
 def _rewritten(found: Filters, rewrite: UrlRewrite, matches: Sequence[RouteMatch], field: str) -> Filters:

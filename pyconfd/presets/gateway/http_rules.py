@@ -5,10 +5,8 @@ Only where references have different filters, or their servers speak differently
 divided among these at random.
 """
 
-import hashlib
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -16,11 +14,12 @@ import msgspec
 from pyconfd.model.gateway_api import GrpcRule, HttpMatch, HttpRetry, HttpRule, HttpTimeouts, RouteBackendRef
 from pyconfd.presets.gateway import conditions, filters
 from pyconfd.presets.gateway.faults import InvalidRule, RuleFault, refuse
-from pyconfd.presets.gateway.filters import NO_FILTERS, Filters
 from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.gateway.servers import Reference
-from pyconfd.presets.routing.types import RouteBackend, RouteMatch
-from pyconfd.presets.views import PortAt
+from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
+from pyconfd.presets.policies.words import Asked
+from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, Filters, Handling, MirrorSection, Retry, RuleBackend
+from pyconfd.presets.routing.types import RouteMatch
 
 _DURATION = re.compile(r"(?:[0-9]{1,5}(?:h|m|s|ms)){1,4}", re.ASCII)
 _UNIT_MS = {"h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
@@ -33,27 +32,6 @@ SPLIT = "split:"
 """What a route begins with that is divided among several backends."""
 
 
-class Retry(NamedTuple):
-    """How often a request is tried again, and ``on`` what, in HAProxy's words."""
-
-    attempts: int
-    on: str
-
-
-class Handling(NamedTuple):
-    """How requests of a rule are handled in each of its backends; None: as usual.
-
-    ``timeout_ms`` is how long a server may be silent, ``deadline_ms`` is for all attempts together.
-    """
-
-    timeout_ms: int | None = None
-    retry: Retry | None = None
-    deadline_ms: int | None = None
-
-
-AS_USUAL = Handling()
-
-
 class ParsedRule(NamedTuple):
     """A rule without what its references lead to.
 
@@ -64,75 +42,17 @@ class ParsedRule(NamedTuple):
     filters: Filters = NO_FILTERS
     of_references: tuple[Filters, ...] = ()
     handling: Handling = AS_USUAL
+    policy: RoutePolicy = NO_POLICY
 
-
-class MirrorSection(NamedTuple):
-    """Where copies of ``share`` of ``of`` requests go."""
-
-    name: str
-    share: int
-    of: int
-
-
-class RuleProfile(NamedTuple):
-    """The lines of a backend besides its servers: backends of many rules have the same."""
-
-    filters: Filters
-    failing: int
-    of: int
-    handling: Handling
-    options: str
-    sans: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """The name of the defaults section that has these lines."""
-        return _name_of_profile(self)
-
-    def section(self, rules: int) -> "RuleBackend":
-        """Return what the section says; about so many rules use it."""
-        owner = "What rules with the same filters have in common"
-        return RuleBackend(self.name, owner, "", "", (), (), route="", is_profile=True, rules=rules, **self._asdict())
-
-
-@lru_cache(maxsize=1024)
-def _name_of_profile(profile: RuleProfile) -> str:
-    return f"gateway-profile-{hashlib.sha256(repr(profile).encode()).hexdigest()[:32]}"
-
-
-class RuleBackend(RouteBackend, frozen=True, gc=False):
-    """A backend of a rule. ``route`` is what its ``entries`` lead to: its own name, or the route of choices.
-
-    ``failing`` of ``of`` requests are answered with 500, since they belong to references that lead nowhere; all of them
-    where both are 1. ``options`` are words for each of its servers. ``sans`` are parts of their certificates in
-    hexadecimal digits, of which one has to be there. ``profile`` is the section that has the lines for all of this, ""
-    where the backend has its own; or it ``is_profile`` itself, and ``rules`` use it. ``ports`` are those that its
-    servers answer for, each with the weight that these share.
-    """
-
-    route: str = ""
-    filters: Filters = NO_FILTERS
-    failing: int = 0
-    of: int = 1
-    handling: Handling = AS_USUAL
-    options: str = ""
-    sans: tuple[str, ...] = ()
-    mirrors: tuple[MirrorSection, ...] = ()
-    profile: str = ""
-    is_profile: bool = False
-    rules: int = 0
-    ports: tuple[tuple[int, PortAt], ...] = ()
-
-    @property
-    def lines(self) -> RuleProfile | None:
-        """What its lines say besides its servers, None for nothing, or where it is a matter of this backend alone."""
-        if self.mode != "http" or self.mirrors:
-            return None
-        found = RuleProfile(self.filters.lines, self.failing, self.of, self.handling, self.options, self.sans)
-        return None if found == _PLAIN else found
-
-
-_PLAIN = RuleProfile(NO_FILTERS, 0, 1, AS_USUAL, "", ())
+    def asking_for(self, asked: Asked) -> "ParsedRule":
+        """Return this with what words of its route ask for; what the rule itself says comes first."""
+        mine, usual = self.handling, asked.handling
+        handling = Handling(
+            usual.timeout_ms if mine.timeout_ms is None else mine.timeout_ms,
+            usual.retry if mine.retry is None else mine.retry,
+            usual.deadline_ms if mine.deadline_ms is None else mine.deadline_ms,
+        )
+        return self._replace(filters=asked.filters.followed_by(self.filters), handling=handling, policy=asked.policy)
 
 
 class RuleSections(NamedTuple):
@@ -306,6 +226,7 @@ def _backend(rule: ParsedRule, own: Filters, references: Sequence[Reference], na
         failing=failing,
         of=total if failing else 1,
         handling=handling,
+        policy=rule.policy,
         options=valid[0].options if valid else "",
         sans=valid[0].sans if valid else (),
         ports=tuple((each.weight, each.port) for each in valid if each.port is not None),

@@ -22,7 +22,6 @@ from pyconfd.presets.address_ownership import AddressOwners
 from pyconfd.presets.gateway.attachment import named_parent
 from pyconfd.presets.gateway.frontends import GatewayFrontend
 from pyconfd.presets.gateway.gateways import mistaken_class, mistaken_gateway
-from pyconfd.presets.gateway.http_rules import RuleBackend
 from pyconfd.presets.gateway.listener_sets import AskedListenerSet, mistaken_listener_set
 from pyconfd.presets.gateway.mirror import script_file
 from pyconfd.presets.gateway.policies import PolicyDecision
@@ -35,6 +34,7 @@ from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import ROUTES, Objects
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetCollections, PresetOptions, PresetResult
 from pyconfd.presets.refusals import JoinedRefusals
+from pyconfd.presets.routing.rules import RuleBackend
 from pyconfd.presets.routing.types import VirtualHost
 
 
@@ -62,8 +62,8 @@ class GatewayCollections(PresetCollections):
         self._ports = Published[str, Port](gateways.ports, key=_port_name)
         self._frontends = Published[str, GatewayFrontend](gateways.frontends, key=_port_name)
         self._virtual_hosts = Published[str, VirtualHost](gateways.virtual_hosts, key=lambda at: virtual_host_id(*at))
-        sections = Joined[Any, RuleBackend](gateways.profiles, gateways.backends, name="sections of Gateways")
-        self._backends = Published[str, RuleBackend](sections, key=lambda at: at[1])
+        self.rules = gateways.rules
+        self._backends = Published[str, RuleBackend](gateways.backends, key=lambda at: at[1])
         # What asks for something else than before has another owner, too: it may take a reload, or spares.
         self._owners = Published[Name, Owner](
             Joined[Any, Any](gateways.sections, gateways.ports, gateways.forms, name="owners of sections"),
@@ -78,7 +78,7 @@ class GatewayCollections(PresetCollections):
         self._listeners = SameParts[Mapping[Listener, Owner]]()
 
     def result(self) -> PresetResult:
-        """Return ``gateway``: the frontends of Gateways' ports, and the backends of routes' rules, each by its name."""
+        """Return ``gateway``: the frontends of Gateways' ports and their virtual hosts, each by its name."""
         counts = self._gateways.counts.items
         ports, policies, backends = self._ports.mapping(), self._policies.mapping(), self._backends.mapping()
         frontends, owners = self._frontends.mapping(), self._owners.mapping()
@@ -87,8 +87,6 @@ class GatewayCollections(PresetCollections):
         given = GivenDict(
             frontends=frontends,
             virtual_hosts=self._virtual_hosts.mapping(),
-            backends=backends,
-            profiles=len(self._gateways.profiles.items),
             mirror_script=script.path if script else "",
         )
         return PresetResult(

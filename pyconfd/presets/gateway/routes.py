@@ -21,7 +21,7 @@ from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import NEVER, Owner
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
 from pyconfd.presets import values
-from pyconfd.presets.annotations import ACCESS_LOG, OWN_ANNOTATIONS, OWN_PREFIX, read_own
+from pyconfd.presets.annotations import ACCESS_LOG, OWN_ANNOTATIONS, OWN_PREFIX, read_own, words_of
 from pyconfd.presets.cluster import NO_SERVICE, ReadService
 from pyconfd.presets.gateway.attachment import (
     HostAt,
@@ -35,13 +35,12 @@ from pyconfd.presets.gateway.attachment import (
     specificity,
     valid_hosts,
 )
-from pyconfd.presets.gateway.faults import RuleFault
+from pyconfd.presets.gateway.faults import UNSUPPORTED, RuleFault
 from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.gateway.gateways import GatewayDecision
 from pyconfd.presets.gateway.grants import Grants, ReferenceTarget, Referrer
 from pyconfd.presets.gateway.http_rules import (
     ParsedRule,
-    RuleBackend,
     RuleSections,
     parse_grpc,
     parse_http,
@@ -60,8 +59,10 @@ from pyconfd.presets.gateway.status import (
 )
 from pyconfd.presets.gateway.work import OVER_BUDGET, work_of
 from pyconfd.presets.objects import Route
+from pyconfd.presets.policies.words import NOTHING_ASKED, Asked, WordFault, asked_by
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import H2C, ServiceReference, UnresolvedReference, app_protocol, resolve
+from pyconfd.presets.routing.rules import RuleBackend
 from pyconfd.presets.routing.types import Decider, RouteMatch, RouteRule, section_name
 from pyconfd.presets.views import PortAt, PortView
 
@@ -218,8 +219,14 @@ def asked(id_: ObjectKey, route: Route, cluster: str) -> AskedRoute:
     """Return what a route asks for; equal where nothing but its status and the like is new."""
     meta, kind = route.metadata, KIND_OF[id_.resource]
     rules = tuple(route.spec.rules or ())
-    parsed = tuple(_parse(route))
     unlogged, ignored = _annotations(meta, kind)
+    words, faults = asked_by(words_of(meta.annotations) if _takes_words(kind) else ())
+    parsed = tuple(_asking_for(words, faults, _parse(route)))
+    ignored += tuple(
+        Fault("", f"annotation {OWN_PREFIX}{each.name}", each.text, f"{each.why}; it has no effect")
+        for each in faults
+        if not each.restricts
+    )
     return AskedRoute(
         id_,
         ObjectRef(kind, meta.namespace, meta.name, cluster),
@@ -248,6 +255,25 @@ def _annotations(meta: ObjectMeta, kind: str) -> tuple[bool, tuple[Fault, ...]]:
         except ValueError as error:
             ignored.append(Fault("", f"annotation {ACCESS_LOG}", value, f"{error}; it has no effect"))
     return not is_logged, tuple(ignored)
+
+
+def _takes_words(kind: str) -> bool:
+    return kind in {"HTTPRoute", "GRPCRoute"}
+
+
+def _asking_for(
+    words: Asked, faults: Sequence[WordFault], rules: Iterable[ParsedRule | RuleFault]
+) -> Iterator[ParsedRule | RuleFault]:
+    """Return the rules with what words of the route ask for: none where one restricts and cannot be what it says."""
+    wrong = next((each for each in faults if each.restricts), None)
+    for rule in rules:
+        if isinstance(rule, RuleFault):
+            yield rule
+        elif wrong is not None:
+            at = f"annotation {OWN_PREFIX}{wrong.name}"
+            yield RuleFault(UNSUPPORTED, at, wrong.text, f"{wrong.why}; no rule of the route is served")
+        else:
+            yield rule.asking_for(words) if words != NOTHING_ASKED else rule
 
 
 def _parse(route: Route) -> Iterable[ParsedRule | RuleFault]:

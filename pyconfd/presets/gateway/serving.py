@@ -9,7 +9,7 @@ themselves; a route is asked, placed at listeners and served (:mod:`pyconfd.pres
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -54,7 +54,6 @@ from pyconfd.presets.gateway.gateways import (
     mistaken_class,
 )
 from pyconfd.presets.gateway.grants import Grants
-from pyconfd.presets.gateway.http_rules import RuleBackend, RuleProfile
 from pyconfd.presets.gateway.listener_sets import (
     AskedListenerSet,
     ListenerSetDecision,
@@ -108,12 +107,11 @@ from pyconfd.presets.gateway.work import RouteWork, beyond_budget
 from pyconfd.presets.host_ownership import wildcards_above
 from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
 from pyconfd.presets.objects import Objects, Route, class_of_gateway
-from pyconfd.presets.routing.table import ConditionalRoutingTable, entry_of
+from pyconfd.presets.routing.rules import RuleBackend
+from pyconfd.presets.routing.table import ConditionalRoutingTable
 from pyconfd.presets.routing.types import RouteRule, VirtualHost
-from pyconfd.presets.routing.weights import weighted_servers
+from pyconfd.presets.rule_backends import RuleBackends, RuleSection
 
-MOST_PROFILES = 32
-"""Of a namespace: sections of rules with the same filters are spares of their own, and part of each reload."""
 _MOST_ANCESTORS = 16
 """Source: the CRD of BackendTLSPolicy."""
 
@@ -123,13 +121,6 @@ class Splits(NamedTuple):
 
     frontends: frozenset[str]
     choices: tuple[Choice, ...]
-
-
-class RuleSection(NamedTuple):
-    """A backend of a rule without its servers and the entries that lead to it, and whose it is."""
-
-    owner: Owner
-    backend: RuleBackend
 
 
 class References(NamedTuple):
@@ -293,9 +284,8 @@ class ServedGateways:
             name="forms of the Gateway API",
         )
         """Each object that is served, as an owner that is another one when it asks for something else."""
-        self.profiles = self._shared_sections()
-        led_to = Derived(self.sections, self._led_to, "sections with what leads to them")
-        self.backends = Derived(led_to, self._backend, "backends of Gateways")
+        self.rules = RuleBackends(objects, PresetName.GATEWAY, self.sections, self._table.leading)
+        self.backends = self.rules.backends
         self.counts = Tally(self.backends, _counts_of, "ready endpoints of Gateways")
 
         together = Derived(self.gateways, self._ports_of, "ports by Gateway")
@@ -349,17 +339,6 @@ class ServedGateways:
         listener_sets = Derived(self._sets.asked, self._listener_set, "decisions on ListenerSets")
         self._attached_sets = Tally(listener_sets, _attached_to, "attached ListenerSets")
         return gateways, listener_sets
-
-    def _shared_sections(self) -> Collection[Any, RuleBackend]:
-        """Return the sections that rules with the same filters have in common."""
-        profiles = Tally(self.sections, _profile_of, "profiles of rules")
-        of_namespace = Grouped(profiles, lambda at, _: (at[0],), "profiles by namespace", rank=lambda at, _: at[1].name)
-        self._profiles = Derived(of_namespace, _shared_profiles, "profiles that are shared")
-        shared = Tally(self._profiles, lambda _, found: ((each, 1) for each in found), "namespaces by profile")
-        rules = Tally(profiles, lambda at, count: ((at[1], count),), "rules by profile")
-        self._rules = Derived(rules, _rounded_up, "rules by profile, rounded up")
-        with_rules = Derived(shared, self._section_of_profile, "profiles with their rules")
-        return Spread(with_rules, lambda _, section: ((section.name, section),), "sections of profiles")
 
     # Gateways and policies
 
@@ -453,24 +432,6 @@ class ServedGateways:
         services, holders, grants = read.view(objects.declared), read.view(self._holders), read.view(self._grants)
         inputs = RouteInputs(services, holders, Grants(grants))
         return serve(route, placed, over.get(id_, frozenset()) if over else frozenset(), inputs)
-
-    def _section_of_profile(self, read: Read, profile: RuleProfile, _: int) -> RuleBackend:
-        return profile.section(read(self._rules, profile) or 0)
-
-    def _led_to(self, read: Read, _: object, section: RuleSection) -> RuleBackend:
-        backend = section.backend
-        paths, lines = read(self._table.leading, backend.route) or (), backend.lines
-        is_shared = lines is not None and lines in (read(self._profiles, section.owner.namespace) or ())
-        return msgspec.structs.replace(
-            backend,
-            entries=tuple(entry_of(*path) for path, _ in paths),
-            profile=lines.name if lines is not None and is_shared else "",
-        )
-
-    def _backend(self, read: Read, _: object, backend: RuleBackend) -> RuleBackend:
-        """Add the servers, which change far more often than all else of a rule."""
-        servers = weighted_servers([(weight, self._objects.servers(read, at)) for weight, at in backend.ports])
-        return msgspec.structs.replace(backend, servers=servers)
 
     # Frontends
 
@@ -638,23 +599,6 @@ def _refused_listener_set(_: Read, __: ObjectKey, found: ListenerSetDecision) ->
 
 def _form_of_route(_: Read, __: ObjectKey, route: ServedRoute) -> Owner | None:
     return route.form if route.virtual_hosts else None
-
-
-def _profile_of(_: object, section: RuleSection) -> tuple[tuple[tuple[str, RuleProfile], int], ...]:
-    lines = section.backend.lines
-    return (((section.owner.namespace, lines), 1),) if lines is not None else ()
-
-
-def _shared_profiles(
-    _: Read, __: str, profiles: Sequence[tuple[tuple[str, RuleProfile], int]]
-) -> frozenset[RuleProfile]:
-    """Return the profiles of a namespace that have sections of their own; rules with others have their own lines."""
-    return frozenset(profile for (_namespace, profile), _count in profiles[:MOST_PROFILES])
-
-
-def _rounded_up(_: Read, __: RuleProfile, count: int) -> int:
-    """Return the next power of two, so that the section stays the same while one rule after the other comes."""
-    return 1 << (count - 1).bit_length()
 
 
 def addresses_of(backend: RuleBackend) -> list[str]:

@@ -11,8 +11,9 @@ from pyconfd.model.ingress import Ingress, IngressBackend, IngressPath
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.reservation import NEVER, HostClaim, Name, Owner
 from pyconfd.presets import values
-from pyconfd.presets.annotations import ACCESS_LOG, Foreign, read_foreign
+from pyconfd.presets.annotations import ACCESS_LOG, OWN_PREFIX, Foreign, read_foreign, words_of
 from pyconfd.presets.host_ownership import ANY_HOST, SHARED_WITH, shared_with
+from pyconfd.presets.policies.words import NOTHING_ASKED, Asked, WordFault, asked_by
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import ServiceReference
 from pyconfd.presets.routing.table import VirtualHostPath
@@ -58,7 +59,8 @@ class IngressClaim:
     """What one Ingress asks for. ``references`` are by the name of the backend that is made of each.
 
     ``hosts`` are those of its rules that its namespace may have, also where no path of one can be served.
-    ``class_name`` is "" for the default class.
+    ``class_name`` is "" for the default class. ``asked`` is what words ask for: then its references have backends of
+    their own.
     ``https_only``: its author relies on plain HTTP not being served, whatever becomes of the certificate.
     """
 
@@ -75,6 +77,7 @@ class IngressClaim:
     https_only: bool = False
     hosts: tuple[HostClaim, ...] = ()
     class_name: str = ""
+    asked: Asked = NOTHING_ASKED
 
     @property
     def unlogged(self) -> bool:
@@ -133,8 +136,11 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted:
     restricted = _Restricted(ingress, foreign, redirects=redirect is not False)
     # A canary owns no host.
     virtual_hosts = _virtual_hosts(ingress, policy, problems) if is_named and not foreign.canary else {}
+    words, faults = asked_by(words_of(meta.annotations))
+    problems += (_wrong_word(each) for each in faults)
+    restricted.is_closed = any(each.restricts for each in faults)
     for asked in _asked(ingress):
-        if asked.host not in virtual_hosts:
+        if restricted.is_closed or asked.host not in virtual_hosts:
             continue
         try:
             virtual_host = virtual_hosts[asked.host]
@@ -144,7 +150,9 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted:
         except _Invalid as error:
             problems.append(error)
             continue
-        name = section_name("ing", meta.namespace, reference.name, str(reference.port))
+        # Where it asks for more than servers, its requests have a backend of their own.
+        own = (meta.name,) if words != NOTHING_ASKED else ()
+        name = section_name("ing", meta.namespace, reference.name, str(reference.port), *own)
         if rule not in backends and len(backends) >= _MOST_RULES:
             problems.append(_Invalid("spec.rules", "", f"more than {_MOST_RULES} paths: make several Ingresses of it"))
             break
@@ -170,6 +178,7 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted:
     return IngressClaim(
         ref, owner, meta.uid, meta.generation, rules, references, tls, redirect is not False, hsts, refused,
         bool(foreign.https or foreign.https_with_tls), hosts, ingress.spec.ingress_class_name or "",
+        words,
     )  # fmt: skip
 
 
@@ -190,8 +199,18 @@ def _virtual_hosts(ingress: Ingress, policy: ClaimOptions, problems: list[_Inval
     return virtual_hosts
 
 
+def _wrong_word(fault: WordFault) -> _Invalid:
+    effect = "no path of this Ingress is served" if fault.restricts else "it has no effect"
+    return _Invalid(f"annotation {OWN_PREFIX}{fault.name}", fault.text, f"{fault.why}; {effect}")
+
+
 class _Restricted:
-    """The hosts whose paths are not served, since what restricts them is not implemented."""
+    """The hosts whose paths are not served, since what restricts them is not implemented.
+
+    ``is_closed``: none is, since a word that restricts cannot be what it says, which was told.
+    """
+
+    is_closed = False
 
     def __init__(self, ingress: Ingress, foreign: Foreign, *, redirects: bool) -> None:
         self._foreign = foreign

@@ -10,9 +10,11 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from pyconfd.derived import Derived, Grouped, Joined, Read, Spread, Tally
 from pyconfd.model.certificate import PresentedCertificate
-from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.ingress import Ingress, IngressClass
 from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.object_status import ObjectStatus
@@ -27,6 +29,7 @@ from pyconfd.presets.host_ownership import HostRights, Hosts
 from pyconfd.presets.ingress.claims import IngressClaim, TlsHosts, name_of, read_ingress
 from pyconfd.presets.ingress.classes import OwnClasses, is_misspelled, mistaken_class, own_classes
 from pyconfd.presets.objects import Objects
+from pyconfd.presets.policies.words import NOTHING_ASKED
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import (
     H2C,
@@ -36,6 +39,7 @@ from pyconfd.presets.routing.references import (
     app_protocol,
     resolve,
 )
+from pyconfd.presets.routing.rules import RuleBackend
 from pyconfd.presets.routing.table import (
     ALL_OF_HOST,
     ConflictedRule,
@@ -48,6 +52,7 @@ from pyconfd.presets.routing.table import (
     path_of,
 )
 from pyconfd.presets.routing.types import Decider, PathEntry, RouteBackend, RouteRule, VirtualHost
+from pyconfd.presets.rule_backends import RuleBackends, RuleSection
 from pyconfd.presets.shared_virtual_hosts import shared_virtual_host
 from pyconfd.presets.views import PortAt
 
@@ -152,6 +157,7 @@ class ServedIngresses:
 
     def __init__(self, objects: Objects, claimed: IngressClaims, hosts: Hosts, domains: DomainClaims) -> None:
         self._objects, self._hosts, self._domains, claims = objects, hosts, domains, claimed.claims
+        self._claims = claims
         rules = Spread(claims, lambda _, claim: enumerate(claim.rules), "rules of Ingresses")
         self._routes = routes = PlainRoutingTable("Ingresses", rules, self._blocked, self._taken)
         self.paths = routes.decided
@@ -164,10 +170,18 @@ class ServedIngresses:
         self._faults_of = Grouped(faulty, lambda _, found: found.users, "faults by Ingress")
         self._leading = Derived(routes.leading, _leading, "entries of backends of Ingresses")
         self.backends = Derived(self._targets, self._backend, "backends of Ingresses")
+        sections = Derived(self._targets, self._section, "sections of Ingresses with policies")
+        named_sections = Spread(sections, lambda name, each: ((name, each),), "named sections of Ingresses")
+        self.rules = RuleBackends(objects, PresetName.INGRESS, named_sections, routes.leading)
+        by_name = Grouped(self.rules.backends, lambda at, _: (at[1],), "backends of Ingresses' rules by name")
+        of_rules = Derived(by_name, lambda _, __, found: found[0][1], "backends of Ingresses' rules")
+        self.served_backends = Joined[str, Any](self.backends, of_rules, name="all backends of Ingresses")
         options = Derived(self._targets, self._owner_of_options, "owners of options of Ingresses' servers")
         self.owned = Joined[Any, Any](self.paths, options, name="paths and options of servers")
-        self._answering = Derived(self.backends, lambda _, __, backend: _can_answer(backend), "answering backends")
-        self.ready = Tally(self.backends, _ready, "ready endpoints of Ingresses")
+        self._answering = Derived(
+            self.served_backends, lambda _, __, backend: _can_answer(backend), "answering backends"
+        )
+        self.ready = Tally(self.served_backends, _ready, "ready endpoints of Ingresses")
 
         asking = Spread(claims, _certificates_of, "certificates of Ingresses")
         self.asking = Grouped(asking, lambda at, _: (at[1],), "certificates by host", rank=_oldest_first)
@@ -249,7 +263,7 @@ class ServedIngresses:
         Requests get 503 until the Service is there.
         """
         leading = read(self._leading, name)
-        if leading is None:
+        if leading is None or self._asking(read, target) is not None:
             return None
         reference, port = target.reference, target.port
         owner = f"Service {reference.namespace}/{reference.name}, port {reference.port}, of Ingresses"
@@ -266,8 +280,40 @@ class ServedIngresses:
             unlogged=leading.unlogged,
         )
 
+    def _asking(self, read: Read, target: IngressTarget) -> IngressClaim | None:
+        """Return the Ingress whose words a backend is for: it has the backend for itself."""
+        claim = read(self._claims, target.users[0])
+        return claim if claim is not None and claim.asked != NOTHING_ASKED else None
+
+    def _section(self, read: Read, name: str, target: IngressTarget) -> RuleSection | None:
+        """Return the backend of an Ingress that asks for more than servers, None where no path leads to it."""
+        claim, leading = self._asking(read, target), read(self._leading, name)
+        if claim is None or leading is None:
+            return None
+        reference, port, asked = target.reference, target.port, claim.asked
+        backend = RuleBackend(
+            name,
+            f"Ingress {claim.owner.namespace}/{claim.owner.name}, Service {reference.name}, port {reference.port}",
+            reference.namespace,
+            reference.name,
+            (),
+            (),
+            options=target.options,
+            deciders=leading.deciders,
+            unlogged=(name,) if claim.unlogged else (),
+            route=name,
+            filters=asked.filters,
+            handling=asked.handling,
+            policy=asked.policy,
+            ports=((1, port),) if port is not None else (),
+            preset=PresetName.INGRESS,
+        )
+        return RuleSection(claim.owner, backend)
+
     def _owner_of_options(self, read: Read, name: str, target: IngressTarget) -> Owner | None:
-        """Return the Service whose servers have options, as the owner of these: other ones are a reload."""
+        """Return the object whose words, or options of servers, a backend is for: other ones may be a reload."""
+        if (section := self._section(read, name, target)) is not None:
+            return section.owner.asking_for(msgspec.structs.replace(section.backend, ports=()))
         if not target.options or read(self._leading, name) is None:
             return None
         return Owner("Service", target.reference.namespace, target.reference.name, "").asking_for(target.options)

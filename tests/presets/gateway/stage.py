@@ -25,18 +25,12 @@ from pyconfd.model.snapshot import Key
 from pyconfd.presets.gateway.conditions import choices_of
 from pyconfd.presets.gateway.faults import RuleFault
 from pyconfd.presets.gateway.frontends import FrontendKind, GatewayFrontend
-from pyconfd.presets.gateway.http_rules import (
-    ParsedRule,
-    RuleBackend,
-    RuleSections,
-    parse_grpc,
-    parse_http,
-    sections_of,
-)
+from pyconfd.presets.gateway.http_rules import ParsedRule, RuleSections, parse_grpc, parse_http, sections_of
 from pyconfd.presets.gateway.mirror import SCRIPT
 from pyconfd.presets.gateway.ports import VirtualHostChoices, look_ups, virtual_host_of
 from pyconfd.presets.gateway.routes import is_wildcard
 from pyconfd.presets.gateway.servers import Reference
+from pyconfd.presets.routing.rules import RuleBackend
 from pyconfd.presets.routing.types import RouteRule, VirtualHost
 from pyconfd.presets.routing.weights import weighted_servers
 from pyconfd.presets.views import EndpointView, PortAt
@@ -228,10 +222,10 @@ def render(
     script = f"{files_dir}/mirror.lua" if any(each.mirrors for each in backends.values()) else ""
     fronts = {each.name: each for each in frontends}
     virtual_hosts = {virtual_host.id: virtual_host for each in frontends for virtual_host in each.virtual_hosts}
-    names = {"frontends": fronts, "virtual_hosts": virtual_hosts, "backends": dict(backends), "mirror_script": script}
-    context = Context(
-        {"domains": {}, "tls": {"default_certificate": "", "in_use": False, "reads_hello": False}, "gateway": names}
-    )
+    names = {"frontends": fronts, "virtual_hosts": virtual_hosts, "mirror_script": script}
+    tls = {"default_certificate": "", "in_use": False, "reads_hello": False}
+    rules = {"backends": dict(backends), "profiles": 0}
+    context = Context({"domains": {}, "tls": tls, "gateway": names, "rules": rules})
     return copy(Renderer(read_fragments(directory()), options)).render(context, curdate="").rendering
 
 

@@ -7,17 +7,8 @@ import pytest
 
 from pyconfd.model.gateway_api import BackendRef, RouteFilter
 from pyconfd.presets.gateway.faults import InvalidRule, RuleFault
-from pyconfd.presets.gateway.filters import (
-    NO_FILTERS,
-    Cors,
-    Filters,
-    HeaderEdit,
-    Mirror,
-    PathEdit,
-    Redirect,
-    as_format,
-    parse,
-)
+from pyconfd.presets.gateway.filters import parse
+from pyconfd.presets.routing.rules import NO_FILTERS, Cors, Filters, HeaderEdit, Mirror, PathEdit, Redirect, as_format
 from pyconfd.presets.routing.types import PathKind, RouteMatch
 from tests.presets.gateway.stage import http_rule
 

@@ -77,8 +77,8 @@ def route_reasons(context: Context, name: str, resource: Resource = Resource.HTT
 
 
 def given(context: Context) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = context.names["gateway"]
-    return found
+    """Return what fragments are given of the Gateway API, and of the rules of all presets."""
+    return {**context.names["gateway"], **context.names["rules"]}
 
 
 def test_one_route_is_served_and_says_so() -> None:

@@ -16,11 +16,11 @@ from pyconfd.model.operations import AddBackend, AddMapEntries, FillSpare, LeadT
 from pyconfd.model.plan import Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.spares import spare_name
-from pyconfd.presets.gateway.filters import NO_FILTERS
-from pyconfd.presets.gateway.http_rules import AS_USUAL, ParsedRule, RuleBackend, RuleProfile, sections_of
+from pyconfd.presets.gateway.http_rules import ParsedRule, sections_of
 from pyconfd.presets.gateway.servers import Reference
-from pyconfd.presets.gateway.serving import MOST_PROFILES
 from pyconfd.presets.registry import Memo
+from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, RuleBackend, RuleProfile
+from pyconfd.presets.rule_backends import MOST_PROFILES
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings.sections import ApplySettings
 from pyconfd.sources.fragments import read_fragments

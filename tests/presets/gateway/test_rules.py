@@ -15,7 +15,8 @@ from pyconfd.model.reservation import Owner
 from pyconfd.presets.gateway.conditions import choices_of, condition_of
 from pyconfd.presets.gateway.faults import INCOMPATIBLE, UNSUPPORTED, RuleFault
 from pyconfd.presets.gateway.frontends import Choice
-from pyconfd.presets.gateway.http_rules import Handling, ParsedRule, Retry, sections_of
+from pyconfd.presets.gateway.http_rules import ParsedRule, sections_of
+from pyconfd.presets.routing.rules import Handling, Retry
 from pyconfd.presets.routing.table import Place
 from pyconfd.presets.routing.types import PathKind, RouteGroup, RouteMatch, RouteRule, ValueCondition
 from pyconfd.render.filters import quote

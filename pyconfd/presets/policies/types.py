@@ -1,0 +1,60 @@
+"""What words ask for, as fragments write it into backends of rules."""
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+from typing import NamedTuple
+
+from pyconfd.presets.policy import Network
+
+
+class RoutePolicy(NamedTuple):
+    """What is asked of the requests of a rule, beside filters and handling; a field for each word, or several.
+
+    ``allow`` and ``deny`` are networks of clients: where there are some of the first, all others are refused.
+    ``max_body`` is in bytes, None for any size.
+    """
+
+    allow: tuple[Network, ...] = ()
+    deny: tuple[Network, ...] = ()
+    max_body: int | None = None
+
+    @property
+    def lines(self) -> "RoutePolicy":
+        """Itself without its values: equal ones have the same lines."""
+        return RoutePolicy(
+            _ANY_NETWORK if self.allow else (),
+            _ANY_NETWORK if self.deny else (),
+            0 if self.max_body is not None else None,
+        )
+
+    @property
+    def values(self) -> tuple[tuple[str, str], ...]:
+        """The values that lines read from a map, each by its name there."""
+        return (("body", str(self.max_body)),) if self.max_body is not None else ()
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """The networks, as the beginnings of what a request is looked up by."""
+        return tuple(
+            f"{word}|{prefix}"
+            for word, networks in (("allow", self.allow), ("deny", self.deny))
+            for network in networks
+            for prefix in _prefixes(network)
+        )
+
+
+def _prefixes(network: Network) -> Iterator[str]:
+    """Return what the addresses of a network begin with: 4 or 6, and hexadecimal digits in capitals."""
+    family, digits = ("4", 8) if isinstance(network, IPv4Network) else ("6", 32)
+    whole, bits = divmod(network.prefixlen, 4)
+    text = f"{int(network.network_address):0{digits}X}"
+    if not bits:
+        yield family + text[:whole]
+        return
+    first = int(text[whole], 16)
+    for digit in range(first, first + (1 << (4 - bits))):
+        yield f"{family}{text[:whole]}{digit:X}"
+
+
+_ANY_NETWORK = (IPv4Network("0.0.0.0/0"),)
+NO_POLICY = RoutePolicy()

@@ -1,0 +1,134 @@
+"""The vocabulary of policies: each word once, with what it takes, what it means and whether it restricts.
+
+A word is said by an annotation ``pyconfd.io/WORD`` of an object. What it asks for becomes a filter or a timeout, as the
+Gateway API has them (:mod:`pyconfd.presets.routing.rules`), or a field of :class:`RoutePolicy`.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from pyconfd.presets import values
+from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
+from pyconfd.presets.policy import Network, network
+from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, Filters, Handling
+
+_MOST_NETWORKS = 256
+_MOST_BODY = 2**40
+_UNIT_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_DURATION = re.compile(r"([0-9]{1,7})(ms|s|m|h)", re.ASCII)
+_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+_LONGEST_MS = 24 * 3_600_000
+_SIZE = re.compile(r"([0-9]{1,12})([kmg]?)", re.ASCII | re.IGNORECASE)
+
+
+class Asked(NamedTuple):
+    """What the words of an object ask for together."""
+
+    policy: RoutePolicy = NO_POLICY
+    filters: Filters = NO_FILTERS
+    handling: Handling = AS_USUAL
+
+
+NOTHING_ASKED = Asked()
+
+
+class Word(NamedTuple):
+    """One word. ``parse`` makes a value of its text, or raises ValueError; ``apply`` adds the value to what is asked.
+
+    ``restricts``: it lets somebody or something out, so that nothing is served where it cannot be what it says.
+    ``live``: a new value is a runtime update, and no reload.
+    """
+
+    name: str
+    parse: Callable[[str], Any]
+    apply: Callable[[Asked, Any], Asked]
+    example: str
+    meaning: str
+    restricts: bool = False
+    live: bool = True
+
+
+class WordFault(NamedTuple):
+    """A word whose text cannot be what it says; ``restricts`` as the word."""
+
+    name: str
+    text: str
+    why: str
+    restricts: bool
+
+
+def _networks(text: str) -> tuple[Network, ...]:
+    found = []
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        try:
+            found.append(network(each))
+        except ValueError:
+            raise ValueError(f"{values.shortened(each)} is no network, such as 192.0.2.0/24 or 2001:db8::/32") from None
+    if not found:
+        raise ValueError("expected networks, such as 192.0.2.0/24, separated by commas")
+    if len(found) > _MOST_NETWORKS:
+        raise ValueError(f"more than {_MOST_NETWORKS} networks: use larger ones")
+    return tuple(dict.fromkeys(found))
+
+
+def _size(text: str) -> int:
+    found = _SIZE.fullmatch(text.strip())
+    size = int(found[1]) * _UNIT_BYTES[found[2].lower()] if found else _MOST_BODY + 1
+    if size > _MOST_BODY:
+        raise ValueError("not a size: expected a number of bytes, or one with k, m or g, such as 10m")
+    return size
+
+
+def _duration_ms(text: str) -> int:
+    found = _DURATION.fullmatch(text.strip())
+    ms = int(found[1]) * _UNIT_MS[found[2]] if found else 0
+    if not 0 < ms <= _LONGEST_MS:
+        raise ValueError("not a time: expected a number with its unit, such as 500ms, 30s or 5m, at most 24h")
+    return ms
+
+
+def _policy(field: str) -> Callable[[Asked, Any], Asked]:
+    return lambda asked, value: asked._replace(policy=asked.policy._replace(**{field: value}))
+
+
+def _handling(field: str) -> Callable[[Asked, Any], Asked]:
+    return lambda asked, value: asked._replace(handling=asked.handling._replace(**{field: value}))
+
+
+_WORDS = (
+    Word(
+        "allow-networks", _networks, _policy("allow"), "192.0.2.0/24, 2001:db8::/32",
+        "clients of other networks get 403", restricts=True,
+    ),
+    Word(
+        "deny-networks", _networks, _policy("deny"), "198.51.100.0/24",
+        "clients of these networks get 403, also where `allow-networks` has them", restricts=True,
+    ),
+    Word(
+        "max-body-size", _size, _policy("max_body"), "10m",
+        "a larger body gets 413: bytes, or with k, m or g for powers of 1,024; 0 for no limit", restricts=True,
+    ),
+    Word(
+        "server-timeout", _duration_ms, _handling("timeout_ms"), "30s",
+        "how long a pod may be silent, else 504", live=False,
+    ),
+)  # fmt: skip
+
+WORDS: Mapping[str, Word] = MappingProxyType({word.name: word for word in _WORDS})
+"""All words by name, in the order of the documentation."""
+
+
+def asked_by(said: Iterable[tuple[str, str]]) -> tuple[Asked, tuple[WordFault, ...]]:
+    """Return what words, each with its text, ask for together, and which cannot be what they say."""
+    asked, faults = NOTHING_ASKED, []
+    texts = dict(said)
+    for word in _WORDS:
+        if (text := texts.get(word.name)) is None:
+            continue
+        try:
+            asked = word.apply(asked, word.parse(text))
+        except ValueError as error:
+            faults.append(WordFault(word.name, text, str(error), word.restricts))
+    return asked, tuple(faults)

@@ -1,0 +1,246 @@
+"""What rules of routes and Ingresses ask for besides their servers, as fragments write it into backends.
+
+Texts that HAProxy reads as a format come escaped (``%`` is doubled); the fragment quotes them. Rules with the same
+lines share a *profile*, and values that HAProxy can read from a map are entries of one.
+"""
+
+import hashlib
+from functools import lru_cache
+from typing import NamedTuple
+
+from pyconfd.model.context import PresetName
+from pyconfd.model.gateway_api import BackendRef
+from pyconfd.presets import values
+from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
+from pyconfd.presets.routing.types import RouteBackend
+from pyconfd.presets.views import PortAt
+
+_VALUE = "="
+"""Stands for a value that is in a map."""
+
+
+class HeaderEdit(NamedTuple):
+    """One header to ``set``, ``add`` or ``del``; ``format`` is a format of HAProxy, "" where it is deleted."""
+
+    action: str
+    name: str
+    format: str = ""
+
+
+class PathEdit(NamedTuple):
+    r"""A path that replaces the former one: all of it where ``pattern`` is "", else what ``pattern`` matches.
+
+    ``format`` is a format of HAProxy; with a pattern it may refer to what that matched (``\1``).
+    """
+
+    pattern: str
+    format: str
+
+
+class Redirect(NamedTuple):
+    """A redirect. ``scheme`` and ``host`` "" are those of the request.
+
+    ``port`` is "" where the URL needs none; the port that clients connected to where it is None.
+    """
+
+    code: int
+    scheme: str
+    host: str
+    port: str | None
+
+
+class Cors(NamedTuple):
+    """Cross-origin rules. ``conditions`` are those of an allowed origin, each enough for itself.
+
+    ``methods`` and ``headers`` are lists as in the headers; "*" allows what is asked for, "" nothing.
+    """
+
+    conditions: tuple[str, ...]
+    credentials: bool
+    methods: str
+    headers: str
+    exposed: str
+    max_age: int
+
+
+class Mirror(NamedTuple):
+    """Copies of ``share`` of ``of`` requests go where ``reference`` leads, which stands in ``field`` of the rule."""
+
+    field: str
+    reference: BackendRef
+    share: int
+    of: int
+
+
+class Filters(NamedTuple):
+    """All filters of one rule or reference."""
+
+    request: tuple[HeaderEdit, ...] = ()
+    response: tuple[HeaderEdit, ...] = ()
+    host: str = ""
+    path: PathEdit | None = None
+    redirect: Redirect | None = None
+    cors: Cors | None = None
+    mirrors: tuple[Mirror, ...] = ()
+
+    @property
+    def values(self) -> tuple[tuple[str, str], ...]:
+        """The texts that HAProxy can read from a map, each by its name there: they need no line of their own."""
+        edits = (("request", self.request), ("response", self.response))
+        found = [
+            (f"{name}{number}", _text_of(edit.format))
+            for name, some in edits
+            for number, edit in enumerate(some)
+            if edit.format
+        ]
+        if self.host:
+            found.append(("host", self.host))
+        if self.path and not self.path.pattern:
+            found.append(("path", _text_of(self.path.format)))
+        if self.redirect and self.redirect.host:
+            found.append(("redirect", self.redirect.host))
+        return tuple(found)
+
+    @property
+    def lines(self) -> "Filters":
+        """These without their values: equal ones have the same lines."""
+        is_whole = self.path is not None and not self.path.pattern
+        return self._replace(
+            request=tuple(edit._replace(format=edit.format and _VALUE) for edit in self.request),
+            response=tuple(edit._replace(format=edit.format and _VALUE) for edit in self.response),
+            host=self.host and _VALUE,
+            path=PathEdit("", _VALUE) if is_whole else self.path,
+            redirect=self.redirect and self.redirect._replace(host=self.redirect.host and _VALUE),
+        )
+
+    def followed_by(self, later: "Filters") -> "Filters":
+        """Return these and, after them, those of a reference."""
+        return Filters(
+            self.request + later.request,
+            # Answers come the other way.
+            later.response + self.response,
+            later.host or self.host,
+            later.path or self.path,
+            self.redirect,
+            self.cors,
+            self.mirrors,
+        )
+
+
+NO_FILTERS = Filters()
+
+
+def as_format(value: str) -> str:
+    """Return a text as it stands in a format of HAProxy."""
+    # In a rule these words begin a condition even in quotes.
+    if value in values.CONDITION_WORDS | {"{", "}", "!", "||"}:
+        return f"%[str({value})]"
+    return value.replace("%", "%%")
+
+
+def _text_of(format_: str) -> str:
+    """Return the text that :func:`as_format` made a format of."""
+    return format_[len("%[str(") : -len(")]")] if format_.startswith("%[str(") else format_.replace("%%", "%")
+
+
+class Retry(NamedTuple):
+    """How often a request is tried again, and ``on`` what, in HAProxy's words."""
+
+    attempts: int
+    on: str
+
+
+class Handling(NamedTuple):
+    """How requests of a rule are handled in each of its backends; None: as usual.
+
+    ``timeout_ms`` is how long a server may be silent, ``deadline_ms`` is for all attempts together.
+    """
+
+    timeout_ms: int | None = None
+    retry: Retry | None = None
+    deadline_ms: int | None = None
+
+
+AS_USUAL = Handling()
+
+
+class MirrorSection(NamedTuple):
+    """Where copies of ``share`` of ``of`` requests go."""
+
+    name: str
+    share: int
+    of: int
+
+
+class RuleProfile(NamedTuple):
+    """The lines of a backend besides its servers: backends of many rules have the same."""
+
+    filters: Filters
+    failing: int
+    of: int
+    handling: Handling
+    options: str
+    sans: tuple[str, ...]
+    policy: RoutePolicy = NO_POLICY
+    preset: str = PresetName.GATEWAY
+
+    @property
+    def name(self) -> str:
+        """The name of the defaults section that has these lines."""
+        return _name_of_profile(self)
+
+    def section(self, rules: int) -> "RuleBackend":
+        """Return what the section says; about so many rules use it."""
+        owner = "What rules with the same filters have in common"
+        return RuleBackend(self.name, owner, "", "", (), (), route="", is_profile=True, rules=rules, **self._asdict())
+
+
+@lru_cache(maxsize=1024)
+def _name_of_profile(profile: RuleProfile) -> str:
+    return f"{profile.preset}-profile-{hashlib.sha256(repr(profile).encode()).hexdigest()[:32]}"
+
+
+class RuleBackend(RouteBackend, frozen=True, gc=False):
+    """A backend of a rule. ``route`` is what its ``entries`` lead to: its own name, or the route of choices.
+
+    ``failing`` of ``of`` requests are answered with 500, since they belong to references that lead nowhere; all of them
+    where both are 1. ``options`` are words for each of its servers. ``sans`` are parts of their certificates in
+    hexadecimal digits, of which one has to be there. ``profile`` is the section that has the lines for all of this, ""
+    where the backend has its own; or it ``is_profile`` itself, and ``rules`` use it. ``ports`` are those that its
+    servers answer for, each with the weight that these share.
+    """
+
+    route: str = ""
+    filters: Filters = NO_FILTERS
+    failing: int = 0
+    of: int = 1
+    handling: Handling = AS_USUAL
+    options: str = ""
+    sans: tuple[str, ...] = ()
+    mirrors: tuple[MirrorSection, ...] = ()
+    profile: str = ""
+    is_profile: bool = False
+    rules: int = 0
+    ports: tuple[tuple[int, PortAt], ...] = ()
+    policy: RoutePolicy = NO_POLICY
+    preset: str = PresetName.GATEWAY
+
+    @property
+    def lines(self) -> RuleProfile | None:
+        """What its lines say besides its servers, None for nothing, or where it is a matter of this backend alone."""
+        if self.mode != "http" or self.mirrors:
+            return None
+        found = RuleProfile(
+            self.filters.lines,
+            self.failing,
+            self.of,
+            self.handling,
+            self.options,
+            self.sans,
+            self.policy.lines,
+            self.preset,
+        )
+        return None if found[:-1] == _PLAIN[:-1] else found
+
+
+_PLAIN = RuleProfile(NO_FILTERS, 0, 1, AS_USUAL, "", ())

@@ -1,0 +1,93 @@
+"""The backends of rules, as collections: of routes, and of Ingresses that ask for more than servers.
+
+Rules with the same lines share a section with these, a *profile*, so that a backend has nothing but servers, and comes
+and goes without a reload.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pyconfd.derived import Collection, Derived, Grouped, Joined, Read, Spread, Tally
+from pyconfd.model.reservation import Owner
+from pyconfd.presets.objects import Objects
+from pyconfd.presets.routing.rules import RuleBackend, RuleProfile
+from pyconfd.presets.routing.table import entry_of
+from pyconfd.presets.routing.weights import weighted_servers
+
+MOST_PROFILES = 32
+"""Of a namespace: sections of rules with the same lines are spares of their own, and part of each reload."""
+
+
+class RuleSection(NamedTuple):
+    """A backend of a rule without its servers and the entries that lead to it, and whose it is."""
+
+    owner: Owner
+    backend: RuleBackend
+
+
+class RuleBackends:
+    """The ``backends`` of the rules of one preset, and ``all`` sections: these and their profiles.
+
+    ``leading`` has, by route, the paths that lead there.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        preset: str,
+        sections: Collection[Any, RuleSection],
+        leading: Collection[str, Any],
+    ) -> None:
+        self._objects, self._leading = objects, leading
+        counts = Tally(sections, _profile_of, f"profiles of rules of {preset}")
+        of_namespace = Grouped(
+            counts, lambda at, _: (at[0],), f"profiles of {preset} by namespace", rank=lambda at, _: at[1].name
+        )
+        self._of_namespace = Derived(of_namespace, _shared_profiles, f"profiles of {preset} that are shared")
+        shared = Tally(
+            self._of_namespace, lambda _, found: ((each, 1) for each in found), f"namespaces by profile of {preset}"
+        )
+        rules = Tally(counts, lambda at, count: ((at[1], count),), f"rules by profile of {preset}")
+        self._rules = Derived(rules, _rounded_up, f"rules by profile of {preset}, rounded up")
+        with_rules = Derived(shared, self._section_of_profile, f"profiles of {preset} with their rules")
+        self.profiles = Spread(with_rules, lambda _, section: ((section.name, section),), f"profiles of {preset}")
+        led_to = Derived(sections, self._led_to, f"sections of {preset} with what leads to them")
+        self.backends = Derived(led_to, self._backend, f"backends of rules of {preset}")
+        self.all = Joined[Any, RuleBackend](self.profiles, self.backends, name=f"sections of rules of {preset}")
+
+    def _section_of_profile(self, read: Read, profile: RuleProfile, _: int) -> RuleBackend:
+        return profile.section(read(self._rules, profile) or 0)
+
+    def _led_to(self, read: Read, _: object, section: RuleSection) -> RuleBackend:
+        backend = section.backend
+        paths, lines = read(self._leading, backend.route) or (), backend.lines
+        is_shared = lines is not None and lines in (read(self._of_namespace, section.owner.namespace) or ())
+        return msgspec.structs.replace(
+            backend,
+            entries=tuple(entry_of(*path) for path, _ in paths),
+            profile=lines.name if lines is not None and is_shared else "",
+        )
+
+    def _backend(self, read: Read, _: object, backend: RuleBackend) -> RuleBackend:
+        """Add the servers, which change far more often than all else of a rule."""
+        servers = weighted_servers([(weight, self._objects.servers(read, at)) for weight, at in backend.ports])
+        return msgspec.structs.replace(backend, servers=servers)
+
+
+def _profile_of(_: object, section: RuleSection) -> tuple[tuple[tuple[str, RuleProfile], int], ...]:
+    lines = section.backend.lines
+    return (((section.owner.namespace, lines), 1),) if lines is not None else ()
+
+
+def _shared_profiles(
+    _: Read, __: str, profiles: Sequence[tuple[tuple[str, RuleProfile], int]]
+) -> frozenset[RuleProfile]:
+    """Return the profiles of a namespace that have sections of their own; rules with others have their own lines."""
+    return frozenset(profile for (_namespace, profile), _count in profiles[:MOST_PROFILES])
+
+
+def _rounded_up(_: Read, __: RuleProfile, count: int) -> int:
+    """Return the next power of two, so that the section stays the same while one rule after the other comes."""
+    return 1 << (count - 1).bit_length()
