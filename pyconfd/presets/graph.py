@@ -34,6 +34,7 @@ from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, Pre
 from pyconfd.presets.refusals import JoinedRefusals, faults
 from pyconfd.presets.routing.rules import RuleBackend
 from pyconfd.presets.routing.types import RouteBackend, VirtualHost
+from pyconfd.presets.rule_backends import rank_of_section
 from pyconfd.presets.shared_virtual_hosts import named_virtual_hosts
 
 
@@ -68,7 +69,7 @@ class PresetGraph:
             each.serve(self.listeners)
         self._rules = [each.rules for each in self._presets.values() if each.rules is not None]
         of_all = Joined[Any, RuleBackend](*(each.all for each in self._rules), name="sections of rules")
-        self._sections = Published[str, RuleBackend](of_all, key=lambda at: at[1])
+        self._sections = Published[str, RuleBackend](of_all, key=lambda at: at[1], rank=rank_of_section)
         self._named = Published[str, VirtualHost](named_virtual_hosts(self.hosts, self.ingresses.virtual_hosts))
         self._reserved: Reservations = VersionedDict({})
         self.faults: tuple[Refusal, ...] = ()
@@ -130,6 +131,7 @@ class _Ingresses(PresetCollections):
         self._presented = Published[str, PresentedCertificate](ingresses.presented, rank=None)
         self._refused = JoinedRefusals(ingresses.refused)
         self._by_secret = Published[Key, ServedCertificate](ingresses.served, rank=None)
+        self._given = SameParts[GivenDict]()
         self._files = SameParts[tuple[OutputFile, ...]]()
 
     def see(self, snapshot: Snapshot, options: PresetOptions) -> None:
@@ -140,9 +142,13 @@ class _Ingresses(PresetCollections):
         ingresses = self._ingresses
         served = self._by_secret.mapping()
         backends, lines, virtual_hosts = self._backends.mapping(), self._lines.mapping(), self._virtual_hosts.mapping()
+        given = self._given.made(
+            (virtual_hosts, backends, lines),
+            lambda: GivenDict(virtual_hosts=virtual_hosts, backends=backends, certificates=lines),
+        )
         owners, all_backends = self._owners.mapping(), self._served.mapping()
         return PresetResult(
-            {"ingress": GivenDict(virtual_hosts=virtual_hosts, backends=backends, certificates=lines)},
+            {"ingress": given},
             self._refused.all(),
             ingresses.ready.items.get((), 0),
             partial(ingress_claims, self._asked.mapping(), owners, all_backends),

@@ -91,3 +91,8 @@ def _shared_profiles(
 def _rounded_up(_: Read, __: RuleProfile, count: int) -> int:
     """Return the next power of two, so that the section stays the same while one rule after the other comes."""
     return 1 << (count - 1).bit_length()
+
+
+def rank_of_section(name: str) -> tuple[bool, str]:
+    """Return the place of a section among all: profiles come first, since the others are from these."""
+    return "_" in name, name  # as names of rules have it, and those of profiles do not

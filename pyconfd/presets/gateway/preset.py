@@ -74,6 +74,7 @@ class GatewayCollections(PresetCollections):
         self._policies = Published[ObjectKey, PolicyDecision](gateways.policies)
         self._presented = Published[str, PresentedCertificate](gateways.presented, key=lambda at: at[1], rank=None)
         self._refused = JoinedRefusals(gateways.refused)
+        self._given = SameParts[GivenDict]()
         self._files = SameParts[tuple[OutputFile, ...]]()
         self._listeners = SameParts[Mapping[Listener, Owner]]()
 
@@ -84,10 +85,10 @@ class GatewayCollections(PresetCollections):
         frontends, owners = self._frontends.mapping(), self._owners.mapping()
         files = self._files.made((ports, policies), lambda: files_of(ports.values(), policies.values()))
         script = script_file(self._directory) if counts.get("mirrored") else None
-        given = GivenDict(
-            frontends=frontends,
-            virtual_hosts=self._virtual_hosts.mapping(),
-            mirror_script=script.path if script else "",
+        virtual_hosts, path = self._virtual_hosts.mapping(), script.path if script else ""
+        given = self._given.made(
+            (frontends, virtual_hosts, path),
+            lambda: GivenDict(frontends=frontends, virtual_hosts=virtual_hosts, mirror_script=path),
         )
         return PresetResult(
             {"gateway": given},

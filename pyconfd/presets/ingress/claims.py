@@ -1,7 +1,7 @@
 """What one Ingress asks for: rules of routing, the Services behind them, certificates; and what is refused of it."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, TypeVar
@@ -133,12 +133,11 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted:
     if foreign.canary:
         problems.append(_Invalid(f"annotation {foreign.canary}", "", _CANARY, _UNSUPPORTED))
     redirect = _annotation(ingress, SSL_REDIRECT, values.flag, problems)
-    restricted = _Restricted(ingress, foreign, redirects=redirect is not False)
-    # A canary owns no host.
-    virtual_hosts = _virtual_hosts(ingress, policy, problems) if is_named and not foreign.canary else {}
     words, faults = asked_by(words_of(meta.annotations))
     problems += (_wrong_word(each) for each in faults)
-    restricted.is_closed = any(each.restricts for each in faults)
+    restricted = _Restricted(ingress, foreign, faults, redirects=redirect is not False)
+    # A canary owns no host.
+    virtual_hosts = _virtual_hosts(ingress, policy, problems) if is_named and not foreign.canary else {}
     for asked in _asked(ingress):
         if restricted.is_closed or asked.host not in virtual_hosts:
             continue
@@ -170,16 +169,22 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted:
     )
     if note := foreign.note("Ingress"):
         problems.append(_Invalid("metadata.annotations", "", note, RefusalReason.IGNORED_ANNOTATION))
-    refused = tuple(dict.fromkeys(Refusal(ref, *problem.refusal) for problem in problems))
-    if len(refused) > _MOST_PROBLEMS:
-        detail = f"{len(refused) - _MOST_PROBLEMS:,} more of its fields are refused, and not told by themselves"
-        refused = (*refused[:_MOST_PROBLEMS], Refusal(ref, "spec", "", RefusalReason.INVALID_VALUE, detail))
-    hosts = tuple(HostClaim(virtual_host, owner, shared) for virtual_host in dict.fromkeys(virtual_hosts.values()))
+    refused = _told(ref, problems)
+    hosts = tuple(HostClaim(each, owner, shared) for each in dict.fromkeys(virtual_hosts.values()))
     return IngressClaim(
         ref, owner, meta.uid, meta.generation, rules, references, tls, redirect is not False, hsts, refused,
         bool(foreign.https or foreign.https_with_tls), hosts, ingress.spec.ingress_class_name or "",
         words,
     )  # fmt: skip
+
+
+def _told(ref: ObjectRef, problems: Iterable[_Invalid]) -> tuple[Refusal, ...]:
+    """Return the first problems by themselves, and how many more there are."""
+    refused = tuple(dict.fromkeys(Refusal(ref, *problem.refusal) for problem in problems))
+    if len(refused) <= _MOST_PROBLEMS:
+        return refused
+    detail = f"{len(refused) - _MOST_PROBLEMS:,} more of its fields are refused, and not told by themselves"
+    return (*refused[:_MOST_PROBLEMS], Refusal(ref, "spec", "", RefusalReason.INVALID_VALUE, detail))
 
 
 def _virtual_hosts(ingress: Ingress, policy: ClaimOptions, problems: list[_Invalid]) -> dict[str, str]:
@@ -210,10 +215,9 @@ class _Restricted:
     ``is_closed``: none is, since a word that restricts cannot be what it says, which was told.
     """
 
-    is_closed = False
-
-    def __init__(self, ingress: Ingress, foreign: Foreign, *, redirects: bool) -> None:
+    def __init__(self, ingress: Ingress, foreign: Foreign, wrong: Sequence[WordFault], *, redirects: bool) -> None:
         self._foreign = foreign
+        self.is_closed = any(each.restricts for each in wrong)
         listed = [(item.secret_name, item.hosts) for item in ingress.spec.tls or ()]
         # As _tls() reads it: an entry without hosts is for all of the rules.
         self._named = {values.comparable_name(host) for _, hosts in listed for host in hosts or ()}

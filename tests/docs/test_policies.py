@@ -1,0 +1,23 @@
+"""docs/policies.md has the vocabulary; ``PYCONFD_UPDATE_DOCS=1 pytest tests/docs/test_policies.py`` writes it."""
+
+import os
+from pathlib import Path
+
+from pyconfd.presets.policies.words import WORDS
+
+PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
+FIRST, LAST = "<!-- words -->\n", "<!-- end of words -->\n"
+
+
+def test_each_word_is_in_the_table() -> None:
+    title = "| word | example | meaning | a new value |\n|---|---|---|---|\n"
+    rows = title + "".join(
+        f"| `{word.name}` | `{word.example}` | {word.meaning} | {'runtime update' if word.live else 'profile'} |\n"
+        for word in WORDS.values()
+    )
+    head, _, rest = PAGE.read_text().partition(FIRST)
+    found, _, tail = rest.partition(LAST)
+    if "PYCONFD_UPDATE_DOCS" in os.environ:
+        PAGE.write_text(f"{head}{FIRST}{rows}{LAST}{tail}")
+    else:
+        assert found == rows

@@ -1,0 +1,220 @@
+"""Objects that say words of policies, served by a real HAProxy in front of a real pod.
+
+Clients reach HAProxy over sockets, by the PROXY protocol: so a test says which address a client has.
+"""
+
+import json
+import re
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from copy import copy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pyconfd.fragments import directory
+from pyconfd.model.context import Context
+from pyconfd.model.rendering import Rendering
+from pyconfd.presets import registry
+from pyconfd.presets.addresses import AddressOptions
+from pyconfd.presets.policy import ClaimOptions, network
+from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.registry import Memo
+from pyconfd.render.engine import Renderer, RenderOptions
+from pyconfd.sources.fragments import read_fragments
+from pyconfd.trying.own_haproxy import short_folder
+from tests.explain.real import NamedBackends
+from tests.presets.gateway.objects import CLASS, snapshot
+from tests.presets.gateway.stage import EchoServer, pods
+from tests.world.haproxy import HaproxyProcess
+
+HOST = "shop.example.com"
+CLIENT = "198.51.100.7"
+_POOL = "192.0.2.1"
+_SHARED = "192.0.2.200"
+PRESETS = ("domains", "ingress", "gateway")
+GATEWAY = f"""
+kind: Gateway
+metadata: {{name: web}}
+spec:
+  gatewayClassName: pyconfd
+  addresses: [{{value: {_POOL}}}]
+  listeners: [{{name: http, port: 80, protocol: HTTP}}]
+"""
+INGRESS_CLASS = """
+kind: IngressClass
+metadata: {name: pyconfd}
+spec: {controller: pyconfd.io/ingress}
+"""
+
+
+def service(port: int, name: str = "app") -> str:
+    return f"""
+kind: Service
+metadata: {{name: {name}}}
+spec: {{ports: [{{name: http, port: 80}}]}}
+---
+kind: EndpointSlice
+metadata: {{name: {name}-a, labels: {{kubernetes.io/service-name: {name}}}}}
+addressType: IPv4
+endpoints: [{{addresses: [127.0.0.1]}}]
+ports: [{{name: http, port: {port}}}]
+"""
+
+
+def of_ingress(words: Mapping[str, str], *, path: str = "/", prefix: str = "pyconfd.io/", name: str = "web") -> str:
+    """Return an Ingress that says words; ``prefix`` begins the names of its annotations."""
+    document = {
+        "kind": "Ingress",
+        "metadata": {"name": name, "annotations": {f"{prefix}{word}": text for word, text in words.items()}},
+        "spec": {
+            "ingressClassName": "pyconfd",
+            "rules": [
+                {
+                    "host": HOST,
+                    "http": {
+                        "paths": [
+                            {
+                                "path": path,
+                                "pathType": "Prefix",
+                                "backend": {"service": {"name": "app", "port": {"number": 80}}},
+                            }
+                        ]
+                    },
+                }
+            ],
+        },
+    }
+    return yaml.safe_dump(document)
+
+
+def of_route(words: Mapping[str, str], *, path: str = "/", name: str = "web") -> str:
+    """Return an HTTPRoute that says words."""
+    document = {
+        "kind": "HTTPRoute",
+        "metadata": {"name": name, "annotations": {f"pyconfd.io/{word}": text for word, text in words.items()}},
+        "spec": {
+            "parentRefs": [{"name": "web"}],
+            "hostnames": [HOST],
+            "rules": [
+                {"matches": [{"path": {"value": path}}], "backendRefs": [{"name": "app", "port": 80}]},
+            ],
+        },
+    }
+    return yaml.safe_dump(document)
+
+
+WAYS = {"ingress": of_ingress, "httproute": of_route}
+"""Each way to say words, by its name."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a client got; ``headers`` in lower case."""
+
+    status: int
+    headers: Mapping[str, Sequence[str]]
+    body: str
+
+    @property
+    def echo(self) -> dict[str, Any]:
+        """What the pod was asked."""
+        found: dict[str, Any] = json.loads(self.body)
+        return found
+
+
+@dataclass
+class PolicyStage(NamedBackends):
+    """A real HAProxy with a pod: :meth:`serving` has it serve objects."""
+
+    pod: EchoServer | None = None
+    memo: Memo = field(default_factory=Memo)
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+    def context(self, *objects: str) -> Context:
+        """Return what the presets make of objects beside a Gateway, a class and the Service ``app``."""
+        port = self.pod.port if self.pod is not None else 8080
+        pool = AddressOptions((_POOL,), shared=(_SHARED,))
+        claims = ClaimOptions(allow_endpoints=(network("127.0.0.0/8"),))
+        return registry.translate(
+            snapshot(CLASS, INGRESS_CLASS, GATEWAY, service(port), *objects),
+            PRESETS,
+            PresetOptions(addresses=pool, claims=claims),
+            self.memo,
+        )
+
+    def rendered(self, *objects: str) -> tuple[Rendering, Context]:
+        """Return what the shipped fragments make of objects."""
+        context = self.context(*objects)
+        options = RenderOptions(f"{self.folder}/files", variables={"stats_bind": "", **self.variables})
+        return copy(Renderer(read_fragments(directory()), options)).render(context, curdate="").rendering, context
+
+    def serving(self, *objects: str) -> Context:
+        """Have HAProxy serve objects, and return what the presets made of them."""
+        rendering, context = self.rendered(*objects)
+        self.serve(rendering, context)
+        return context
+
+    def _rewritten(self, text: str, pem: Path) -> Iterator[str]:
+        del pem
+        for section in re.split(r"(?m)^(?=(?:global|defaults|frontend|backend|listen|peers|ring)\b)", text):
+            keyword = section.partition(" ")[0]
+            for line in section.rstrip().split("\n"):
+                if keyword == "frontend" and line.split()[:1] == ["bind"]:
+                    yield self._bound(line)
+                elif line.strip().startswith("tcp-request connection reject"):
+                    yield line.replace("connection", "session", 1)
+                else:
+                    yield line
+
+    def request(
+        self,
+        way: str,
+        path: str = "/",
+        *,
+        method: str = "GET",
+        headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
+        body: str | None = None,
+        client: str = CLIENT,
+        host: str = HOST,
+    ) -> Answer:
+        """Return the answer to a request to an Ingress or a Gateway."""
+        to = _POOL if way == "httproute" else _SHARED
+        with closing(self._connected(client, to)) as connection:
+            lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close"]
+            lines += [
+                f"{name}: {value}" for name, value in (headers.items() if isinstance(headers, Mapping) else headers)
+            ]
+            if body is not None:
+                lines.append(f"Content-Length: {len(body)}")
+            connection.sendall("\r\n".join([*lines, "", body or ""]).encode())
+            received = b""
+            while more := connection.recv(65536):
+                received += more
+        head, _, rest = received.partition(b"\r\n\r\n")
+        first, *fields = head.decode("latin-1").split("\r\n")
+        found: dict[str, list[str]] = {}
+        for name, _, value in (each.partition(":") for each in fields):
+            found.setdefault(name.lower(), []).append(value.strip())
+        return Answer(int(first.split(" ")[1]), found, rest.decode("latin-1"))
+
+    def _connected(self, client: str, to: str) -> socket.socket:
+        family = "TCP6" if ":" in client else "TCP4"
+        to = "2001:db8::200" if family == "TCP6" else to
+        wanted = [each for each in self.binds if each[0].port == 80]
+        path = max(wanted, key=lambda each: each[0].rank(to))[1]
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(20)
+        connection.connect(path)
+        connection.sendall(f"PROXY {family} {client} {to} 40000 80\r\n".encode())
+        return connection
+
+
+@contextmanager
+def policy_stage(folder: Path, **variables: Any) -> Iterator[PolicyStage]:
+    """Yield a stage with a pod called ``app``; ``variables`` are those of fragments."""
+    with HaproxyProcess(folder) as process, pods("app") as (pod,):
+        yield PolicyStage(short_folder("pol-"), process, pod=pod, variables=variables)

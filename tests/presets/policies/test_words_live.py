@@ -1,0 +1,72 @@
+"""Each word of policies in each of its ways, by a real HAProxy."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyconfd.presets.policies.words import WORDS
+from tests.presets.policies.stage import WAYS, PolicyStage, policy_stage
+
+pytestmark = pytest.mark.haproxy
+ways = pytest.mark.parametrize("way", WAYS)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[PolicyStage]:
+    with policy_stage(tmp_path) as found:
+        yield found
+
+
+@ways
+def test_networks(stage: PolicyStage, way: str) -> None:
+    words = {"allow-networks": "198.51.100.0/25, 10.0.0.0/9, 2001:db8::/33", "deny-networks": "198.51.100.9"}
+    stage.serving(WAYS[way](words))
+    expected = {
+        "198.51.100.7": 200,
+        "198.51.100.9": 403,
+        "198.51.100.128": 403,
+        "10.127.255.255": 200,
+        "10.128.0.0": 403,
+    }
+    assert {client: stage.request(way, client=client).status for client in expected} == expected
+
+
+@ways
+def test_a_network_that_is_none_closes_what_it_was_to_protect(stage: PolicyStage, way: str) -> None:
+    context = stage.serving(WAYS[way]({"allow-networks": "10.0.0.0/33"}))
+    assert stage.request(way).status in {404, 500}
+    (refused,) = context.refused
+    assert refused.field.endswith("annotation pyconfd.io/allow-networks")
+    assert "no network" in refused.detail
+
+
+@ways
+def test_max_body_size(stage: PolicyStage, way: str) -> None:
+    stage.serving(WAYS[way]({"max-body-size": "1k"}))
+    assert stage.request(way, method="POST", body="x" * 1024).echo["body"] == "x" * 1024
+    assert stage.request(way, method="POST", body="x" * 1025).status == 413
+
+
+@ways
+def test_a_new_value_changes_no_line(stage: PolicyStage, way: str) -> None:
+    texts = [stage.rendered(WAYS[way]({word.name: text}))[0].text for word, text in _VALUES]
+    for (word, _), one, two in zip(_VALUES[::2], texts[::2], texts[1::2], strict=True):
+        assert (one == two) is word.live, word.name
+
+
+_VALUES = [
+    (WORDS[name], text)
+    for name, both in {
+        "allow-networks": ("192.0.2.0/24", "192.0.2.0/25, 2001:db8::/32"),
+        "deny-networks": ("192.0.2.0/24", "192.0.2.0/25"),
+        "max-body-size": ("1k", "2m"),
+        "server-timeout": ("1s", "2s"),
+    }.items()
+    for text in both
+]
+"""Two texts for each word."""
+
+
+def test_each_word_has_two_values_here() -> None:
+    assert {word.name for word, _ in _VALUES} == set(WORDS)
