@@ -285,6 +285,7 @@ def base_options(settings: Settings) -> PresetOptions:
         claims=_claim_options(settings),
         cluster_templates=settings.cluster_templates.allow_configuration_from_cluster,
         ignored_annotations=settings.ingress.ignored_annotations,
+        nginx_classes=settings.ingress.nginx_classes,
     )
 
 

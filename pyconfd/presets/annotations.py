@@ -7,7 +7,7 @@ the prefix of such a controller that is not listed counts as one that restricts.
 
 import difflib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -105,15 +105,20 @@ REMEDY = "remove it, or list it in ingress.ignored_annotations"
 NOTHING_FOREIGN = Foreign()
 
 
-def read_foreign(annotations: Mapping[str, str] | None, kind: str, accepted: Iterable[str] = ()) -> Foreign:
+def read_foreign(
+    annotations: Mapping[str, str] | None, kind: str, accepted: Iterable[str] = (), read: Collection[str] = ()
+) -> Foreign:
     """Return what the annotations of an object of ``kind`` ask for and do not get.
 
-    ``accepted`` are names, or patterns with ``*``, whose restrictions the operator does without.
+    ``accepted`` are names, or patterns with ``*``, whose restrictions the operator does without; ``read`` are those that
+    were read as what they mean.
     """
     found: defaultdict[AnnotationEffect, list[str]] = defaultdict(list)
     unknown, misspelled, canary = set(), [], ""
     for name, value in sorted((annotations or {}).items()):
         prefix, _, bare = name.partition("/")
+        if name in read:
+            continue
         if name.startswith(OWN_PREFIX):
             if bare not in OWN_ANNOTATIONS[kind]:
                 misspelled.append(name)

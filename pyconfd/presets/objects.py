@@ -48,6 +48,7 @@ class Objects:
         self.places, self.denied, self.nodes = read.places, read.denied, read.nodes
         self.services, self.declared, self.secrets = read.services, read.declared, read.secrets
         self.policy = Value[ClaimOptions](graph, "claims")
+        self.nginx_classes = Value[tuple[str, ...]](graph, "ingress.nginx_classes")
         self.ignored_annotations = Value[tuple[str, ...]](graph, "ingress.ignored_annotations")
         self.tls = Value[TlsOptions](graph, "tls")
         self.targets = Value[TargetOptions](graph, "presets.backend_target")
@@ -86,6 +87,7 @@ class Objects:
         """Put what differs from the last time into the sources."""
         self.read.see(snapshot, options.claims)
         self.policy.set(options.claims)
+        self.nginx_classes.set(options.nginx_classes)
         self.ignored_annotations.set(options.ignored_annotations)
         self.tls.set(options.tls)
         self.targets.set(TargetOptions(options.node_ports, options.node_address_types))

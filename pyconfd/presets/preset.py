@@ -55,7 +55,8 @@ class PresetOptions:
     ``own`` are those of single presets, by their class (:func:`own_options`); ``tls`` is for certificates of Secrets.
     ``claims`` says who may claim what; ``reservations`` are the names that namespaces have, by scope.
     ``cluster_templates``: render what the cluster supplies as configuration. ``ignored_annotations`` are annotations
-    of other controllers, or patterns, whose restrictions are done without.
+    of other controllers, or patterns, whose restrictions are done without. Ingresses of the classes ``nginx_classes``
+    mean what ingress-nginx makes of them.
     """
 
     node_ports: bool = False
@@ -72,6 +73,7 @@ class PresetOptions:
     reservations: Mapping[str, Reservations] = field(default_factory=lambda: MappingProxyType({}))
     cluster_templates: bool = False
     ignored_annotations: tuple[str, ...] = ()
+    nginx_classes: tuple[str, ...] = ()
 
     def of(self, options: type[_T]) -> _T:
         """Return the options of one preset, by their class; its defaults where there are none."""

@@ -205,6 +205,9 @@ class TlsSettings:
     )
 
 
+ClassName = Annotated[str, whole(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", "the name of an IngressClass, such as nginx")]
+
+
 @dataclass(frozen=True, slots=True)
 class IngressSettings:
     """``[ingress]``: Ingresses that were written for other controllers."""
@@ -221,6 +224,11 @@ class IngressSettings:
         (),
         "annotations of other controllers that restrict access (lists of addresses, authentication, limits) and are"
         " done without: by default a path behind one is not served",
+    )
+    nginx_classes: tuple[ClassName, ...] = setting(
+        (),
+        "classes whose Ingresses were written for ingress-nginx: they are served, and their annotations mean what they"
+        " meant there",
     )
 
 

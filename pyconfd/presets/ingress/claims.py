@@ -13,6 +13,8 @@ from pyconfd.model.reservation import NEVER, HostClaim, Name, Owner
 from pyconfd.presets import values
 from pyconfd.presets.annotations import ACCESS_LOG, OWN_PREFIX, Foreign, read_foreign, words_of
 from pyconfd.presets.host_ownership import ANY_HOST, SHARED_WITH, shared_with
+from pyconfd.presets.policies.nginx import NOTHING_OF_NGINX, read_nginx
+from pyconfd.presets.policies.nginx import PREFIX as NGINX
 from pyconfd.presets.policies.words import NOTHING_ASKED, Asked, WordFault, asked_by
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import ServiceReference
@@ -110,13 +112,16 @@ class _Asked(NamedTuple):
     backend: IngressBackend
 
 
-def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted: Sequence[str] = ()) -> IngressClaim:
+def read_ingress(
+    ingress: Ingress, cluster: str, policy: ClaimOptions, accepted: Sequence[str] = (), *, is_nginx: bool = False
+) -> IngressClaim:
     """Return what an Ingress of pyconfd's class asks for; never raise.
 
     ``accepted`` are the annotations, or patterns, whose restrictions the operator does without.
     """
     meta = ingress.metadata
-    foreign = read_foreign(meta.annotations, "Ingress", accepted)
+    of_nginx = read_nginx(meta.annotations) if is_nginx else NOTHING_OF_NGINX
+    foreign = read_foreign(meta.annotations, "Ingress", accepted, of_nginx.read)
     ref = ObjectRef("Ingress", meta.namespace, meta.name, cluster)
     owner = Owner("Ingress", meta.namespace, meta.name, meta.creation_timestamp or NEVER)
     problems: list[_Invalid] = []
@@ -132,8 +137,9 @@ def read_ingress(ingress: Ingress, cluster: str, policy: ClaimOptions, accepted:
         ref = ObjectRef("Ingress", values.shortened(meta.namespace), values.shortened(meta.name), cluster)
     if foreign.canary:
         problems.append(_Invalid(f"annotation {foreign.canary}", "", _CANARY, _UNSUPPORTED))
-    redirect = _annotation(ingress, SSL_REDIRECT, values.flag, problems)
-    words, faults = asked_by(words_of(meta.annotations))
+    named = SSL_REDIRECT if not is_nginx or SSL_REDIRECT in (meta.annotations or {}) else f"{NGINX}ssl-redirect"
+    redirect = _annotation(ingress, named, values.flag, problems)
+    words, faults = asked_by((*of_nginx.words, *words_of(meta.annotations)))
     problems += (_wrong_word(each) for each in faults)
     restricted = _Restricted(ingress, foreign, faults, redirects=redirect is not False)
     # A canary owns no host.

@@ -1,7 +1,7 @@
 """Which Ingresses are pyconfd's: by their class, by the annotation of former times, or as the default class."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pyconfd.model.ingress import Ingress, IngressClass
@@ -16,15 +16,23 @@ FORMER_CLASS = "kubernetes.io/ingress.class"
 
 
 class OwnClasses(NamedTuple):
-    """The names of pyconfd's classes; ``is_default``: an Ingress without a class is for one of them."""
+    """The names of pyconfd's classes; ``is_default``: an Ingress without a class is for one of them.
+
+    ``nginx`` are those of them whose Ingresses mean what ingress-nginx makes of them.
+    """
 
     names: frozenset[str]
     is_default: bool
+    nginx: frozenset[str] = frozenset()
 
     def serve(self, ingress: Ingress) -> bool:
         """Return whether an Ingress is for pyconfd."""
         name = class_of(ingress)
         return self.is_default if name is None else name in self.names
+
+    def are_nginx(self, ingress: Ingress) -> bool:
+        """Return whether an Ingress means what ingress-nginx makes of it."""
+        return class_of(ingress) in self.nginx
 
 
 def class_of(ingress: Ingress) -> str | None:
@@ -59,8 +67,8 @@ def is_misspelled(ingress: Ingress, classes: Mapping[Key, IngressClass], own: Ow
     return bool(difflib.get_close_matches(name.lower(), own.names, n=1, cutoff=0.75))
 
 
-def own_classes(classes: Mapping[Key, IngressClass]) -> OwnClasses:
-    """Return pyconfd's classes."""
+def own_classes(classes: Mapping[Key, IngressClass], nginx: Sequence[str] = ()) -> OwnClasses:
+    """Return pyconfd's classes; those of ``nginx`` are among them, whatever their controller is, or without one."""
     own = [each for each in classes.values() if each.spec.controller == CONTROLLER]
     is_default = any((each.metadata.annotations or {}).get(IS_DEFAULT) == "true" for each in own)
-    return OwnClasses(frozenset(each.metadata.name for each in own), is_default)
+    return OwnClasses(frozenset([*(each.metadata.name for each in own), *nginx]), is_default, frozenset(nginx))

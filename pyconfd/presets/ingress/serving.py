@@ -129,11 +129,15 @@ class IngressClaims:
     def _rules_of(self, read: Read, _: object, classes: Mapping[Key, IngressClass]) -> "ParsingRules":
         objects = self._objects
         accepted = read.value(objects.ignored_annotations)
-        return ParsingRules(own_classes(classes), read.value(objects.policy), accepted)
+        nginx: tuple[str, ...] = read.value(objects.nginx_classes)
+        own = own_classes(classes, nginx)
+        return ParsingRules(own, read.value(objects.policy), accepted)
 
     def _claim(self, read: Read, _: Key, ingress: Ingress) -> IngressClaim | None:
         own, policy, accepted = read.value(self._rules)
-        return read_ingress(ingress, self._objects.cluster, policy, accepted) if own.serve(ingress) else None
+        if not own.serve(ingress):
+            return None
+        return read_ingress(ingress, self._objects.cluster, policy, accepted, is_nginx=own.are_nginx(ingress))
 
     def _misspelled(self, read: Read, key: Key, ingress: Ingress) -> tuple[Refusal, ...] | None:
         """Return why an Ingress is not served that was probably meant for pyconfd."""

@@ -65,13 +65,20 @@ ports: [{{name: http, port: {port}}}]
 """
 
 
-def of_ingress(words: Mapping[str, str], *, path: str = "/", prefix: str = "pyconfd.io/", name: str = "web") -> str:
+def of_ingress(
+    words: Mapping[str, str],
+    *,
+    path: str = "/",
+    prefix: str = "pyconfd.io/",
+    name: str = "web",
+    class_name: str = "pyconfd",
+) -> str:
     """Return an Ingress that says words; ``prefix`` begins the names of its annotations."""
     document = {
         "kind": "Ingress",
         "metadata": {"name": name, "annotations": {f"{prefix}{word}": text for word, text in words.items()}},
         "spec": {
-            "ingressClassName": "pyconfd",
+            "ingressClassName": class_name,
             "rules": [
                 {
                     "host": HOST,
@@ -133,6 +140,7 @@ class PolicyStage(NamedBackends):
     pod: EchoServer | None = None
     memo: Memo = field(default_factory=Memo)
     variables: Mapping[str, Any] = field(default_factory=dict)
+    nginx_classes: tuple[str, ...] = ()
 
     def context(self, *objects: str) -> Context:
         """Return what the presets make of objects beside a Gateway, a class and the Service ``app``."""
@@ -142,7 +150,7 @@ class PolicyStage(NamedBackends):
         return registry.translate(
             snapshot(CLASS, INGRESS_CLASS, GATEWAY, service(port), *objects),
             PRESETS,
-            PresetOptions(addresses=pool, claims=claims),
+            PresetOptions(addresses=pool, claims=claims, nginx_classes=self.nginx_classes),
             self.memo,
         )
 

@@ -1,0 +1,180 @@
+"""What annotations of ingress-nginx mean, in the words of policies.
+
+They are read so for Ingresses of the classes in ``ingress.nginx_classes``. What is not in the table here counts as for
+any other Ingress (:mod:`pyconfd.presets.annotations`): what restricts closes, and anything else is named.
+
+Source of names, values and defaults: ingress-nginx, docs/user-guide/nginx-configuration/annotations.md.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from pyconfd.presets.policies.words import WORDS
+
+PREFIX = "nginx.ingress.kubernetes.io/"
+_BURST_MULTIPLIER = 5
+_NO_LIMIT = frozenset({"0", ""})
+
+_Said = Mapping[str, str]
+"""The annotations of ingress-nginx of an Ingress, without their prefix."""
+_Meaning = Callable[[str, _Said], Iterator[tuple[str, str]]]
+
+
+class NginxWords(NamedTuple):
+    """What annotations of ingress-nginx say in words, and ``read``: the names of those that words were made of."""
+
+    words: tuple[tuple[str, str], ...]
+    read: frozenset[str]
+
+
+NOTHING_OF_NGINX = NginxWords((), frozenset())
+
+
+def read_nginx(annotations: Mapping[str, str] | None) -> NginxWords:
+    """Return the words that annotations of ingress-nginx stand for; one with a word that is not there is not read."""
+    said = {name.removeprefix(PREFIX): text for name, text in (annotations or {}).items() if name.startswith(PREFIX)}
+    words: dict[str, str] = {}
+    read = set()
+    for name, text in said.items():
+        meaning = _MEANINGS.get(name)
+        if meaning is None:
+            continue
+        found = dict(meaning(text, said))
+        if found.keys() <= WORDS.keys():
+            words |= found
+            read.add(f"{PREFIX}{name}")
+    return NginxWords(tuple(words.items()), frozenset(read))
+
+
+def _same(word: str) -> _Meaning:
+    return lambda text, _: iter(((word, text),))
+
+
+def _seconds(word: str) -> _Meaning:
+    return lambda text, _: iter(((word, f"{text.strip()}s"),))
+
+
+def _silence(_: str, said: _Said) -> Iterator[tuple[str, str]]:
+    """Return one timeout for both ways: the longer one, as neither ends what the other would let go on."""
+    texts = [said[name].strip() for name in ("proxy-read-timeout", "proxy-send-timeout") if name in said]
+    numbers = [int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < 8]
+    yield "server-timeout", f"{max(numbers)}s" if len(numbers) == len(texts) else f"{texts[0]}s"
+
+
+def _limit(word: str) -> _Meaning:
+    def meaning(text: str, said: _Said) -> Iterator[tuple[str, str]]:
+        if text.strip() in _NO_LIMIT:
+            return
+        yield word, text
+        times = said.get("limit-burst-multiplier", "").strip() or str(_BURST_MULTIPLIER)
+        if text.strip().isdigit() and times.isdigit() and len(times) < 4 and len(text) < 10:
+            yield "limit-burst", str(int(text) * max(0, int(times) - 1))
+
+    return meaning
+
+
+def _connections(text: str, _: _Said) -> Iterator[tuple[str, str]]:
+    if text.strip() not in _NO_LIMIT:
+        yield "limit-connections", text
+
+
+def _redirect(kind: str, usual: str) -> _Meaning:
+    def meaning(text: str, said: _Said) -> Iterator[tuple[str, str]]:
+        yield "redirect", text
+        yield "redirect-code", said.get(f"{kind}-redirect-code", usual)
+
+    return meaning
+
+
+def _cors(text: str, said: _Said) -> Iterator[tuple[str, str]]:
+    """Return the words with the defaults of ingress-nginx, which lets every origin in."""
+    if text.strip().lower() != "true":
+        return
+    yield "cors-allow-origins", said.get("cors-allow-origin", "*")
+    yield "cors-allow-methods", said.get("cors-allow-methods", "GET, PUT, POST, DELETE, PATCH, OPTIONS")
+    yield (
+        "cors-allow-headers",
+        said.get(
+            "cors-allow-headers",
+            "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,"
+            "Authorization",
+        ),
+    )
+    if (exposed := said.get("cors-expose-headers")) is not None:
+        yield "cors-expose-headers", exposed
+    yield "cors-allow-credentials", said.get("cors-allow-credentials", "true")
+    yield "cors-max-age", said.get("cors-max-age", "1728000")
+
+
+def _affinity(text: str, said: _Said) -> Iterator[tuple[str, str]]:
+    if text.strip() == "cookie":
+        yield "session-cookie", said.get("session-cookie-name", "INGRESSCOOKIE")
+
+
+def _basic(text: str, said: _Said) -> Iterator[tuple[str, str]]:
+    """Return the words; of another type than ``basic`` none that is there, so that it stays one that restricts."""
+    if text.strip() != "basic":
+        yield f"auth-type-{text.strip()}", ""
+        return
+    yield "basic-auth-secret", said.get("auth-secret", "")
+    if (realm := said.get("auth-realm")) is not None:
+        yield "basic-auth-realm", realm
+    if (kind := said.get("auth-secret-type")) is not None:
+        yield "basic-auth-secret-type", kind
+
+
+def _part_of(name: str, word: str) -> _Meaning:
+    """Return the meaning of an annotation that is read with another one; alone it says nothing."""
+
+    def meaning(_: str, said: _Said) -> Iterator[tuple[str, str]]:
+        found = dict(_MEANINGS[name](said[name], said)) if name in said else {}
+        if word in found:
+            yield word, found[word]
+
+    return meaning
+
+
+def _protocol(text: str, _: _Said) -> Iterator[tuple[str, str]]:
+    yield "backend-protocol", text.strip().lower()
+
+
+_MEANINGS: Mapping[str, _Meaning] = MappingProxyType(
+    {
+        "whitelist-source-range": _same("allow-networks"),
+        "allowlist-source-range": _same("allow-networks"),
+        "denylist-source-range": _same("deny-networks"),
+        "proxy-body-size": _same("max-body-size"),
+        "proxy-connect-timeout": _seconds("connect-timeout"),
+        "proxy-read-timeout": _silence,
+        "proxy-send-timeout": _silence,
+        "limit-rps": _limit("limit-rps"),
+        "limit-rpm": _limit("limit-rpm"),
+        "limit-burst-multiplier": _part_of("limit-rps", "limit-burst"),
+        "limit-connections": _connections,
+        "enable-cors": _cors,
+        "cors-allow-origin": _part_of("enable-cors", "cors-allow-origins"),
+        "cors-allow-methods": _part_of("enable-cors", "cors-allow-methods"),
+        "cors-allow-headers": _part_of("enable-cors", "cors-allow-headers"),
+        "cors-expose-headers": _part_of("enable-cors", "cors-expose-headers"),
+        "cors-allow-credentials": _part_of("enable-cors", "cors-allow-credentials"),
+        "cors-max-age": _part_of("enable-cors", "cors-max-age"),
+        "affinity": _affinity,
+        "session-cookie-name": _part_of("affinity", "session-cookie"),
+        "auth-type": _basic,
+        "auth-secret": _part_of("auth-type", "basic-auth-secret"),
+        "auth-realm": _part_of("auth-type", "basic-auth-realm"),
+        "auth-secret-type": _part_of("auth-type", "basic-auth-secret-type"),
+        "auth-url": _same("auth-url"),
+        "auth-signin": _same("auth-signin"),
+        "auth-response-headers": _same("auth-response-headers"),
+        "app-root": _same("app-root"),
+        "permanent-redirect": _redirect("permanent", "301"),
+        "permanent-redirect-code": _part_of("permanent-redirect", "redirect-code"),
+        "temporal-redirect": _redirect("temporal", "302"),
+        "temporal-redirect-code": _part_of("temporal-redirect", "redirect-code"),
+        "upstream-vhost": _same("upstream-host"),
+        "backend-protocol": _protocol,
+    }
+)
+"""What each annotation says, given its text and all of them."""
