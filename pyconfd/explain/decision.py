@@ -29,9 +29,8 @@ from pyconfd.explain.routing import (
 )
 from pyconfd.model.listener import ANY
 from pyconfd.model.rendering import Rendering
-from pyconfd.presets.gateway.filters import NO_FILTERS, HeaderEdit, PathEdit
 from pyconfd.presets.gateway.frontends import FrontendKind
-from pyconfd.presets.gateway.http_rules import RuleBackend
+from pyconfd.presets.routing.rules import NO_FILTERS, HeaderEdit, PathEdit, RuleBackend
 from pyconfd.presets.routing.types import EXACT_PATHS, HostKind, ValueCondition
 
 _PREFLIGHT = tuple(Unknown("header", ValueCondition(name, "")) for name in ("access-control-request-method", "origin"))
@@ -236,7 +235,7 @@ class RoutingDecisions:
 
     def _owners_of_backends(self) -> Iterator[tuple[str, str]]:
         names = self.tables.names
-        for name, each in ((names.get("ingress") or {}).get("backends") or {}).items():
+        for name, each in self.tables.ingress_backends():
             yield name, each.owner
         for domain, entry in (names.get("domains") or {}).items():
             yield f"be-{entry['key']}", self.tables.owner_of_domain(str(domain), entry)

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from ipaddress import ip_address
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -404,7 +405,9 @@ def in_backend(request: ClientRequest, backend: AnsweringBackend, share: float, 
         if len(rule.ports) > 1:
             parts = (f"{port.service.namespace}/{port.service.name} {weight}" for weight, port in rule.ports)
             weights = f", weights of its references: {', '.join(parts)}"
-        ended = _failing(rule, trace) if backend.is_tcp else _filtered(request, rule, trace)
+        ended = _by_network(request, rule, trace) if not backend.is_tcp else _failing(rule, trace)
+        if ended is None and not backend.is_tcp:
+            ended = _filtered(request, rule, trace)
         if ended is None and rule.failing:
             trace.sometimes[0 if backend.is_tcp else 500] += share * rule.failing / rule.of
     trace.chosen("backend", f"{backend.name}: {share:g} % of such requests{weights}", at=at, where=where)
@@ -462,6 +465,24 @@ def _filtered(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended
         location = _location(filters.redirect, request) + path + query
         ended = RequestEnd(status=filters.redirect.code, location=location)
         return _Ended(f"{filters.redirect.code}: a redirect to {location}", ended, at, where)
+    return None
+
+
+def _by_network(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:
+    """Return that the client's network may not ask, by the words of policies; None where it may."""
+    policy, at = rule.policy, rule.owner
+    if not (policy.allow or policy.deny):
+        return None
+    where = f"annotation pyconfd.io/{'allow' if policy.allow else 'deny'}-networks"
+    if not request.source or request.values_of("x-forwarded-for"):
+        trace.does_not_cover("whether the client's network may ask: say which client it is, with --from")
+        return None
+    client = ip_address(request.source)
+    if any(client in each for each in policy.deny):
+        return _Ended("403: the client is in deny-networks", RequestEnd(status=403), at, where)
+    if policy.allow and not any(client in each for each in policy.allow):
+        return _Ended("403: the client is not in allow-networks", RequestEnd(status=403), at, where)
+    trace.add("policy", "the client's network may ask", at=at, where=where)
     return None
 
 

@@ -7,7 +7,7 @@ rule comes first is in these collections already. Where HAProxy listens is read 
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import ip_network
@@ -33,6 +33,7 @@ from pyconfd.presets.routing.types import (
     HostKind,
     PathEntry,
     PathKind,
+    RouteBackend,
     RouteGroup,
     RouteMatch,
     ValueCondition,
@@ -549,12 +550,19 @@ class RoutingTables:
                 found[host.id].add(PathCandidate(group.entry.map, group.entry.key, group.id, group=group))
         return found
 
+    def ingress_backends(self) -> Iterator[tuple[str, RouteBackend]]:
+        """Return the backends that Ingresses lead to, by name: plain ones, and those with words of policies."""
+        yield from ((self.names.get("ingress") or {}).get("backends") or {}).items()
+        for name, backend in self.rules_backends.items():
+            if backend.preset == PresetName.INGRESS and not backend.is_profile:
+                yield name, backend
+
     @cached_property
     def shared_paths(self) -> Mapping[str, PathTable]:
         """The paths of the virtual hosts of the shared frontends."""
         owners = self.evidence.context.owners.get(PresetName.INGRESS, {})
         found: defaultdict[str, PathTable] = defaultdict(PathTable)
-        for name, backend in ((self.names.get("ingress") or {}).get("backends") or {}).items():
+        for name, backend in self.ingress_backends():
             for entry in backend.entries:
                 id_ = _virtual_host_of(entry)
                 is_exact, path = entry.map == EXACT_PATHS, entry.key.removeprefix(id_)

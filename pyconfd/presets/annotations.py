@@ -110,15 +110,13 @@ def read_foreign(
 ) -> Foreign:
     """Return what the annotations of an object of ``kind`` ask for and do not get.
 
-    ``accepted`` are names, or patterns with ``*``, whose restrictions the operator does without; ``read`` are those that
-    were read as what they mean.
+    ``accepted`` are names, or patterns with ``*``, whose restrictions the operator does without; ``read`` are those
+    that were read as what they mean.
     """
     found: defaultdict[AnnotationEffect, list[str]] = defaultdict(list)
     unknown, misspelled, canary = set(), [], ""
-    for name, value in sorted((annotations or {}).items()):
+    for name, value in sorted(item for item in (annotations or {}).items() if item[0] not in read):
         prefix, _, bare = name.partition("/")
-        if name in read:
-            continue
         if name.startswith(OWN_PREFIX):
             if bare not in OWN_ANNOTATIONS[kind]:
                 misspelled.append(name)

@@ -32,7 +32,7 @@ def answer_of(asked: ClientRequest, served: Served) -> RequestAnswer:
 
 def services_of(name: str, served: Served) -> tuple[str, ...]:
     """Return what a rule of the Gateway API leads to, with the share of each; else the name of the backend."""
-    rule = served.seen.context.names["gateway"]["backends"].get(name)
+    rule = served.seen.context.names["rules"]["backends"].get(name)
     if rule is None or not rule.ports:
         return (name,)
     total = sum(weight for weight, _ in rule.ports) or 1

@@ -175,13 +175,22 @@ def read_ingress(
     )
     if note := foreign.note("Ingress"):
         problems.append(_Invalid("metadata.annotations", "", note, RefusalReason.IGNORED_ANNOTATION))
-    refused = _told(ref, problems)
-    hosts = tuple(HostClaim(each, owner, shared) for each in dict.fromkeys(virtual_hosts.values()))
     return IngressClaim(
-        ref, owner, meta.uid, meta.generation, rules, references, tls, redirect is not False, hsts, refused,
-        bool(foreign.https or foreign.https_with_tls), hosts, ingress.spec.ingress_class_name or "",
+        ref,
+        owner,
+        meta.uid,
+        meta.generation,
+        rules,
+        references,
+        tls,
+        redirect is not False,
+        hsts,
+        _told(ref, problems),
+        bool(foreign.https or foreign.https_with_tls),
+        tuple(HostClaim(each, owner, shared) for each in dict.fromkeys(virtual_hosts.values())),
+        ingress.spec.ingress_class_name or "",
         words,
-    )  # fmt: skip
+    )
 
 
 def _told(ref: ObjectRef, problems: Iterable[_Invalid]) -> tuple[Refusal, ...]:

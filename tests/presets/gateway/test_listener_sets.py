@@ -270,7 +270,7 @@ def test_routes_attach_to_the_set_that_they_name() -> None:
     assert (reasons(refused)["Accepted"], refused["parentRef"]["kind"]) == ("NotAllowedByListeners", "ListenerSet")
     virtual_hosts = context.names["gateway"]["virtual_hosts"]
     assert set(virtual_hosts) == {f"gw_infra_web_80|{host}" for host in ("*", "a.test", "b.test")}
-    (entry, *_) = context.names["gateway"]["backends"]["gw_http_blog_route_0"].entries
+    (entry, *_) = context.names["rules"]["backends"]["gw_http_blog_route_0"].entries
     assert entry.key == "gw_infra_web_80|b.test/"
 
 
