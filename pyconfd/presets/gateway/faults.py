@@ -19,7 +19,7 @@ UNSUPPORTED = "UnsupportedValue"
 INCOMPATIBLE = "IncompatibleFilters"
 
 
-class InvalidRule(Exception):  # noqa: N818 - it carries a RuleFault out of a parser
+class InvalidRule(ValueError):  # noqa: N818 - it carries a RuleFault out of a parser
     """Ends the parsing of a rule."""
 
     def __init__(self, fault: RuleFault) -> None:

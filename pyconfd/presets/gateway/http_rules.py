@@ -52,7 +52,7 @@ class ParsedRule(NamedTuple):
             usual.retry if mine.retry is None else mine.retry,
             usual.deadline_ms if mine.deadline_ms is None else mine.deadline_ms,
         )
-        return self._replace(filters=asked.filters.followed_by(self.filters), handling=handling, policy=asked.policy)
+        return self._replace(filters=self.filters.beside(asked.filters), handling=handling, policy=asked.policy)
 
 
 class RuleSections(NamedTuple):

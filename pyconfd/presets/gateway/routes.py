@@ -220,7 +220,7 @@ def asked(id_: ObjectKey, route: Route, cluster: str) -> AskedRoute:
     meta, kind = route.metadata, KIND_OF[id_.resource]
     rules = tuple(route.spec.rules or ())
     unlogged, ignored = _annotations(meta, kind)
-    words, faults = asked_by(words_of(meta.annotations) if _takes_words(kind) else ())
+    words, faults = asked_by(words_of(meta.annotations) if _takes_words(kind) else (), kind)
     parsed = tuple(_asking_for(words, faults, _parse(route)))
     ignored += tuple(
         Fault("", f"annotation {OWN_PREFIX}{each.name}", each.text, f"{each.why}; it has no effect")

@@ -81,7 +81,9 @@ def _connections(text: str, _: _Said) -> Iterator[tuple[str, str]]:
 
 def _redirect(kind: str, usual: str) -> _Meaning:
     def meaning(text: str, said: _Said) -> Iterator[tuple[str, str]]:
-        yield "redirect", text
+        # There, the URL is all of it; and it may end in the variable that the word keeps where it has no path.
+        to, keeps = text.strip().removesuffix("$request_uri"), text.strip().endswith("$request_uri")
+        yield "redirect", to if keeps or to.count("/") > 2 else f"{to}/"
         yield "redirect-code", said.get(f"{kind}-redirect-code", usual)
 
     return meaning

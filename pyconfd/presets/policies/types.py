@@ -11,12 +11,13 @@ class RoutePolicy(NamedTuple):
     """What is asked of the requests of a rule, beside filters and handling; a field for each word, or several.
 
     ``allow`` and ``deny`` are networks of clients: where there are some of the first, all others are refused.
-    ``max_body`` is in bytes, None for any size.
+    ``max_body`` is in bytes, None for any size. Requests of / are redirected to ``app_root``.
     """
 
     allow: tuple[Network, ...] = ()
     deny: tuple[Network, ...] = ()
     max_body: int | None = None
+    app_root: str = ""
 
     @property
     def lines(self) -> "RoutePolicy":
@@ -25,12 +26,14 @@ class RoutePolicy(NamedTuple):
             _ANY_NETWORK if self.allow else (),
             _ANY_NETWORK if self.deny else (),
             0 if self.max_body is not None else None,
+            "/" if self.app_root else "",
         )
 
     @property
     def values(self) -> tuple[tuple[str, str], ...]:
         """The values that lines read from a map, each by its name there."""
-        return (("body", str(self.max_body)),) if self.max_body is not None else ()
+        found = (("body", str(self.max_body) if self.max_body is not None else ""), ("root", self.app_root))
+        return tuple((name, value) for name, value in found if value)
 
     @property
     def networks(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pyconfd.presets import values
+from pyconfd.presets.policies import changes
 from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
 from pyconfd.presets.policy import Network, network
 from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, Filters, Handling
@@ -21,6 +22,11 @@ _DURATION = re.compile(r"([0-9]{1,7})(ms|s|m|h)", re.ASCII)
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _LONGEST_MS = 24 * 3_600_000
 _SIZE = re.compile(r"([0-9]{1,12})([kmg]?)", re.ASCII | re.IGNORECASE)
+
+
+KINDS = ("Ingress", "HTTPRoute", "GRPCRoute")
+_OF_BROWSERS = ("Ingress", "HTTPRoute")
+"""Kinds whose words may be for what clients of gRPC do not do: they follow no redirect, and ask for their path."""
 
 
 class Asked(NamedTuple):
@@ -38,7 +44,7 @@ class Word(NamedTuple):
     """One word. ``parse`` makes a value of its text, or raises ValueError; ``apply`` adds the value to what is asked.
 
     ``restricts``: it lets somebody or something out, so that nothing is served where it cannot be what it says.
-    ``live``: a new value is a runtime update, and no reload.
+    ``live``: a new value is a runtime update, and no reload. ``kinds`` are those of objects that may say it.
     """
 
     name: str
@@ -48,6 +54,7 @@ class Word(NamedTuple):
     meaning: str
     restricts: bool = False
     live: bool = True
+    kinds: tuple[str, ...] = KINDS
 
 
 class WordFault(NamedTuple):
@@ -97,6 +104,10 @@ def _handling(field: str) -> Callable[[Asked, Any], Asked]:
     return lambda asked, value: asked._replace(handling=asked.handling._replace(**{field: value}))
 
 
+def _filters(change: changes.Change) -> Callable[[Asked, Any], Asked]:
+    return lambda asked, value: asked._replace(filters=change(asked.filters, value))
+
+
 _WORDS = (
     Word(
         "allow-networks", _networks, _policy("allow"), "192.0.2.0/24, 2001:db8::/32",
@@ -114,18 +125,85 @@ _WORDS = (
         "server-timeout", _duration_ms, _handling("timeout_ms"), "30s",
         "how long a pod may be silent, else 504", live=False,
     ),
+    Word(
+        "request-headers", changes.set_headers, _filters(changes.add_request), "X-Name: value",
+        "headers that requests get, or get instead of their own: lines `Name: value`", restricts=True,
+    ),
+    Word(
+        "remove-request-headers", changes.removed_headers, _filters(changes.add_request), "X-Debug, X-Internal",
+        "headers that requests lose", restricts=True, live=False,
+    ),
+    Word(
+        "response-headers", changes.set_headers, _filters(changes.add_response), "X-Frame-Options: DENY",
+        "the same as `request-headers`, of answers", restricts=True,
+    ),
+    Word(
+        "remove-response-headers", changes.removed_headers, _filters(changes.add_response), "Server",
+        "headers that answers lose", restricts=True, live=False,
+    ),
+    Word(
+        "redirect", changes.redirect, _filters(changes.with_redirect), "https://www.example.com/new",
+        "all requests are redirected there, with their query: a URL, or a path; without a path, with their own",
+        live=False, kinds=_OF_BROWSERS,
+    ),
+    Word(
+        "redirect-code", changes.redirect_code, _filters(changes.with_code), "permanent",
+        "`permanent` (308), `temporary` (307), or one of 301, 302, 303, 307, 308; 302 without it", live=False,
+        kinds=_OF_BROWSERS,
+    ),
+    Word(
+        "app-root", changes.location, _policy("app_root"), "/app",
+        "requests of the path `/` are redirected (302) to this one", kinds=_OF_BROWSERS,
+    ),
+    Word(
+        "upstream-host", changes.upstream_host, _filters(changes.with_host), "app.internal.example",
+        "the host that pods are asked for, instead of the client's",
+    ),
+    Word(
+        "rewrite-path", changes.whole_path, _filters(changes.with_path), "/index.html",
+        "the path that pods are asked for, instead of any other; the query stays", kinds=_OF_BROWSERS,
+    ),
+    Word(
+        "cors-allow-origins", changes.origins, _filters(changes.with_cors), "https://app.example.com, https://*.example.org",
+        "origins whose pages may read answers, `*` for all; `OPTIONS` of browsers are answered for the pod", live=False,
+        kinds=_OF_BROWSERS,
+    ),
+    Word(
+        "cors-allow-methods", changes.methods, _filters(changes.of_cors("methods")), "GET, PUT",
+        "methods that these may use, `*` for all", live=False, kinds=_OF_BROWSERS,
+    ),
+    Word(
+        "cors-allow-headers", changes.headers, _filters(changes.of_cors("headers")), "Authorization",
+        "headers that these may send, `*` for all", live=False, kinds=_OF_BROWSERS,
+    ),
+    Word(
+        "cors-expose-headers", changes.headers, _filters(changes.of_cors("exposed")), "X-Total",
+        "headers of answers that these may read", live=False, kinds=_OF_BROWSERS,
+    ),
+    Word(
+        "cors-allow-credentials", values.flag, _filters(changes.of_cors("credentials")), "true",
+        "whether cookies and the like may be sent along", live=False, kinds=_OF_BROWSERS,
+    ),
+    Word(
+        "cors-max-age", changes.max_age, _filters(changes.of_cors("max_age")), "600",
+        "for how many seconds browsers remember what they may do; 5 without it", live=False, kinds=_OF_BROWSERS,
+    ),
 )  # fmt: skip
 
 WORDS: Mapping[str, Word] = MappingProxyType({word.name: word for word in _WORDS})
 """All words by name, in the order of the documentation."""
 
 
-def asked_by(said: Iterable[tuple[str, str]]) -> tuple[Asked, tuple[WordFault, ...]]:
-    """Return what words, each with its text, ask for together, and which cannot be what they say."""
+def asked_by(said: Iterable[tuple[str, str]], kind: str = "Ingress") -> tuple[Asked, tuple[WordFault, ...]]:
+    """Return what words of an object, each with its text, ask for together, and which cannot be what they say."""
     asked, faults = NOTHING_ASKED, []
     texts = dict(said)
     for word in _WORDS:
         if (text := texts.get(word.name)) is None:
+            continue
+        if kind not in word.kinds:
+            why = f"it is no word of a {kind}, but of {' and '.join(word.kinds)}"
+            faults.append(WordFault(word.name, text, why, word.restricts))
             continue
         try:
             asked = word.apply(asked, word.parse(text))

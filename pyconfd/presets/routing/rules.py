@@ -126,6 +126,20 @@ class Filters(NamedTuple):
             self.mirrors,
         )
 
+    def beside(self, usual: "Filters") -> "Filters":
+        """Return these, and what ``usual`` asks for where these say nothing of it."""
+        # A path is that of the redirect, or the one that pods are asked for.
+        path = self.path if self.redirect or (self.path and not usual.redirect) else usual.path
+        return Filters(
+            usual.request + self.request,
+            usual.response + self.response,
+            self.host or usual.host,
+            path,
+            self.redirect or usual.redirect,
+            self.cors or usual.cors,
+            usual.mirrors + self.mirrors,
+        )
+
 
 NO_FILTERS = Filters()
 

@@ -50,11 +50,22 @@ def test_max_body_size(stage: PolicyStage, way: str) -> None:
 
 @ways
 def test_a_new_value_changes_no_line(stage: PolicyStage, way: str) -> None:
-    texts = [stage.rendered(WAYS[way]({word.name: text}))[0].text for word, text in _VALUES]
+    texts = [
+        stage.rendered(WAYS[way](_BESIDE.get(word.name, {}) | {word.name: text}))[0].text for word, text in _VALUES
+    ]
     for (word, _), one, two in zip(_VALUES[::2], texts[::2], texts[1::2], strict=True):
         assert (one == two) is word.live, word.name
 
 
+_ORIGINS = {"cors-allow-origins": "*"}
+_BESIDE = {
+    "redirect-code": {"redirect": "/a"},
+    **{
+        f"cors-{each}": _ORIGINS
+        for each in ("allow-methods", "allow-headers", "expose-headers", "allow-credentials", "max-age")
+    },
+}
+"""What words go with that say nothing alone."""
 _VALUES = [
     (WORDS[name], text)
     for name, both in {
@@ -62,6 +73,21 @@ _VALUES = [
         "deny-networks": ("192.0.2.0/24", "192.0.2.0/25"),
         "max-body-size": ("1k", "2m"),
         "server-timeout": ("1s", "2s"),
+        "request-headers": ("X-A: b", "X-A: if"),
+        "remove-request-headers": ("X-A", "X-B"),
+        "response-headers": ("X-A: b", "X-A: 100% %[src]"),
+        "remove-response-headers": ("X-A", "X-B"),
+        "redirect": ("https://a.example/b", "http://a.example"),
+        "redirect-code": ("permanent", "301"),
+        "app-root": ("/a", "/b"),
+        "upstream-host": ("a.example", "b.example"),
+        "rewrite-path": ("/a", "/b"),
+        "cors-allow-origins": ("*", "https://a.example"),
+        "cors-allow-methods": ("GET", "PUT"),
+        "cors-allow-headers": ("X-A", "X-B"),
+        "cors-expose-headers": ("X-A", "X-B"),
+        "cors-allow-credentials": ("true", "false"),
+        "cors-max-age": ("1", "2"),
     }.items()
     for text in both
 ]
