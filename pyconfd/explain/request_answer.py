@@ -37,7 +37,7 @@ from pyconfd.model.listener import ANY
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import Phase
 from pyconfd.presets.gateway.http_rules import SPLIT
-from pyconfd.presets.routing.rules import PathEdit, Redirect, RuleBackend
+from pyconfd.presets.routing.rules import AS_USUAL, PathEdit, Redirect, RuleBackend
 from pyconfd.presets.routing.types import RouteServer
 from pyconfd.presets.views import EndpointView
 
@@ -329,10 +329,17 @@ class AnsweringBackend:
 
     def settings(self) -> Iterator[RequestStep]:
         """Return what its lines, and the defaults sections that it inherits from, say of requests."""
-        for key, (value, title) in sorted(self._settings.items()):
+        handling = self.rule.handling if self.rule is not None else AS_USUAL
+        # They are in a map, and no line of the configuration.
+        of_rule = {"timeout server": handling.timeout_ms, "timeout tunnel": handling.tunnel_ms}
+        for key, (line, title) in sorted(self._settings.items()):
+            ms = of_rule.get(key)
+            value = f"{ms}ms" if ms is not None else line
             if key != "mode":
                 part = "timeout" if key.startswith("timeout") else "backend"
-                yield RequestStep(part, f"{key} {value} ({title})", "", *self._origin_of(key))
+                yield RequestStep(
+                    part, f"{key} {value}{'' if ms is not None else f' ({title})'}", "", *self._origin_of(key)
+                )
         if self.rule is not None and self.rule.handling.deadline_ms is not None:
             where = f"{field_of_rule(self.rule.owner)}.timeouts.request"
             text = f"all attempts together: {self.rule.handling.deadline_ms} ms, else 504"

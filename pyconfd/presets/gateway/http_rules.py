@@ -18,16 +18,23 @@ from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
 from pyconfd.presets.policies.words import Asked
-from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, Filters, Handling, MirrorSection, Retry, RuleBackend
+from pyconfd.presets.routing.rules import (
+    AS_USUAL,
+    MOST_ATTEMPTS,
+    NO_FILTERS,
+    RETRIED_STATUSES,
+    Filters,
+    Handling,
+    MirrorSection,
+    Retry,
+    RuleBackend,
+)
 from pyconfd.presets.routing.types import RouteMatch
 
 _DURATION = re.compile(r"(?:[0-9]{1,5}(?:h|m|s|ms)){1,4}", re.ASCII)
 _UNIT_MS = {"h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _LONGEST_MS = 24 * 24 * 3_600_000
 """HAProxy's longest timeout is a little longer."""
-_RETRIED = frozenset({401, 403, 404, 408, 425, 500, 501, 502, 503, 504})
-"""Statuses that HAProxy can try again on. Source: configuration manual, ``retry-on``."""
-_MOST_ATTEMPTS = 100
 SPLIT = "split:"
 """What a route begins with that is divided among several backends."""
 
@@ -46,13 +53,11 @@ class ParsedRule(NamedTuple):
 
     def asking_for(self, asked: Asked) -> "ParsedRule":
         """Return this with what words of its route ask for; what the rule itself says comes first."""
-        mine, usual = self.handling, asked.handling
-        handling = Handling(
-            usual.timeout_ms if mine.timeout_ms is None else mine.timeout_ms,
-            usual.retry if mine.retry is None else mine.retry,
-            usual.deadline_ms if mine.deadline_ms is None else mine.deadline_ms,
+        return self._replace(
+            filters=self.filters.beside(asked.filters),
+            handling=self.handling.beside(asked.handling),
+            policy=asked.policy,
         )
-        return self._replace(filters=self.filters.beside(asked.filters), handling=handling, policy=asked.policy)
 
 
 class RuleSections(NamedTuple):
@@ -146,11 +151,11 @@ def _retry(retry: HttpRetry | None) -> Retry | None:
     if retry.backoff is not None:
         refuse("retry.backoff", retry.backoff, "HAProxy does not wait before it tries again: leave it out")
     attempts = 3 if retry.attempts is None else retry.attempts
-    if not 0 <= attempts <= _MOST_ATTEMPTS:
-        refuse("retry.attempts", attempts, f"expected a number from 0 to {_MOST_ATTEMPTS}")
+    if not 0 <= attempts <= MOST_ATTEMPTS:
+        refuse("retry.attempts", attempts, f"expected a number from 0 to {MOST_ATTEMPTS}")
     for code in retry.codes or ():
-        if code not in _RETRIED:
-            refuse("retry.codes", code, f"HAProxy can try again on {', '.join(map(str, sorted(_RETRIED)))}")
+        if code not in RETRIED_STATUSES:
+            refuse("retry.codes", code, f"HAProxy can try again on {', '.join(map(str, sorted(RETRIED_STATUSES)))}")
     codes = sorted(set(retry.codes or ()))
     return Retry(attempts, " ".join(["conn-failure", "empty-response", "response-timeout", *map(str, codes)]))
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pyconfd.presets import values
-from pyconfd.presets.policies import changes
+from pyconfd.presets.policies import changes, handling
 from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
 from pyconfd.presets.policy import Network, network
 from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, Filters, Handling
@@ -104,6 +104,10 @@ def _handling(field: str) -> Callable[[Asked, Any], Asked]:
     return lambda asked, value: asked._replace(handling=asked.handling._replace(**{field: value}))
 
 
+def _handled(change: Callable[[Handling, Any], Handling]) -> Callable[[Asked, Any], Asked]:
+    return lambda asked, value: asked._replace(handling=change(asked.handling, value))
+
+
 def _filters(change: changes.Change) -> Callable[[Asked, Any], Asked]:
     return lambda asked, value: asked._replace(filters=change(asked.filters, value))
 
@@ -122,8 +126,33 @@ _WORDS = (
         "a larger body gets 413: bytes, or with k, m or g for powers of 1,024; 0 for no limit", restricts=True,
     ),
     Word(
-        "server-timeout", _duration_ms, _handling("timeout_ms"), "30s",
-        "how long a pod may be silent, else 504", live=False,
+        "server-timeout", _duration_ms, _handling("timeout_ms"), "30s", "how long a pod may be silent, else 504",
+    ),
+    Word(
+        "request-timeout", _duration_ms, _handled(handling.with_deadline), "10s",
+        "how long an answer may take with all attempts, else 504; it begins with the request's head, and ends with the"
+        " answer's",
+    ),
+    Word(
+        "tunnel-timeout", _duration_ms, _handling("tunnel_ms"), "4h", "how long a WebSocket may be silent",
+        kinds=_OF_BROWSERS,
+    ),
+    Word(
+        "connect-timeout", _duration_ms, _handling("connect_ms"), "2s",
+        "how long a connection to a pod may take before the next pod is tried", live=False,
+    ),
+    Word(
+        "queue-timeout", _duration_ms, _handling("queue_ms"), "5s",
+        "how long a request waits for a pod that has room, else 503", live=False,
+    ),
+    Word(
+        "retries", handling.attempts, _handled(handling.with_attempts), "2", "how often a request is tried again",
+        live=False,
+    ),
+    Word(
+        "retry-on", handling.events, _handled(handling.with_events), "conn-failure, 503",
+        "on what, in HAProxy's words or statuses; only refused connections without it, since else a request may be done"
+        " twice", live=False,
     ),
     Word(
         "request-headers", changes.set_headers, _filters(changes.add_request), "X-Name: value",

@@ -157,6 +157,11 @@ def _text_of(format_: str) -> str:
     return format_[len("%[str(") : -len(")]")] if format_.startswith("%[str(") else format_.replace("%%", "%")
 
 
+MOST_ATTEMPTS = 100
+RETRIED_STATUSES = frozenset({401, 403, 404, 408, 425, 500, 501, 502, 503, 504})
+"""Statuses that HAProxy can try again on. Source: configuration manual, ``retry-on``."""
+
+
 class Retry(NamedTuple):
     """How often a request is tried again, and ``on`` what, in HAProxy's words."""
 
@@ -167,12 +172,43 @@ class Retry(NamedTuple):
 class Handling(NamedTuple):
     """How requests of a rule are handled in each of its backends; None: as usual.
 
-    ``timeout_ms`` is how long a server may be silent, ``deadline_ms`` is for all attempts together.
+    ``timeout_ms`` is how long a server may be silent, ``deadline_ms`` is for all attempts together, ``tunnel_ms`` is
+    how long both sides may be silent once they have switched protocols, ``connect_ms`` and ``queue_ms`` how long it may
+    take to reach a server, and for one to have room.
     """
 
     timeout_ms: int | None = None
     retry: Retry | None = None
     deadline_ms: int | None = None
+    tunnel_ms: int | None = None
+    connect_ms: int | None = None
+    queue_ms: int | None = None
+
+    @property
+    def values(self) -> tuple[tuple[str, str], ...]:
+        """The times that HAProxy can read from a map, each by its name there."""
+        found = (("server", self.timeout_ms), ("deadline", self.deadline_ms), ("tunnel", self.tunnel_ms))
+        return tuple((name, str(ms)) for name, ms in found if ms is not None)
+
+    @property
+    def lines(self) -> "Handling":
+        """Itself without its values: equal ones have the same lines."""
+        return self._replace(
+            timeout_ms=None if self.timeout_ms is None else 0,
+            deadline_ms=None if self.deadline_ms is None else 0,
+            tunnel_ms=None if self.tunnel_ms is None else 0,
+        )
+
+    def beside(self, usual: "Handling") -> "Handling":
+        """Return this, and what ``usual`` asks for where this says nothing of it."""
+        return Handling(
+            usual.timeout_ms if self.timeout_ms is None else self.timeout_ms,
+            usual.retry if self.retry is None else self.retry,
+            usual.deadline_ms if self.deadline_ms is None else self.deadline_ms,
+            usual.tunnel_ms if self.tunnel_ms is None else self.tunnel_ms,
+            usual.connect_ms if self.connect_ms is None else self.connect_ms,
+            usual.queue_ms if self.queue_ms is None else self.queue_ms,
+        )
 
 
 AS_USUAL = Handling()
@@ -248,7 +284,7 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
             self.filters.lines,
             self.failing,
             self.of,
-            self.handling,
+            self.handling.lines,
             self.options,
             self.sans,
             self.policy.lines,

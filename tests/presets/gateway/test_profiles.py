@@ -136,7 +136,7 @@ def test_a_namespace_shares_so_many_and_more_have_their_own_lines() -> None:
 
 def test_what_haproxy_answers_for_a_rule_with_lines_of_its_own_is_logged() -> None:
     routes = [
-        filtered(f"r{number}", more=f", timeouts: {{request: {number}ms}}, retry: {{attempts: 1}}").replace(
+        filtered(f"r{number}", more=f", timeouts: {{request: 1s}}, retry: {{attempts: {number}}}").replace(
             f"name: r{number},", f'name: r{number}, annotations: {{pyconfd.io/access-log: "off"}},', 1
         )
         for number in range(1, MOST_PROFILES + 4)

@@ -204,7 +204,7 @@ def test_how_requests_of_a_rule_are_handled(rule: dict[str, Any], handling: Hand
     ("rule", "lines"),
     [
         ({}, []),
-        ({"timeouts": {"request": "10s"}}, ["timeout server 10000ms"]),
+        ({"timeouts": {"request": "10s"}}, []),
         ({"retry": {"attempts": 2}}, ["retries 2", "option redispatch 1", f"retry-on {ON_FAILURE}"]),
         ({"retry": {"attempts": 0}}, ["retries 0", "option redispatch 1", "retry-on none"]),
     ],

@@ -49,6 +49,13 @@ def test_max_body_size(stage: PolicyStage, way: str) -> None:
 
 
 @ways
+def test_numbers_beside_texts(stage: PolicyStage, way: str) -> None:
+    # HAProxy loads no map for numbers in which another value is a text.
+    stage.serving(WAYS[way]({"max-body-size": "1k", "server-timeout": "5s", "request-headers": "X-A: b"}))
+    assert stage.request(way, method="POST", body="x" * 1025).status == 413
+
+
+@ways
 def test_a_new_value_changes_no_line(stage: PolicyStage, way: str) -> None:
     texts = [
         stage.rendered(WAYS[way](_BESIDE.get(word.name, {}) | {word.name: text}))[0].text for word, text in _VALUES
@@ -73,6 +80,12 @@ _VALUES = [
         "deny-networks": ("192.0.2.0/24", "192.0.2.0/25"),
         "max-body-size": ("1k", "2m"),
         "server-timeout": ("1s", "2s"),
+        "request-timeout": ("1s", "2s"),
+        "tunnel-timeout": ("1s", "2s"),
+        "connect-timeout": ("1s", "2s"),
+        "queue-timeout": ("1s", "2s"),
+        "retries": ("1", "2"),
+        "retry-on": ("503", "conn-failure 504"),
         "request-headers": ("X-A: b", "X-A: if"),
         "remove-request-headers": ("X-A", "X-B"),
         "response-headers": ("X-A: b", "X-A: 100% %[src]"),
