@@ -12,12 +12,14 @@ class RoutePolicy(NamedTuple):
 
     ``allow`` and ``deny`` are networks of clients: where there are some of the first, all others are refused.
     ``max_body`` is in bytes, None for any size. Requests of / are redirected to ``app_root``.
+    ``balance`` is HAProxy's algorithm, with its arguments.
     """
 
     allow: tuple[Network, ...] = ()
     deny: tuple[Network, ...] = ()
     max_body: int | None = None
     app_root: str = ""
+    balance: str = ""
 
     @property
     def lines(self) -> "RoutePolicy":
@@ -27,6 +29,7 @@ class RoutePolicy(NamedTuple):
             _ANY_NETWORK if self.deny else (),
             0 if self.max_body is not None else None,
             "/" if self.app_root else "",
+            self.balance,
         )
 
     @property

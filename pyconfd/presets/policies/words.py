@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pyconfd.presets import values
-from pyconfd.presets.policies import changes, handling
+from pyconfd.presets.policies import balancing, changes, handling
 from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
 from pyconfd.presets.policy import Network, network
 from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, Filters, Handling
@@ -153,6 +153,15 @@ _WORDS = (
         "retry-on", handling.events, _handled(handling.with_events), "conn-failure, 503",
         "on what, in HAProxy's words or statuses; only refused connections without it, since else a request may be done"
         " twice", live=False,
+    ),
+    Word(
+        "balance", balancing.algorithm, _policy("balance"), "leastconn",
+        "`roundrobin`, `leastconn` (the pod with the fewest connections) or `random`", live=False,
+    ),
+    Word(
+        "hash-by", balancing.hashed, _policy("balance"), "header:X-User",
+        "requests that are equal in this go to one pod, instead of `balance`: `source`, `path`, `uri`, `header:NAME` or"
+        " `cookie:NAME`", live=False,
     ),
     Word(
         "request-headers", changes.set_headers, _filters(changes.add_request), "X-Name: value",
