@@ -14,6 +14,11 @@ def algorithm(text: str) -> str:
     return text.strip()
 
 
+def cookie(text: str) -> str:
+    """Parse the name of a cookie; raise ValueError."""
+    return conditions.header_name(text.strip(), "")
+
+
 def hashed(text: str) -> str:
     """Parse what requests that go to one pod have in common, as an algorithm of HAProxy.
 

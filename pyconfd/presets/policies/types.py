@@ -13,6 +13,7 @@ class RoutePolicy(NamedTuple):
     ``allow`` and ``deny`` are networks of clients: where there are some of the first, all others are refused.
     ``max_body`` is in bytes, None for any size. Requests of / are redirected to ``app_root``.
     ``balance`` is HAProxy's algorithm, with its arguments.
+    ``session`` is the cookie by which a client keeps its pod.
     """
 
     allow: tuple[Network, ...] = ()
@@ -20,6 +21,7 @@ class RoutePolicy(NamedTuple):
     max_body: int | None = None
     app_root: str = ""
     balance: str = ""
+    session: str = ""
 
     @property
     def lines(self) -> "RoutePolicy":
@@ -30,6 +32,7 @@ class RoutePolicy(NamedTuple):
             0 if self.max_body is not None else None,
             "/" if self.app_root else "",
             self.balance,
+            self.session,
         )
 
     @property

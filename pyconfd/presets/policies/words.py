@@ -164,6 +164,11 @@ _WORDS = (
         " `cookie:NAME`", live=False,
     ),
     Word(
+        "session-cookie", balancing.cookie, _policy("session"), "SESSION",
+        "a client keeps its pod by a cookie of this name, until that pod goes, or one comes that takes it over; before"
+        " `balance` and `hash-by`; its value is random", live=False, kinds=_OF_BROWSERS,
+    ),
+    Word(
         "request-headers", changes.set_headers, _filters(changes.add_request), "X-Name: value",
         "headers that requests get, or get instead of their own: lines `Name: value`", restricts=True,
     ),

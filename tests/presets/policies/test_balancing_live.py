@@ -48,6 +48,26 @@ def test_equal_requests_go_to_one_pod(stage: PolicyStage, way: str, by: str) -> 
 
 @haproxy
 @ways
+def test_session_cookie(stage: PolicyStage, way: str) -> None:
+    assert stage.pod is not None
+    with pods("other") as (other,):
+        stage.serving(WAYS[way]({"session-cookie": "KEEP"}), _second(other.port))
+        for user in range(24):
+            first = stage.request(way, f"/{user}")
+            (given,) = first.headers["set-cookie"]
+            kept, *attributes = given.split("; ")
+            assert kept.startswith("KEEP=")
+            assert attributes == ["Path=/", "HttpOnly", "SameSite=Lax"]
+            for _ in range(3):
+                assert "set-cookie" not in stage.request(way, f"/{user}", headers={"Cookie": kept}).headers
+        one, two = set(stage.pod.seen), set(other.seen)
+    assert one
+    assert two
+    assert not one & two
+
+
+@haproxy
+@ways
 @pytest.mark.parametrize("by", ["source", "path", "uri"])
 def test_other_hashes(stage: PolicyStage, way: str, by: str) -> None:
     stage.serving(WAYS[way]({"hash-by": by}))
@@ -70,6 +90,7 @@ def test_algorithms(stage: PolicyStage, way: str, balance: str) -> None:
         ("hash-by", "header:"),
         ("hash-by", "cookie:a)b"),
         ("hash-by", ""),
+        ("session-cookie", "a;b"),
     ],
 )
 def test_hostile_text(word: str, text: str) -> None:

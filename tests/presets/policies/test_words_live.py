@@ -80,6 +80,7 @@ _VALUES = [
         "deny-networks": ("192.0.2.0/24", "192.0.2.0/25"),
         "max-body-size": ("1k", "2m"),
         "server-timeout": ("1s", "2s"),
+        "session-cookie": ("A", "B"),
         "balance": ("leastconn", "random"),
         "hash-by": ("source", "cookie:a"),
         "request-timeout": ("1s", "2s"),
