@@ -207,7 +207,8 @@ _WORDS = (
         "the path that pods are asked for, instead of any other; the query stays", kinds=_OF_BROWSERS,
     ),
     Word(
-        "cors-allow-origins", changes.origins, _filters(changes.with_cors), "https://app.example.com, https://*.example.org",
+        "cors-allow-origins", changes.origins, _filters(changes.with_cors),
+        "https://app.example.com, https://*.example.org",
         "origins whose pages may read answers, `*` for all; `OPTIONS` of browsers are answered for the pod", live=False,
         kinds=_OF_BROWSERS,
     ),
