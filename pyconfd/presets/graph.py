@@ -104,9 +104,10 @@ class PresetGraph:
         """Return the virtual hosts of hosts of the shared frontends that are named and not served."""
         return self._named.mapping()
 
-    def rules(self) -> tuple[Mapping[str, RuleBackend], int]:
-        """Return the backends of rules and their profiles, by name, and how many of these are profiles."""
-        return self._sections.mapping(), sum(len(each.profiles.items) for each in self._rules)
+    def rules(self) -> tuple[Mapping[str, RuleBackend], int, bool]:
+        """Return the backends of rules and their profiles, by name, how many profiles these are, and if any limits."""
+        profiles = sum(len(each.profiles.items) for each in self._rules)
+        return self._sections.mapping(), profiles, any(each.limited.items for each in self._rules)
 
     def result(self, name: str) -> PresetResult:
         """Return what a preset makes of the cluster."""

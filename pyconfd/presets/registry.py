@@ -246,8 +246,10 @@ def _template_names(
         lambda: GivenDict(default_certificate=default.path, in_use=in_use, reads_hello=reads_hello),
     )
 
-    backends, profiles = memo.graph.rules()
-    rules = memo.rules.made((backends, profiles), lambda: GivenDict(backends=backends, profiles=profiles))
+    backends, profiles, limited = memo.graph.rules()
+    rules = memo.rules.made(
+        (backends, profiles, limited), lambda: GivenDict(backends=backends, profiles=profiles, limited=limited)
+    )
 
     def make() -> Mapping[str, object]:
         given: dict[str, object] = {"cluster": view, "tls": tls, "named_virtual_hosts": named, "rules": rules}

@@ -55,6 +55,7 @@ class RuleBackends:
         self.profiles = Spread(with_rules, lambda _, section: ((section.name, section),), f"profiles of {preset}")
         led_to = Derived(sections, self._led_to, f"sections of {preset} with what leads to them")
         self.backends = Derived(led_to, self._backend, f"backends of rules of {preset}")
+        self.limited = Tally(sections, _limited, f"sections of {preset} with limits")
         self.all = Joined[Any, RuleBackend](self.profiles, self.backends, name=f"sections of rules of {preset}")
 
     def _section_of_profile(self, read: Read, profile: RuleProfile, _: int) -> RuleBackend:
@@ -67,6 +68,7 @@ class RuleBackends:
         return msgspec.structs.replace(
             backend,
             entries=tuple(entry_of(*path) for path, _ in paths),
+            asking="/".join(section.owner[:3]),
             profile=lines.name if lines is not None and is_shared else "",
         )
 
@@ -79,6 +81,10 @@ class RuleBackends:
 def _profile_of(_: object, section: RuleSection) -> tuple[tuple[tuple[str, RuleProfile], int], ...]:
     lines = section.backend.lines
     return (((section.owner.namespace, lines), 1),) if lines is not None else ()
+
+
+def _limited(_: object, section: RuleSection) -> tuple[tuple[bool, int], ...]:
+    return ((True, 1),) if section.backend.policy.limits else ()
 
 
 def _shared_profiles(

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from typing import NamedTuple
 
+from pyconfd.presets.policies.limits import NO_LIMITS, Limits
 from pyconfd.presets.policy import Network
 
 
@@ -22,6 +23,7 @@ class RoutePolicy(NamedTuple):
     app_root: str = ""
     balance: str = ""
     session: str = ""
+    limits: Limits = NO_LIMITS
 
     @property
     def lines(self) -> "RoutePolicy":
@@ -33,13 +35,14 @@ class RoutePolicy(NamedTuple):
             "/" if self.app_root else "",
             self.balance,
             self.session,
+            self.limits.lines,
         )
 
     @property
     def values(self) -> tuple[tuple[str, str], ...]:
         """The values that lines read from a map, each by its name there."""
         found = (("body", str(self.max_body) if self.max_body is not None else ""), ("root", self.app_root))
-        return tuple((name, value) for name, value in found if value)
+        return tuple((name, value) for name, value in found if value) + self.limits.values
 
     @property
     def networks(self) -> tuple[str, ...]:

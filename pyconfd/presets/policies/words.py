@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pyconfd.presets import values
-from pyconfd.presets.policies import balancing, changes, handling
+from pyconfd.presets.policies import balancing, changes, handling, limits
 from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
 from pyconfd.presets.policy import Network, network
 from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, Filters, Handling
@@ -100,6 +100,13 @@ def _policy(field: str) -> Callable[[Asked, Any], Asked]:
     return lambda asked, value: asked._replace(policy=asked.policy._replace(**{field: value}))
 
 
+def _limit(field: str) -> Callable[[Asked, Any], Asked]:
+    def apply(asked: Asked, value: Any) -> Asked:
+        return _policy("limits")(asked, asked.policy.limits._replace(**{field: value}))
+
+    return apply
+
+
 def _handling(field: str) -> Callable[[Asked, Any], Asked]:
     return lambda asked, value: asked._replace(handling=asked.handling._replace(**{field: value}))
 
@@ -124,6 +131,27 @@ _WORDS = (
     Word(
         "max-body-size", _size, _policy("max_body"), "10m",
         "a larger body gets 413: bytes, or with k, m or g for powers of 1,024; 0 for no limit", restricts=True,
+    ),
+    Word(
+        "limit-rps", limits.most, _limit("second"), "100",
+        "the most requests of a client in a second; others get 429 with `Retry-After`", restricts=True,
+    ),
+    Word(
+        "limit-rpm", limits.most, _limit("minute"), "600", "the same in a minute", restricts=True,
+    ),
+    Word(
+        "limit-burst", limits.burst, _limit("burst"), "200",
+        "how many requests are let through beyond `limit-rps` within a minute, and beyond `limit-rpm` within an hour",
+        restricts=True,
+    ),
+    Word(
+        "limit-connections", limits.most, _limit("connections"), "20",
+        "the most requests of a client at the same time, of each load balancer; others get 429", restricts=True,
+    ),
+    Word(
+        "limit-by", limits.counted_by, _limit("by"), "header:X-Api-Key",
+        "who is counted: `client` (an IPv4 address, or a /64 of IPv6), `route` (all together), or `header:NAME`: each "
+        "value of a header, and clients by address where they send none", restricts=True, live=False,
     ),
     Word(
         "server-timeout", _duration_ms, _handling("timeout_ms"), "30s", "how long a pod may be silent, else 504",

@@ -257,7 +257,7 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     where both are 1. ``options`` are words for each of its servers. ``sans`` are parts of their certificates in
     hexadecimal digits, of which one has to be there. ``profile`` is the section that has the lines for all of this, ""
     where the backend has its own; or it ``is_profile`` itself, and ``rules`` use it. ``ports`` are those that its
-    servers answer for, each with the weight that these share.
+    servers answer for, each with the weight that these share. ``asking`` is the object, KIND/NAMESPACE/NAME.
     """
 
     route: str = ""
@@ -274,6 +274,7 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     ports: tuple[tuple[int, PortAt], ...] = ()
     policy: RoutePolicy = NO_POLICY
     preset: str = PresetName.GATEWAY
+    asking: str = ""
 
     @property
     def lines(self) -> RuleProfile | None:

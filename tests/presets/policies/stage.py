@@ -209,6 +209,13 @@ class PolicyStage(NamedBackends):
             found.setdefault(name.lower(), []).append(value.strip())
         return Answer(int(first.split(" ")[1]), found, rest.decode("latin-1"))
 
+    def begin(self, way: str, *, body: bytes, length: int) -> socket.socket:
+        """Return a connection over which a request was begun, whose body is to have ``length`` bytes."""
+        connection = self._connected(CLIENT, _POOL if way == "httproute" else _SHARED)
+        head = f"POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {length}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+        return connection
+
     def _connected(self, client: str, to: str) -> socket.socket:
         family = "TCP6" if ":" in client else "TCP4"
         to = "2001:db8::200" if family == "TCP6" else to

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.presets.policies.words import WORDS
-from tests.presets.policies.stage import WAYS, PolicyStage, policy_stage
+from tests.presets.policies.stage import WAYS, PolicyStage, of_route, policy_stage
 
 pytestmark = pytest.mark.haproxy
 ways = pytest.mark.parametrize("way", WAYS)
@@ -56,6 +56,15 @@ def test_numbers_beside_texts(stage: PolicyStage, way: str) -> None:
 
 
 @ways
+def test_numbers_are_read_beside_other_texts(stage: PolicyStage, way: str) -> None:
+    edit = "{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: X-Text, value: abc}]}}"
+    other = of_route({}, path="/other", name="other").replace("backendRefs:", f"filters: [{edit}]\n    backendRefs:")
+    stage.serving(WAYS[way]({"max-body-size": "1k"}), other)
+    assert stage.request(way, method="POST", body="x" * 1025).status == 413
+    assert stage.request("httproute", "/other").echo["headers"]["x-text"] == ["abc"]
+
+
+@ways
 def test_a_new_value_changes_no_line(stage: PolicyStage, way: str) -> None:
     texts = [
         stage.rendered(WAYS[way](_BESIDE.get(word.name, {}) | {word.name: text}))[0].text for word, text in _VALUES
@@ -66,6 +75,8 @@ def test_a_new_value_changes_no_line(stage: PolicyStage, way: str) -> None:
 
 _ORIGINS = {"cors-allow-origins": "*"}
 _BESIDE = {
+    "limit-by": {"limit-rps": "1"},
+    "limit-burst": {"limit-rps": "1"},
     "redirect-code": {"redirect": "/a"},
     **{
         f"cors-{each}": _ORIGINS
@@ -79,6 +90,11 @@ _VALUES = [
         "allow-networks": ("192.0.2.0/24", "192.0.2.0/25, 2001:db8::/32"),
         "deny-networks": ("192.0.2.0/24", "192.0.2.0/25"),
         "max-body-size": ("1k", "2m"),
+        "limit-rps": ("1", "2"),
+        "limit-rpm": ("1", "2"),
+        "limit-burst": ("1", "2"),
+        "limit-connections": ("1", "2"),
+        "limit-by": ("route", "header:X-Api-Key"),
         "server-timeout": ("1s", "2s"),
         "session-cookie": ("A", "B"),
         "balance": ("leastconn", "random"),
@@ -108,7 +124,6 @@ _VALUES = [
     for text in both
 ]
 """Two texts for each word."""
-
 
 def test_each_word_has_two_values_here() -> None:
     assert {word.name for word, _ in _VALUES} == set(WORDS)

@@ -1,0 +1,83 @@
+"""How much may be asked for: the words of limits, as values and lines of a backend.
+
+A limit is for all rules of the object that says it together. HAProxy counts in a few stick tables that all limits
+share, under a hash of the object and of who is counted: a request that is let through counts, one that gets 429 does
+not, so that a client who asks for more than the limit goes on to get as much as the limit.
+
+What a tenant can do to others with it: a full table forgets those that asked longest ago, so that many counted ones
+(a limit by a header that clients make up) make HAProxy forget counts of other limits too, never add to them.
+"""
+
+import re
+from typing import NamedTuple
+
+_MOST = 1_000_000
+_NUMBER = re.compile(r"[0-9]{1,7}", re.ASCII)
+_HEADER = re.compile(r"header:([A-Za-z0-9][A-Za-z0-9_-]{0,63})", re.ASCII)
+
+
+class Limits(NamedTuple):
+    """Limits of one object, None for those that it does not ask for; ``by`` is "client", "route" or "header:NAME"."""
+
+    second: int | None = None
+    minute: int | None = None
+    burst: int | None = None
+    connections: int | None = None
+    by: str = "client"
+
+    def __bool__(self) -> bool:
+        """Return whether there is a limit: the others only say more of one."""
+        return any(each is not None for each in (self.second, self.minute, self.connections))
+
+    @property
+    def header(self) -> str:
+        """The header whose values are counted, "" for none."""
+        return self.by.removeprefix("header:") if self.by.startswith("header:") else ""
+
+    @property
+    def lines(self) -> "Limits":
+        """These without their values: equal ones have the same lines."""
+        if not self:
+            return NO_LIMITS
+        second, minute, connections = (
+            0 if each is not None else None for each in (self.second, self.minute, self.connections)
+        )
+        has_burst = self.burst is not None and (second is not None or minute is not None)
+        return Limits(second, minute, 0 if has_burst else None, connections, self.by)
+
+    @property
+    def values(self) -> tuple[tuple[str, str], ...]:
+        """The values that lines read from a map, each by its name there."""
+        lines = self.lines
+        return tuple(
+            (name, str(getattr(self, name)))
+            for name in ("second", "minute", "burst", "connections")
+            if getattr(lines, name) is not None
+        )
+
+
+NO_LIMITS = Limits()
+
+
+def most(text: str) -> int:
+    """Parse the most that is let through."""
+    found = _NUMBER.fullmatch(text.strip())
+    number = int(text) if found else 0
+    if not 0 < number <= _MOST:
+        raise ValueError(f"expected a number from 1 to {_MOST}")
+    return number
+
+
+def burst(text: str) -> int:
+    """Parse how many are let through beyond a limit, which may be none."""
+    return 0 if text.strip() == "0" else most(text)
+
+
+def counted_by(text: str) -> str:
+    """Parse who is counted."""
+    text = text.strip()
+    if text in {"client", "route"}:
+        return text
+    if found := _HEADER.fullmatch(text):
+        return f"header:{found[1].lower()}"
+    raise ValueError("expected client, route or header:NAME, such as header:X-Api-Key")
