@@ -7,7 +7,7 @@ import json
 import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -186,10 +186,11 @@ class PolicyStage(NamedBackends):
         method: str = "GET",
         headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
         body: str | None = None,
+        raw: str = "",
         client: str = CLIENT,
         host: str = HOST,
     ) -> Answer:
-        """Return the answer to a request to an Ingress or a Gateway."""
+        """Return the answer to a request to an Ingress or a Gateway; ``raw`` are the chunks of a body but the last."""
         to = _POOL if way == "httproute" else _SHARED
         with closing(self._connected(client, to)) as connection:
             lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close"]
@@ -199,9 +200,12 @@ class PolicyStage(NamedBackends):
             if body is not None:
                 lines.append(f"Content-Length: {len(body)}")
             connection.sendall("\r\n".join([*lines, "", body or ""]).encode())
+            with suppress(ConnectionError):  # what is too large is answered, and the connection closed, before its end
+                connection.sendall(f"{raw}0\r\n\r\n".encode() if raw else b"")
             received = b""
-            while more := connection.recv(65536):
-                received += more
+            with suppress(ConnectionError):
+                while more := connection.recv(65536):
+                    received += more
         head, _, rest = received.partition(b"\r\n\r\n")
         first, *fields = head.decode("latin-1").split("\r\n")
         found: dict[str, list[str]] = {}
@@ -209,10 +213,10 @@ class PolicyStage(NamedBackends):
             found.setdefault(name.lower(), []).append(value.strip())
         return Answer(int(first.split(" ")[1]), found, rest.decode("latin-1"))
 
-    def begin(self, way: str, *, body: bytes, length: int) -> socket.socket:
-        """Return a connection over which a request was begun, whose body is to have ``length`` bytes."""
+    def begin(self, way: str, fields: str, body: bytes) -> socket.socket:
+        """Return a connection over which a request was begun, with the beginning of its body."""
         connection = self._connected(CLIENT, _POOL if way == "httproute" else _SHARED)
-        head = f"POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {length}\r\n\r\n"
+        head = f"POST / HTTP/1.1\r\nHost: {HOST}\r\n{fields}\r\n\r\n"
         connection.sendall(head.encode() + body)
         return connection
 

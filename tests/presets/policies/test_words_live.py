@@ -1,6 +1,7 @@
 """Each word of policies in each of its ways, by a real HAProxy."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,26 @@ def test_numbers_beside_texts(stage: PolicyStage, way: str) -> None:
     # HAProxy loads no map for numbers in which another value is a text.
     stage.serving(WAYS[way]({"max-body-size": "1k", "server-timeout": "5s", "request-headers": "X-A: b"}))
     assert stage.request(way, method="POST", body="x" * 1025).status == 413
+
+
+@ways
+def test_max_body_size_of_a_body_in_chunks(stage: PolicyStage, way: str) -> None:
+    stage.serving(WAYS[way]({"max-body-size": "1k"}))
+    chunked = {"Transfer-Encoding": "chunked"}
+    chunk = f"200\r\n{'x' * 512}\r\n"
+    found = {
+        512 * count: stage.request(way, method="POST", headers=chunked, raw=chunk * count).status
+        for count in (2, 3, 128)
+    }
+    assert found == {1024: 200, 1536: 413, 65536: 413}
+
+
+@ways
+def test_a_stream_of_grpc_is_not_waited_for(stage: PolicyStage, way: str) -> None:
+    stage.serving(WAYS[way]({"max-body-size": "1k"}))
+    stream = "Transfer-Encoding: chunked\r\nContent-Type: application/grpc"
+    with closing(stage.begin(way, stream, b"1\r\nx\r\n")) as connection:
+        assert connection.recv(12) == b"HTTP/1.1 200"
 
 
 @ways
