@@ -409,6 +409,8 @@ def in_backend(request: ClientRequest, backend: AnsweringBackend, share: float, 
     rule, at, where, weights, ended = backend.rule, "", "", "", None
     if rule is not None:
         at, where = rule.owner, f"{field_of_rule(rule.owner)}.backendRefs"
+        if limits := rule.policy.limits:
+            trace.add("filter", f"at most {limits.text}", at=at, where="annotations pyconfd.io/limit-*")
         if len(rule.ports) > 1:
             parts = (f"{port.service.namespace}/{port.service.name} {weight}" for weight, port in rule.ports)
             weights = f", weights of its references: {', '.join(parts)}"

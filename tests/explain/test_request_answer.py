@@ -396,6 +396,15 @@ def test_what_is_left_out_of_the_log_is_said(objects: str, url: str, left_out: b
     assert [each.field for each in steps(made, "log")] == ["annotation pyconfd.io/access-log"] * left_out
 
 
+def test_limits_are_said() -> None:
+    name = "metadata: {name: shop}"
+    limited = INGRESS.replace(name, 'metadata: {name: shop, annotations: {pyconfd.io/limit-rps: "5"}}', 1)
+    assert limited != INGRESS
+    (step,) = steps(answer(evidence(limited, WEB), "http://shop.example.com/cart"), "filter")
+    assert step.text == "at most 5 requests a second for each client address, else 429"
+    assert step.object.startswith("Ingress shop/shop, Service web")
+
+
 def test_a_balanced_port_needs_the_address_of_the_client() -> None:
     found = evidence(BALANCED)
     url = "tcp://192.0.2.21:5432"

@@ -55,6 +55,15 @@ class Limits(NamedTuple):
             if getattr(lines, name) is not None
         )
 
+    @property
+    def text(self) -> str:
+        """All of it in words for people."""
+        whom = {"client": "each client address", "route": "all clients"}.get(self.by, f"each value of {self.header}")
+        parts = {"a second": self.second, "a minute": self.minute, "at the same time": self.connections}
+        limits = ", ".join(f"{number} requests {period}" for period, number in parts.items() if number is not None)
+        beyond = f", and {self.burst} beyond" if self.burst and self.lines.burst is not None else ""
+        return f"{limits}{beyond} for {whom}, else 429"
+
 
 NO_LIMITS = Limits()
 

@@ -49,3 +49,18 @@ def test_what_says_more_of_no_limit_has_no_lines() -> None:
     assert (alone.lines, alone.values) == (NO_LIMITS, ())
     beside = Limits(connections=3, burst=5)
     assert (beside.lines, beside.values) == (Limits(connections=0), (("connections", "3"),))
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (
+            Limits(second=5, minute=60, burst=9),
+            "5 requests a second, 60 requests a minute, and 9 beyond for each client address, else 429",
+        ),
+        (Limits(connections=3, burst=9, by="route"), "3 requests at the same time for all clients, else 429"),
+        (Limits(minute=1, by="header:x-key"), "1 requests a minute for each value of x-key, else 429"),
+    ],
+)
+def test_what_an_explanation_says(asked: Limits, expected: str) -> None:
+    assert asked.text == expected
