@@ -26,9 +26,10 @@ from pyconfd.presets.certificates import pem_path
 from pyconfd.presets.gateway import patterns
 from pyconfd.presets.gateway.frontends import Choice, FrontendKind, GatewayFrontend, NameRoute
 from pyconfd.presets.ingress.claims import name_of
-from pyconfd.presets.routing.table import Place, VirtualHostPath
+from pyconfd.presets.routing.table import VirtualHostPath, place_of_entry
 from pyconfd.presets.routing.types import (
     EXACT_PATHS,
+    PATH_EXPRESSIONS,
     PATH_PREFIXES,
     HostKind,
     PathEntry,
@@ -284,6 +285,10 @@ class Unlogged:
 FORWARDED_PROTO = Unknown("header", ValueCondition("x-forwarded-proto", "https"))
 
 
+_MAPS = (EXACT_PATHS, PATH_PREFIXES, PATH_EXPRESSIONS)
+"""In the order in which HAProxy looks them up."""
+
+
 class PathCandidate(NamedTuple):
     """An entry of the maps of paths and what it leads to; ``object`` asked for it in ``field``."""
 
@@ -298,10 +303,18 @@ class PathCandidate(NamedTuple):
         """Return whether HAProxy finds it for a path, where it finds no other one before."""
         if self.map == EXACT_PATHS:
             return self.key == f"{virtual_host}{path}"
+        if self.map == PATH_EXPRESSIONS:
+            return (
+                len(path) <= patterns.LONGEST_VALUE
+                and re.match(self.key, f"{virtual_host}{path}", re.ASCII) is not None
+            )
         return f"{virtual_host}{path}/".startswith(self.key)
 
     def words(self, virtual_host: str) -> str:
         """Return what it asks for."""
+        if self.map == PATH_EXPRESSIONS:
+            place = place_of_entry(PathEntry(self.map, self.key), virtual_host)
+            return f"path expression {_shortened_path(place.path if place is not None else self.key)}"
         path = _shortened_path(self.key.removeprefix(virtual_host))
         return f"path {path}" if self.map == EXACT_PATHS else f"path prefix {path.removesuffix('/') or '/'}"
 
@@ -311,7 +324,7 @@ class PathTable:
 
     def __init__(self) -> None:
         self.all: list[PathCandidate] = []
-        self._by_map: dict[str, dict[str, PathCandidate]] = {EXACT_PATHS: {}, PATH_PREFIXES: {}}
+        self._by_map: dict[str, dict[str, PathCandidate]] = {each: {} for each in _MAPS}
 
     def add(self, candidate: PathCandidate) -> None:
         """Add one; of several with the same key the first counts."""
@@ -319,15 +332,18 @@ class PathTable:
         self._by_map[candidate.map].setdefault(candidate.key, candidate)
 
     def find(self, virtual_host: str, path: str) -> PathCandidate | None:
-        """Return what HAProxy finds: an exact path comes first, then the longest prefix."""
+        """Return what HAProxy finds: an exact path first, then the longest prefix, then the longest expression."""
         if (found := self._by_map[EXACT_PATHS].get(f"{virtual_host}{path}")) is not None:
             return found
         prefixes = self._by_map[PATH_PREFIXES]
-        return prefixes.get(longest_prefix(prefixes, f"{virtual_host}{path}/"))
+        if (found := prefixes.get(longest_prefix(prefixes, f"{virtual_host}{path}/"))) is not None:
+            return found
+        expressions = sorted(self._by_map[PATH_EXPRESSIONS].values(), key=lambda each: (-len(each.key), each.key))
+        return next((each for each in expressions if each.fits(virtual_host, path)), None)
 
     def ordered(self) -> list[PathCandidate]:
         """Return all of them, the most specific first."""
-        return sorted(self.all, key=lambda each: (each.map != EXACT_PATHS, -len(each.key), each.key))
+        return sorted(self.all, key=lambda each: (_MAPS.index(each.map), -len(each.key), each.key))
 
 
 NO_PATHS = PathTable()
@@ -565,9 +581,8 @@ class RoutingTables:
         for name, backend in self.ingress_backends():
             for entry in backend.entries:
                 id_ = _virtual_host_of(entry)
-                is_exact, path = entry.map == EXACT_PATHS, entry.key.removeprefix(id_)
-                place = Place(PathKind.EXACT, path) if is_exact else Place(PathKind.PREFIX, path.removesuffix("/"))
-                owner = owners.get(name_of(VirtualHostPath(id_, place)))
+                place = place_of_entry(entry, id_)
+                owner = owners.get(name_of(VirtualHostPath(id_, place))) if place is not None else None
                 at = f"{owner.kind} {owner.namespace}/{owner.name}" if owner is not None else ""
                 found[id_].add(PathCandidate(entry.map, entry.key, name, at, "spec.rules.http.paths"))
         for id_, entry in self.shared.domains.items():
@@ -583,7 +598,9 @@ class RoutingTables:
 
 def _virtual_host_of(entry: PathEntry) -> str:
     """Return the id of the virtual host that a key begins with: all paths begin with a slash, and no id has one."""
-    return entry.key.partition("/")[0]
+    start = entry.key.partition("/")[0]
+    # No id has a backslash, or begins with a parenthesis.
+    return start.removeprefix("(?i)^").replace("\\", "") if entry.map == PATH_EXPRESSIONS else start
 
 
 class Way:

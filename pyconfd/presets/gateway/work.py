@@ -44,12 +44,17 @@ def work_of(matches: Iterable[RouteMatch]) -> int:
     """Return the steps that the matches of a rule may take beyond the maps."""
     found = 0
     for match in matches:
-        found += _EXPRESSION + patterns.steps_of(match.path) if match.kind is PathKind.REGEX else 0
+        found += work_of_expression(match.path) if match.kind is PathKind.REGEX else 0
         for each in match.headers:
             found += 2 * _HEADER + _EXPRESSION + patterns.steps_of(each.value) if each.regex else _HEADER
         for each in match.query:
             found += 2 * _QUERY + _EXPRESSION + patterns.steps_of(each.value, lines=True) if each.regex else _QUERY
     return found
+
+
+def work_of_expression(path: str) -> int:
+    """Return the steps of one regular expression of a path."""
+    return _EXPRESSION + patterns.steps_of(path)
 
 
 def beyond_budget(routes: Mapping[_Id, RouteWork]) -> Mapping[_Id, frozenset[int]]:

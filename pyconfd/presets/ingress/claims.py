@@ -1,8 +1,9 @@
 """What one Ingress asks for: rules of routing, the Services behind them, certificates; and what is refused of it."""
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -15,9 +16,11 @@ from pyconfd.presets.annotations import ACCESS_LOG, OWN_PREFIX, Foreign, read_fo
 from pyconfd.presets.host_ownership import ANY_HOST, SHARED_WITH, shared_with
 from pyconfd.presets.policies.nginx import NOTHING_OF_NGINX, read_nginx
 from pyconfd.presets.policies.nginx import PREFIX as NGINX
+from pyconfd.presets.policies.nginx_paths import REWRITE, NginxPaths, fault_of_path
 from pyconfd.presets.policies.words import NOTHING_ASKED, Asked, WordFault, asked_by
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import ServiceReference
+from pyconfd.presets.routing.rules import PathEdit
 from pyconfd.presets.routing.table import VirtualHostPath
 from pyconfd.presets.routing.types import PathKind, RouteMatch, RouteRule, section_name
 
@@ -43,7 +46,11 @@ _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*", re.ASCII)
 _EMPTY_ELEMENT = re.compile(r"//|/\.{1,2}(?:/|$)")
 _EXPRESSION = re.compile(r"[()*$]")
 """What regular expressions for other controllers have, and paths hardly ever."""
-_EXACT = " (exact)"
+_SUFFIXES = {
+    PathKind.EXACT: " (exact)",
+    PathKind.BEGINNING: " (beginning)",
+    PathKind.EXPRESSION: " (expression)",
+}
 _UNSUPPORTED = RefusalReason.UNSUPPORTED_ANNOTATION
 _HTTPS_REMEDY = "add one, or list the annotation in ingress.ignored_annotations"
 _CANARY = "a canary has no host of its own, and weights of Ingresses are not implemented: use an HTTPRoute with weights"
@@ -62,7 +69,8 @@ class IngressClaim:
 
     ``hosts`` are those of its rules that its namespace may have, also where no path of one can be served.
     ``class_name`` is "" for the default class. ``asked`` is what words ask for: then its references have backends of
-    their own.
+    their own. ``edits`` are new paths of requests, by the name of the backend.
+    ``expressions``: for ingress-nginx, all paths of its hosts are regular expressions then, also those of others.
     ``https_only``: its author relies on plain HTTP not being served, whatever becomes of the certificate.
     """
 
@@ -80,6 +88,13 @@ class IngressClaim:
     hosts: tuple[HostClaim, ...] = ()
     class_name: str = ""
     asked: Asked = NOTHING_ASKED
+    edits: Mapping[str, PathEdit] = field(default_factory=dict)
+    expressions: bool = False
+
+    @property
+    def has_backends(self) -> bool:
+        """Whether its references have backends of their own."""
+        return self.asked != NOTHING_ASKED or bool(self.edits)
 
     @property
     def unlogged(self) -> bool:
@@ -93,7 +108,7 @@ def name_of(path: VirtualHostPath) -> Name:
     All of a host has the name of the host, as a domain of the preset ``domains``.
     """
     place = path.place
-    return Name("", f"{path.virtual_host}{place.path}{_EXACT if place.kind is PathKind.EXACT else ''}")
+    return Name("", f"{path.virtual_host}{place.path}{_SUFFIXES.get(place.kind, '')}")
 
 
 class _Invalid(Exception):  # noqa: N818 - it carries a reason out of a parser
@@ -121,13 +136,11 @@ def read_ingress(
     """
     meta = ingress.metadata
     of_nginx = read_nginx(meta.annotations) if is_nginx else NOTHING_OF_NGINX
-    foreign = read_foreign(meta.annotations, "Ingress", accepted, of_nginx.read)
+    paths = NginxPaths(meta.annotations if is_nginx else None)
+    foreign = read_foreign(meta.annotations, "Ingress", accepted, of_nginx.read | paths.read)
     ref = ObjectRef("Ingress", meta.namespace, meta.name, cluster)
     owner = Owner("Ingress", meta.namespace, meta.name, meta.creation_timestamp or NEVER)
     problems: list[_Invalid] = []
-    # The first of equal paths counts, and each before the default backend.
-    backends: dict[tuple[str, RouteMatch], str] = {}
-    references: dict[str, ServiceReference] = {}
     is_named = values.is_object_name(meta.name) and values.is_object_name(meta.namespace)
     if not is_named:
         detail = (
@@ -144,25 +157,7 @@ def read_ingress(
     restricted = _Restricted(ingress, foreign, faults, redirects=redirect is not False)
     # A canary owns no host.
     virtual_hosts = _virtual_hosts(ingress, policy, problems) if is_named and not foreign.canary else {}
-    for asked in _asked(ingress):
-        if restricted.is_closed or asked.host not in virtual_hosts:
-            continue
-        try:
-            virtual_host = virtual_hosts[asked.host]
-            restricted.check(virtual_host)
-            rule = virtual_host, _match(asked.path)
-            reference = _reference(asked, meta.namespace)
-        except _Invalid as error:
-            problems.append(error)
-            continue
-        # Where it asks for more than servers, its requests have a backend of their own.
-        own = (meta.name,) if words != NOTHING_ASKED else ()
-        name = section_name("ing", meta.namespace, reference.name, str(reference.port), *own)
-        if rule not in backends and len(backends) >= _MOST_RULES:
-            problems.append(_Invalid("spec.rules", "", f"more than {_MOST_RULES} paths: make several Ingresses of it"))
-            break
-        if backends.setdefault(rule, name) == name:
-            references[name] = reference
+    led = _led(ingress, virtual_hosts, restricted, paths if is_nginx else None, words=words, problems=problems)
     items = [] if foreign.canary else list(_tls(ingress, set(virtual_hosts.values())))
     tls = tuple(item for item in items if isinstance(item, TlsHosts))
     problems += (item for item in items if not isinstance(item, TlsHosts))
@@ -171,7 +166,7 @@ def read_ingress(
     unlogged = _annotation(ingress, ACCESS_LOG, values.switch, problems) is False
     rules = tuple(
         RouteRule(virtual_host, match, name, owner, number, unlogged=unlogged)
-        for number, ((virtual_host, match), name) in enumerate(backends.items())
+        for number, ((virtual_host, match), name) in enumerate(led.backends.items())
     )
     if note := foreign.note("Ingress"):
         problems.append(_Invalid("metadata.annotations", "", note, RefusalReason.IGNORED_ANNOTATION))
@@ -181,7 +176,7 @@ def read_ingress(
         meta.uid,
         meta.generation,
         rules,
-        references,
+        led.references,
         tls,
         redirect is not False,
         hsts,
@@ -190,7 +185,56 @@ def read_ingress(
         tuple(HostClaim(each, owner, shared) for each in dict.fromkeys(virtual_hosts.values())),
         ingress.spec.ingress_class_name or "",
         words,
+        led.edits,
+        any(match.kind is PathKind.EXPRESSION for _, match in led.backends),
     )
+
+
+class _Led(NamedTuple):
+    """The backends of paths by virtual host and match, what they are for, and the new paths of their requests."""
+
+    backends: dict[tuple[str, RouteMatch], str]
+    references: dict[str, ServiceReference]
+    edits: dict[str, PathEdit]
+
+
+def _led(
+    ingress: Ingress,
+    virtual_hosts: Mapping[str, str],
+    restricted: "_Restricted",
+    nginx: NginxPaths | None,
+    *,
+    words: Asked,
+    problems: list[_Invalid],
+) -> _Led:
+    """Return where the paths lead; the first of equal ones counts, and each before the default backend."""
+    namespace, asks_more = ingress.metadata.namespace, words != NOTHING_ASKED
+    backends, references, edits = led = _Led({}, {}, {})
+    for asked in _asked(ingress):
+        if restricted.is_closed or asked.host not in virtual_hosts:
+            continue
+        try:
+            virtual_host = virtual_hosts[asked.host]
+            restricted.check(virtual_host)
+            rule = virtual_host, _match(asked.path, nginx)
+            edit = _edit(rule[1], nginx)
+            reference = _reference(asked, namespace)
+        except _Invalid as error:
+            problems.append(error)
+            continue
+        # Where it asks for more than servers, its requests have a backend of their own.
+        own = (ingress.metadata.name,) if asks_more or edit is not None else ()
+        if edit is not None:  # the backend is of one path, as its pattern is
+            own = (*own, hashlib.sha256(repr(edit).encode()).hexdigest()[:16])
+        name = section_name("ing", namespace, reference.name, str(reference.port), *own)
+        if rule not in backends and len(backends) >= _MOST_RULES:
+            problems.append(_Invalid("spec.rules", "", f"more than {_MOST_RULES} paths: make several Ingresses of it"))
+            break
+        if backends.setdefault(rule, name) == name:
+            references[name] = reference
+            if edit is not None:
+                edits[name] = edit
+    return led
 
 
 def _told(ref: ObjectRef, problems: Iterable[_Invalid]) -> tuple[Refusal, ...]:
@@ -288,7 +332,8 @@ def _virtual_host(host: str, namespace: str, policy: ClaimOptions) -> str:
     return name
 
 
-def _match(asked: IngressPath | None) -> RouteMatch:
+def _match(asked: IngressPath | None, nginx: NginxPaths | None) -> RouteMatch:
+    """Return what a request has to be; ``nginx`` has what ingress-nginx makes of the paths, None for other classes."""
     if asked is None:
         return RouteMatch()
     path, kind = asked.path, _KINDS.get(asked.path_type)
@@ -296,15 +341,37 @@ def _match(asked: IngressPath | None) -> RouteMatch:
         raise _Invalid("spec.rules.http.paths.pathType", asked.path_type, f"expected one of {', '.join(_KINDS)}")
     if asked.path_type == "ImplementationSpecific":
         path = path or "/"
-        if _EXPRESSION.search(path):
+        if nginx is not None and path[-1:] != "/":
+            kind = PathKind.BEGINNING
+        if (nginx is None or not nginx.is_expression(path)) and _EXPRESSION.search(path):
             detail = "it looks like a regular expression, and is taken as a prefix only: use an HTTPRoute for it"
             raise _Invalid("spec.rules.http.paths.path", path, detail)
+    if nginx is not None and nginx.is_expression(path):
+        if wrong := fault_of_path(path):
+            raise _Invalid("spec.rules.http.paths.path", path, wrong)
+        return RouteMatch(PathKind.EXPRESSION, path)
     if not _PATH.fullmatch(path) or len(path) > _LONGEST_PATH or _EMPTY_ELEMENT.search(path):
         detail = f"expected an absolute path as in a URL, without empty elements, of at most {_LONGEST_PATH} characters"
         raise _Invalid("spec.rules.http.paths.path", path, detail)
     if kind is PathKind.PREFIX and path != "/":
         path = path.removesuffix("/")
     return RouteMatch(kind, path)
+
+
+def _edit(match: RouteMatch, nginx: NginxPaths | None) -> PathEdit | None:
+    try:
+        return nginx.edit(match.path) if nginx is not None and match.kind is PathKind.EXPRESSION else None
+    except ValueError as error:
+        raise _Invalid(f"annotation {REWRITE}", "", str(error), _UNSUPPORTED) from None
+
+
+def as_expression(rule: RouteRule) -> RouteRule:
+    """Return a rule of a host whose paths are regular expressions, as ingress-nginx reads them."""
+    match = rule.match
+    if match.kind is PathKind.EXPRESSION:
+        return rule
+    path = match.path if not fault_of_path(match.path) else re.escape(match.path)
+    return rule._replace(match=match._replace(kind=PathKind.EXPRESSION, path=path))
 
 
 def _reference(asked: _Asked, namespace: str) -> ServiceReference:

@@ -7,6 +7,7 @@ what is behind it. Which namespace has a host is decided before, for all presets
 """
 
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -25,11 +26,11 @@ from pyconfd.presets.annotations import ACCESS_LOG, read_foreign
 from pyconfd.presets.certificates import ServedCertificate, certificate_for, is_usable, notes_on, presented
 from pyconfd.presets.cluster import NO_SERVICE
 from pyconfd.presets.domains import DomainClaims
+from pyconfd.presets.gateway.work import MOST_WORK, work_of_expression
 from pyconfd.presets.host_ownership import HostRights, Hosts
-from pyconfd.presets.ingress.claims import IngressClaim, TlsHosts, name_of, read_ingress
+from pyconfd.presets.ingress.claims import IngressClaim, TlsHosts, as_expression, name_of, read_ingress
 from pyconfd.presets.ingress.classes import OwnClasses, is_misspelled, mistaken_class, own_classes
 from pyconfd.presets.objects import Objects
-from pyconfd.presets.policies.words import NOTHING_ASKED
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import (
     H2C,
@@ -51,7 +52,15 @@ from pyconfd.presets.routing.table import (
     key_of,
     path_of,
 )
-from pyconfd.presets.routing.types import Decider, PathEntry, RouteBackend, RouteRule, VirtualHost
+from pyconfd.presets.routing.types import (
+    Decider,
+    PathEntry,
+    PathKind,
+    RouteBackend,
+    RouteMatch,
+    RouteRule,
+    VirtualHost,
+)
 from pyconfd.presets.rule_backends import RuleBackends, RuleSection
 from pyconfd.presets.shared_virtual_hosts import shared_virtual_host
 from pyconfd.presets.views import PortAt
@@ -162,9 +171,14 @@ class ServedIngresses:
     def __init__(self, objects: Objects, claimed: IngressClaims, hosts: Hosts, domains: DomainClaims) -> None:
         self._objects, self._hosts, self._domains, claims = objects, hosts, domains, claimed.claims
         self._claims = claims
-        rules = Spread(claims, lambda _, claim: enumerate(claim.rules), "rules of Ingresses")
+        self._with_expressions = Tally(claims, _hosts_with_expressions, "hosts whose paths are expressions")
+        asked = Derived(claims, self._rules_of, "what Ingresses ask for at their hosts")
+        rules = Spread(asked, lambda _, found: enumerate(found), "rules of Ingresses")
+        expressions = Grouped(rules, _host_of_expression, "expressions by host", rank=lambda _, rule: rule.rank)
+        self._beyond = Derived(expressions, _beyond_budget, "expressions beyond the budget")
         self._routes = routes = PlainRoutingTable("Ingresses", rules, self._blocked, self._taken)
         self.paths = routes.decided
+        self._expressions = Tally(routes.decided, _served_expressions, "served expressions of virtual hosts")
         self.virtual_hosts = Derived(routes.virtual_hosts, self._virtual_host, "virtual hosts of Ingresses")
 
         references = Spread(claims, lambda _, claim: claim.references.items(), "references")
@@ -201,9 +215,22 @@ class ServedIngresses:
 
     # Paths
 
+    def _rules_of(self, read: Read, key: Key, claim: IngressClaim) -> tuple[RouteRule, ...]:
+        """Return the rules: where an Ingress of the namespace makes paths of a host expressions, all of them are."""
+        hosts = {rule.virtual_host for rule in claim.rules}
+        flagged = {host for host in hosts if read(self._with_expressions, (key.namespace, host))}
+        if not flagged:
+            return claim.rules
+        found: dict[tuple[str, RouteMatch], RouteRule] = {}
+        for rule in claim.rules:
+            each = as_expression(rule) if rule.virtual_host in flagged else rule
+            found.setdefault((each.virtual_host, each.match), each)
+        return tuple(found.values())
+
     def _blocked(self, read: Read, path: VirtualHostPath, asking: Sequence[RouteRule]) -> Callable[[RouteRule], str]:
         """Return what says why a rule may not have its path: the host is another namespace's."""
         hosts, host = self._hosts.rights(read), path.virtual_host
+        beyond = (read(self._beyond, host) if path.place.kind is PathKind.EXPRESSION else None) or frozenset()
         of_owner: dict[object, RouteRule] = {}
         for rule in asking:
             if hosts.is_owner(host, rule.owner.namespace):
@@ -213,6 +240,10 @@ class ServedIngresses:
             namespace = rule.owner.namespace
             if not hosts.may_add_paths(host, namespace):
                 return hosts.why_not(host)
+            if rule.match.kind is PathKind.EXPRESSION and not hosts.is_owner(host, namespace):
+                return "paths that are regular expressions are those of the namespace that has the host: write a prefix"
+            if rule in beyond:
+                return "the regular expressions of this host take too long together: write prefixes, or fewer of them"
             # With a consent, the owner of the host comes before older objects of others.
             first = of_owner.get(conflict_key(rule.match))
             if first is None or hosts.is_owner(host, namespace):
@@ -238,7 +269,8 @@ class ServedIngresses:
         return f"{others.kind} {others.namespace}/{others.name} of preset domains has this name already ({why})"
 
     def _virtual_host(self, read: Read, host: str, _: object) -> VirtualHost:
-        return shared_virtual_host(host, self._hosts.rights(read))
+        found = shared_virtual_host(host, self._hosts.rights(read))
+        return msgspec.structs.replace(found, expressions=True) if read(self._expressions, host) else found
 
     # Backends: one for each port that is named, however many paths lead to it
 
@@ -287,7 +319,7 @@ class ServedIngresses:
     def _asking(self, read: Read, target: IngressTarget) -> IngressClaim | None:
         """Return the Ingress whose words a backend is for: it has the backend for itself."""
         claim = read(self._claims, target.users[0])
-        return claim if claim is not None and claim.asked != NOTHING_ASKED else None
+        return claim if claim is not None and claim.has_backends else None
 
     def _section(self, read: Read, name: str, target: IngressTarget) -> RuleSection | None:
         """Return the backend of an Ingress that asks for more than servers, None where no path leads to it."""
@@ -306,7 +338,7 @@ class ServedIngresses:
             deciders=leading.deciders,
             unlogged=(name,) if claim.unlogged else (),
             route=name,
-            filters=asked.filters,
+            filters=asked.filters._replace(path=claim.edits[name]) if name in claim.edits else asked.filters,
             handling=asked.handling,
             policy=asked.policy,
             ports=((1, port),) if port is not None else (),
@@ -416,6 +448,33 @@ class ServedIngresses:
         addresses = [{"ip": each} for each in read.value(self._objects.shared_addresses)] if served else []
         body = {"loadBalancer": {"ingress": addresses} if addresses else {}}
         return ObjectStatus(claim.uid, claim.generation, body, may_wait=bool(won) and not served)
+
+
+def _hosts_with_expressions(key: Key, claim: IngressClaim) -> Iterator[tuple[tuple[str, str], int]]:
+    """Return the hosts, with the namespace: an Ingress says nothing of the paths of other namespaces."""
+    hosts = dict.fromkeys(rule.virtual_host for rule in claim.rules) if claim.expressions else ()
+    return (((key.namespace, host), 1) for host in hosts)
+
+
+def _host_of_expression(_: object, rule: RouteRule) -> tuple[str, ...]:
+    return (rule.virtual_host,) if rule.match.kind is PathKind.EXPRESSION else ()
+
+
+def _beyond_budget(_: Read, __: str, asking: Sequence[tuple[object, RouteRule]]) -> frozenset[RouteRule] | None:
+    """Return the rules that are beyond what expressions of a namespace may take at a host; older ones come first."""
+    used: Counter[str] = Counter()
+    beyond = set()
+    for _at, rule in asking:
+        work = work_of_expression(rule.match.path)
+        if used[rule.owner.namespace] + work > MOST_WORK:
+            beyond.add(rule)
+        else:
+            used[rule.owner.namespace] += work
+    return frozenset(beyond) or None
+
+
+def _served_expressions(at: VirtualHostPath, path: DecidedPath) -> Sequence[tuple[str, int]]:
+    return ((at.virtual_host, 1),) if path.effective and at.place.kind is PathKind.EXPRESSION else ()
 
 
 def owned_name(at: VirtualHostPath | str) -> Name:

@@ -20,6 +20,7 @@ from pyconfd.model.snapshot import Key
 from pyconfd.presets.routing.types import (
     EXACT_PATHS,
     GROUP_PREFIX,
+    PATH_EXPRESSIONS,
     PATH_PREFIXES,
     PathEntry,
     PathKind,
@@ -28,6 +29,7 @@ from pyconfd.presets.routing.types import (
     RouteRule,
 )
 
+_ANY_CASE = "(?i)"
 _LITERAL = re.compile(r"\^?((?:/[A-Za-z0-9_~-]+)*)/(?![?*+{])")
 """The whole elements that a regular expression begins with."""
 
@@ -86,8 +88,8 @@ def never_blocked(_: Read, __: VirtualHostPath, ___: Sequence[RouteRule]) -> Cal
 
 def place_of(match: RouteMatch) -> Place:
     """Return the place of a match."""
-    if match.kind is PathKind.EXACT:
-        return Place(PathKind.EXACT, match.path)
+    if match.kind in {PathKind.EXACT, PathKind.BEGINNING, PathKind.EXPRESSION}:
+        return Place(match.kind, match.path)
     if match.kind is PathKind.PREFIX:
         return Place(PathKind.PREFIX, match.path.removesuffix("/"))
     found = _LITERAL.match(match.path) if "|" not in match.path else None
@@ -103,7 +105,24 @@ def entry_of(virtual_host: str, place: Place) -> PathEntry:
     """Return the map entry of a place."""
     if place.kind is PathKind.EXACT:
         return PathEntry(EXACT_PATHS, f"{virtual_host}{place.path}")
+    if place.kind is PathKind.BEGINNING:
+        return PathEntry(PATH_PREFIXES, f"{virtual_host}{place.path}")
+    if place.kind is PathKind.EXPRESSION:
+        return PathEntry(PATH_EXPRESSIONS, f"{_ANY_CASE}^{re.escape(virtual_host)}{place.path}")
     return PathEntry(PATH_PREFIXES, f"{virtual_host}{place.path}/")
+
+
+def place_of_entry(entry: PathEntry, virtual_host: str) -> Place | None:
+    """Return the place that an entry is for, None where it is another virtual host's."""
+    expression = entry_of(virtual_host, Place(PathKind.EXPRESSION, ""))
+    start = expression.key if entry.map == PATH_EXPRESSIONS else virtual_host
+    path = entry.key.removeprefix(start)
+    if not entry.key.startswith(f"{start}/"):
+        return None
+    if entry.map == PATH_PREFIXES:
+        kind = PathKind.PREFIX if path.endswith("/") else PathKind.BEGINNING
+        return Place(kind, path.removesuffix("/"))
+    return Place(PathKind.EXACT if entry.map == EXACT_PATHS else PathKind.EXPRESSION, path)
 
 
 def conflict_key(match: RouteMatch) -> object:

@@ -18,7 +18,10 @@ EXACT_PATHS = "exact-paths"
 """Map with keys ``HOST/PATH``, looked up first (``map_str``)."""
 
 PATH_PREFIXES = "path-prefixes"
-"""Map with keys ``HOST/PREFIX/``; the longest one counts (``map_beg``)."""
+"""Map with keys ``HOST/PREFIX/``, or ``HOST/BEGINNING``; the longest one counts (``map_beg``)."""
+
+PATH_EXPRESSIONS = "path-expressions"
+"""Map with regular expressions of a host and the beginning of a path; the longest one that matches (``map_reg``)."""
 
 GROUP_PREFIX = "group:"
 """What the value of a map entry begins with that leads to a group."""
@@ -34,6 +37,10 @@ class PathKind(StrEnum):
     """Whole elements: ``/foo`` has ``/foo/bar``, and not ``/foobar``."""
     REGEX = "regex"
     """The whole path."""
+    BEGINNING = "beginning"
+    """Characters: ``/foo`` has ``/foobar`` too."""
+    EXPRESSION = "expression"
+    """A regular expression of the beginning of the path, in any case; a longer expression comes first."""
 
 
 class ValueCondition(NamedTuple):
@@ -115,6 +122,7 @@ class VirtualHost(msgspec.Struct, frozen=True, gc=False):
 
     ``namespace`` has the host, where the frontend is one that all namespaces share.
     ``above`` has the ids of the virtual hosts whose rules are for the hosts of this wildcard too, the next one first.
+    ``expressions``: paths of it are regular expressions (:data:`PATH_EXPRESSIONS`).
     ``listener`` is that of a Gateway whose connections its requests come by, "" where that does not matter.
     ``below_foreign``: the next wildcard above the host belongs to another namespace, whose certificate it does not get.
     """
@@ -128,6 +136,7 @@ class VirtualHost(msgspec.Struct, frozen=True, gc=False):
     above: tuple[str, ...] = ()
     below_foreign: bool = False
     listener: str = ""
+    expressions: bool = False
 
     @property
     def map(self) -> str:
