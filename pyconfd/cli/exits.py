@@ -18,7 +18,7 @@ class Exit(IntEnum):
     OK = 0
     FAILED = 1
     CHANGES = 2
-    """Only of ``plan`` and ``diff``."""
+    """Only of ``plan``, ``diff`` and ``move``."""
     NOT_RUNNING = 3
     """Only of ``status``."""
     QUARANTINED = 4

@@ -32,6 +32,7 @@ COMMANDS = {
         "render": ("render:render", "Print what would be written; change nothing."),
         "test": ("test:test", "Test fragments."),
         "try": ("try_:try_", "Serve a file's objects on loopback, with stand-ins for pods."),
+        "move": ("move:move", "Show what becomes of Ingresses of ingress-nginx."),
         "preflight": ("preflight:preflight", "Check everything that the daemon needs, or a new haproxy."),
     },
     "Operate": {

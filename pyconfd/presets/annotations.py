@@ -147,6 +147,14 @@ def read_foreign(
     )
 
 
+def effects_of(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, AnnotationEffect]]:
+    """Return what annotations of other controllers ask for, whether or not pyconfd does it."""
+    for name, value in sorted((annotations or {}).items()):
+        prefix, _, bare = name.partition("/")
+        if prefix in _prefixes():
+            yield name, _effect(prefix, bare, value) or AnnotationEffect.RESTRICTS
+
+
 def words_of(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
     """Return the words of policies that annotations say, each with its text."""
     for name, text in (annotations or {}).items():

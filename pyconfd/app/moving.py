@@ -1,0 +1,119 @@
+"""What becomes of Ingresses that were written for ingress-nginx: the same, different, or refused. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from pyconfd.model.context import PresetName, Refusal, RefusalReason
+from pyconfd.model.ingress import Ingress
+from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.presets import registry
+from pyconfd.presets.annotations import AnnotationEffect, effects_of
+from pyconfd.presets.ingress.classes import own_classes
+from pyconfd.presets.policies.nginx import PREFIX, read_nginx
+from pyconfd.presets.preset import PresetOptions
+
+_OF_HOST = frozenset({f"{PREFIX}auth-tls-secret", f"{PREFIX}server-snippet"})
+"""What ingress-nginx takes for the host, whichever Ingress says it: so it closed others' paths too."""
+_NORMALISED = (
+    "a restricted path: ingress-nginx compares /x/../path, //path and %70ath as /path, and HAProxy as they are sent:"
+    " restrict all of the host, or have the pods check"
+)
+_SNIPPETS = tuple(f"{PREFIX}{name}" for name in ("configuration-snippet", "server-snippet", "auth-snippet"))
+_HINTS = (
+    (("deny ", "allow "), "clients by their network: pyconfd.io/allow-networks or deny-networks"),
+    (("client_max_body_size",), "a limit for bodies: pyconfd.io/max-body-size"),
+    (("proxy_read_timeout", "proxy_send_timeout"), "a timeout: pyconfd.io/server-timeout"),
+    (("proxy_set_header", "more_set_input_headers"), "headers for pods: RequestHeaderModifier of an HTTPRoute"),
+    (("add_header", "more_set_headers", "more_clear_headers"), "headers of answers: an HTTPRoute's filter"),
+    (("return 30", "rewrite "), "a redirect or another path: RequestRedirect or URLRewrite of an HTTPRoute"),
+    (("auth_request", "auth_basic"), "authentication"),
+    (("return 4",), "requests that are refused: leave their path out"),
+)
+
+
+class Verdict(StrEnum):
+    """What becomes of an Ingress."""
+
+    SAME = "same"
+    DIFFERENT = "different"
+    REFUSED = "refused"
+    """All of it, or paths of it, are not served."""
+
+
+class Move(NamedTuple):
+    """One Ingress. ``notes`` say what differs and what to write, ``opened`` what would be open that was closed."""
+
+    key: Key
+    verdict: Verdict
+    notes: tuple[str, ...]
+    opened: tuple[str, ...] = ()
+
+
+def moves_of(snapshot: Snapshot, options: PresetOptions, classes: tuple[str, ...]) -> list[Move]:
+    """Return what becomes of each Ingress of ``classes``, by name."""
+    own = own_classes(snapshot.ingressclasses, classes)
+    found = {key: each for key, each in snapshot.ingresses.items() if own.are_nginx(each)}
+    context = registry.translate(
+        snapshot, (PresetName.INGRESS,), replace(options, nginx_classes=classes), registry.Memo()
+    )
+    refused: defaultdict[Key, list[Refusal]] = defaultdict(list)
+    for each in context.refused:
+        if each.ref.kind == "Ingress":
+            refused[Key(each.ref.namespace, each.ref.name)].append(each)
+    closing = _hosts_closed_by_others(found)
+    return [_move(key, ingress, refused[key], closing) for key, ingress in sorted(found.items())]
+
+
+def _move(key: Key, ingress: Ingress, refused: list[Refusal], closing: Mapping[str, tuple[Key, str]]) -> Move:
+    is_note = RefusalReason.IGNORED_ANNOTATION
+    stops = [each for each in refused if each.reason is not is_note]
+    notes = [f"{each.field}{f' {each.value}' if each.value else ''}: {each.detail}" for each in refused]
+    notes += _snippets(ingress)
+    if _restricts(ingress) and any(path not in {"", "/"} for path in _paths(ingress)):
+        notes.append(_NORMALISED)
+    verdict = Verdict.REFUSED if stops else Verdict.DIFFERENT if notes else Verdict.SAME
+    return Move(key, verdict, tuple(notes), tuple(_opened(key, ingress, stops, closing)))
+
+
+def _opened(key: Key, ingress: Ingress, stops: list[Refusal], closing: Mapping[str, tuple[Key, str]]) -> Iterator[str]:
+    """Return what would be open that ingress-nginx closed."""
+    annotations = ingress.metadata.annotations or {}
+    is_shut = any(each.reason is RefusalReason.UNSUPPORTED_ANNOTATION for each in stops)
+    restricting = _restricts(ingress)
+    for name in restricting:
+        if not is_shut and not any(name in each.field for each in stops) and name not in read_nginx(annotations).read:
+            yield f"{name} restricts, and is in ingress.ignored_annotations: implement it before you move"
+    for host in dict.fromkeys(rule.host for rule in ingress.spec.rules or ()):
+        other, name = closing.get(host, (key, ""))
+        if other != key and not restricting:
+            yield f"host {host}: {name} of Ingress {other} was for all of the host: move these paths with it"
+
+
+def _restricts(ingress: Ingress) -> list[str]:
+    found = effects_of(ingress.metadata.annotations)
+    return [name for name, effect in found if effect is AnnotationEffect.RESTRICTS]
+
+
+def _paths(ingress: Ingress) -> Iterator[str]:
+    return (path.path for rule in ingress.spec.rules or () if rule.http is not None for path in rule.http.paths)
+
+
+def _hosts_closed_by_others(ingresses: Mapping[Key, Ingress]) -> dict[str, tuple[Key, str]]:
+    found: dict[str, tuple[Key, str]] = {}
+    for key, ingress in sorted(ingresses.items()):
+        for name in sorted(_OF_HOST & (ingress.metadata.annotations or {}).keys()):
+            for rule in ingress.spec.rules or ():
+                found.setdefault(rule.host, (key, name))
+    return found
+
+
+def _snippets(ingress: Ingress) -> Iterator[str]:
+    """Return what snippets probably want; they are text here, and nothing of them is executed."""
+    for name in _SNIPPETS:
+        text = (ingress.metadata.annotations or {}).get(name, "")
+        if text:
+            wanted = [hint for words, hint in _HINTS if any(word in text for word in words)]
+            yield f"{name} probably wants {'; '.join(wanted) or 'something that pyconfd does not know'}"

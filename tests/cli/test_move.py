@@ -1,0 +1,77 @@
+"""``pyconfd move`` over Ingresses that were written for ingress-nginx."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pyconfd.cli.exits import Exit
+from tests.cli.invoking import invoke
+
+PREFIX = "nginx.ingress.kubernetes.io/"
+
+
+def ingress(
+    name: str, *, class_name: str = "nginx", host: str = "a.example.com", **annotations: str
+) -> dict[str, object]:
+    named = {f"{PREFIX}{key.replace('_', '-')}": text for key, text in annotations.items()}
+    backend = {"service": {"name": "app", "port": {"number": 80}}}
+    paths = [{"path": f"/{name}", "pathType": "Prefix", "backend": backend}]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": name, "namespace": "shop", "annotations": named},
+        "spec": {"ingressClassName": class_name, "rules": [{"host": host, "http": {"paths": paths}}]},
+    }
+
+
+SERVICE = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "app", "namespace": "shop"},
+    "spec": {"ports": [{"port": 80}]},
+}
+
+
+def moved(tmp_path: Path, *ingresses: dict[str, object], **environ: str) -> tuple[int, str]:
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump_all([SERVICE, *ingresses]))
+    done = invoke("move", "--snapshot", str(path), **environ)
+    return done.exit_code, done.output
+
+
+def test_each_ingress_has_a_verdict(tmp_path: Path) -> None:
+    code, text = moved(
+        tmp_path,
+        ingress("plain", proxy_body_size="8m"),
+        ingress("buffers", proxy_buffering="off"),
+        ingress("snippet", configuration_snippet="deny 192.0.2.0/24;\x1b[31m"),
+        ingress("other", class_name="haproxy"),
+    )
+    assert code == Exit.OK
+    verdicts = {line.split("/")[1]: line.split()[0] for line in text.splitlines() if "shop/" in line[:20]}
+    assert verdicts == {"plain": "same", "buffers": "different", "snippet": "refused"}
+    assert "deny-networks" in text
+    assert "\x1b" not in text
+    assert text.splitlines()[-1] == "3 Ingresses: 1 same, 1 different, 1 refused; 0 open that were closed"
+
+
+@pytest.mark.parametrize("name", ["auth_tls_secret", "server_snippet"])
+def test_what_closed_all_of_a_host_is_told(tmp_path: Path, name: str) -> None:
+    code, text = moved(tmp_path, ingress("closed", **{name: "shop/ca"}), ingress("beside"))
+    assert code == Exit.CHANGES
+    assert "OPEN THAT WAS CLOSED: host a.example.com" in text
+
+
+def test_a_restricted_path_is_not_called_the_same(tmp_path: Path) -> None:
+    code, text = moved(tmp_path, ingress("web", whitelist_source_range="192.0.2.0/24"))
+    assert (code, text.split()[0]) == (Exit.OK, "different")
+    assert "as they are sent" in text
+
+
+def test_an_accepted_restriction_is_told(tmp_path: Path) -> None:
+    accepted = f"{PREFIX}auth-url"
+    code, text = moved(
+        tmp_path, ingress("web", auth_url="https://a.example.com"), PYCONFD_INGRESS_IGNORED_ANNOTATIONS=accepted
+    )
+    assert (code, "OPEN THAT WAS CLOSED" in text) == (Exit.CHANGES, True)
