@@ -33,7 +33,8 @@ from pyconfd.predecessors.targets.worker import NoBalancer, Targets, TargetWorke
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.certificates import TlsOptions
-from pyconfd.presets.policy import ClaimOptions, Rule, network
+from pyconfd.presets.policies.words import size_of
+from pyconfd.presets.policy import ClaimOptions, PolicyBounds, Rule, network
 from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import ApplySettings, BackendTarget, Enabled, Settings, TargetSettings, UndefinedMode
@@ -306,6 +307,7 @@ def _claim_options(settings: Settings) -> ClaimOptions:
         addresses,
         tuple(map(network, own.endpoint_networks)),
         frozenset(own.shared_hosts),
+        PolicyBounds(size_of(settings.policies.max_body_size or "0"), round(settings.policies.max_timeout_s * 1000)),
     )
 
 
@@ -320,7 +322,8 @@ def _address_options(settings: Settings) -> AddressOptions:
 
 def _rule(rule: RuleSettings) -> Rule:
     ports = None if rule.ports is None else port_ranges(rule.ports)
-    return Rule(rule.namespaces, rule.domains, rule.protocols, ports, tuple(map(network, rule.addresses)))
+    addresses = tuple(map(network, rule.addresses))
+    return Rule(rule.namespaces, rule.domains, rule.protocols, ports, addresses, rule.policies)
 
 
 def _status_page(settings: Settings) -> Iterator[Listener]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import NamedTuple
 
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import values
@@ -147,7 +148,7 @@ class Rule:
 
     ``domains`` are the names that claimed ones end with, whole labels: ``example.com`` allows itself and what is below.
     ``addresses`` are the networks in which it may name an address of the balancer to listen on; by default it names
-    none, and listens where everybody does.
+    none, and listens where everybody does. ``policies`` are the words of policies that it may say, or patterns.
     """
 
     namespaces: tuple[str, ...]
@@ -155,6 +156,17 @@ class Rule:
     protocols: tuple[str, ...] | None = None
     ports: PortRanges | None = None
     addresses: tuple[Network, ...] = ()
+    policies: tuple[str, ...] | None = None
+
+
+class PolicyBounds(NamedTuple):
+    """``[policies]`` of the settings: the most that words of policies may say; 0 is no bound."""
+
+    body: int = 0
+    timeout_ms: int = 0
+
+
+NO_BOUNDS = PolicyBounds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +177,7 @@ class ClaimOptions:
     may claim nothing. ``allow_endpoints`` are networks at which endpoints are served whatever they are,
     ``endpoint_networks`` all networks where they may be, none for no limit; ``own_addresses`` are the balancer's beside
     those of its interfaces. ``shared_hosts`` are hosts to which every namespace may add paths: as they are,
-    ``*.example.com`` for all below it, or ``*``.
+    ``*.example.com`` for all below it, or ``*``. ``bounds`` are those of words of policies.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -173,6 +185,7 @@ class ClaimOptions:
     own_addresses: frozenset[str] = frozenset()
     endpoint_networks: tuple[Network, ...] = ()
     shared_hosts: frozenset[str] = frozenset()
+    bounds: PolicyBounds = NO_BOUNDS
 
     def places(self, snapshot: Snapshot) -> AllowedAddresses:
         """Return where endpoints may be."""
@@ -218,6 +231,13 @@ class ClaimOptions:
             return ""
         return _refused(namespace, "this address", map(str, allowed))
 
+    def word(self, namespace: str, name: str) -> str:
+        """Return why objects of ``namespace`` may not say a word of policies, or ""."""
+        allowed = self._of(namespace).policies
+        if allowed is None or any(fnmatchcase(name, each) for each in allowed):
+            return ""
+        return _refused(namespace, "this policy", allowed)
+
     def _of(self, namespace: str) -> Rule:
         if not self.rules:
             return _ANYTHING
@@ -228,7 +248,7 @@ class ClaimOptions:
 
 
 _ANYTHING = Rule(("*",), addresses=(network("0.0.0.0/0"), network("::/0")))
-_NOTHING = Rule(("*",), (), (), ())
+_NOTHING = Rule(("*",), (), (), (), policies=())
 ANYTHING = ClaimOptions()
 """Everybody may claim anything."""
 

@@ -241,6 +241,9 @@ class RuleSettings:
     protocols: tuple[Protocol, ...] | None = None
     ports: tuple[PortRange, ...] | None = None
     addresses: tuple[Network, ...] = ()
+    policies: tuple[Annotated[str, whole(r"[a-z*?-]+", "words of policies, or patterns with * and ?")], ...] | None = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +253,10 @@ class ClaimSettings:
     rules: tuple[RuleSettings, ...] = setting(
         (),
         "who may claim what: tables [[claims.rules]] with namespaces (names, or patterns with * and ?) and maybe"
-        " domains (what names must end with), protocols and ports; what of these a rule does not mention it does"
-        " not limit, and an empty list allows nothing. Its addresses are the networks in which it may name an"
-        " address of this balancer to listen on; a rule without them allows none. The first rule that names a"
-        " namespace decides about it; where there are rules, a namespace that none names may claim nothing",
+        " domains (what names must end with), protocols, ports and policies (words, or patterns); what of these a rule"
+        " does not mention it does not limit, and an empty list allows nothing. Its addresses are the networks in which"
+        " it may name an address of this balancer to listen on; a rule without them allows none. The first rule that"
+        " names a namespace decides about it; where there are rules, a namespace that none names may claim nothing",
         empty="everybody may claim anything",
     )
     reserve_s: DurationOrZero = setting(
@@ -281,6 +284,18 @@ class ClaimSettings:
         (),
         "addresses of load balancers beside those of this one's interfaces and those in [vip], floating or of a"
         " node: no endpoint may be there",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """``[policies]``: the most that words of policies may say."""
+
+    max_body_size: Annotated[str, whole(r"[0-9]{1,12}[kmgKMG]?", "bytes, or a size such as 100m")] = setting(
+        "", "the most that max-body-size may say; a larger size, or 0, is refused", empty="no limit"
+    )
+    max_timeout_s: DurationOrZero = setting(
+        0.0, "the most that a timeout of a policy may say; a longer one is refused; 0: no limit"
     )
 
 
@@ -506,6 +521,7 @@ class Settings:
     tls: TlsSettings = section(TlsSettings, "certificates of Secrets")
     ingress: IngressSettings = section(IngressSettings, "Ingresses that were written for other controllers")
     claims: ClaimSettings = section(ClaimSettings, "who may claim what")
+    policies: PolicySettings = section(PolicySettings, "bounds of what policies may say")
     addresses: AddressSettings = section(AddressSettings, "addresses of Gateways, of Services and of names")
     proxy: ProxySettings = section(ProxySettings, "proxies in front of this balancer")
     kubefigurator: KubefiguratorSettings = section(KubefiguratorSettings, "the preset of that name")

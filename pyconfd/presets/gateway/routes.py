@@ -215,12 +215,13 @@ def virtual_host_id(frontend: str, host: str) -> str:
     return f"{frontend}|{host or '*'}"
 
 
-def asked(id_: ObjectKey, route: Route, cluster: str) -> AskedRoute:
+def asked(id_: ObjectKey, route: Route, cluster: str, claims: ClaimOptions) -> AskedRoute:
     """Return what a route asks for; equal where nothing but its status and the like is new."""
     meta, kind = route.metadata, KIND_OF[id_.resource]
     rules = tuple(route.spec.rules or ())
     unlogged, ignored = _annotations(meta, kind)
-    words, faults = asked_by(words_of(meta.annotations) if _takes_words(kind) else (), kind)
+    said = words_of(meta.annotations) if _takes_words(kind) else ()
+    words, faults = asked_by(said, kind, meta.namespace, claims)
     parsed = tuple(_asking_for(words, faults, _parse(route)))
     ignored += tuple(
         Fault("", f"annotation {OWN_PREFIX}{each.name}", each.text, f"{each.why}; it has no effect")

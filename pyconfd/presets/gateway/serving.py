@@ -180,8 +180,8 @@ class ListenerSets:
                 return first
         return None
 
-    def _ask_route(self, _: Read, id_: ObjectKey, route: Route) -> AskedRoute:
-        return asked(id_, route, self._objects.cluster)
+    def _ask_route(self, read: Read, id_: ObjectKey, route: Route) -> AskedRoute:
+        return asked(id_, route, self._objects.cluster, read.value(self._objects.policy))
 
     def _hosts_of(self, read: Read, id_: ObjectKey, route: AskedRoute) -> Mapping[_HostAtParent, Owner] | None:
         if route.hosts is None or not route.hosts.names:

@@ -152,7 +152,7 @@ def read_ingress(
         problems.append(_Invalid(f"annotation {foreign.canary}", "", _CANARY, _UNSUPPORTED))
     named = SSL_REDIRECT if not is_nginx or SSL_REDIRECT in (meta.annotations or {}) else f"{NGINX}ssl-redirect"
     redirect = _annotation(ingress, named, values.flag, problems)
-    words, faults = asked_by((*of_nginx.words, *words_of(meta.annotations)))
+    words, faults = asked_by((*of_nginx.words, *words_of(meta.annotations)), "Ingress", meta.namespace, policy)
     problems += (_wrong_word(each) for each in faults)
     restricted = _Restricted(ingress, foreign, faults, redirects=redirect is not False)
     # A canary owns no host.

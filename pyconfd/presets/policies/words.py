@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pyconfd.presets import values
 from pyconfd.presets.policies import balancing, changes, handling, limits
 from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
-from pyconfd.presets.policy import Network, network
+from pyconfd.presets.policy import ANYTHING, ClaimOptions, Network, PolicyBounds, network
 from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, Filters, Handling
 
 _MOST_NETWORKS = 256
@@ -44,7 +44,8 @@ class Word(NamedTuple):
     """One word. ``parse`` makes a value of its text, or raises ValueError; ``apply`` adds the value to what is asked.
 
     ``restricts``: it lets somebody or something out, so that nothing is served where it cannot be what it says.
-    ``live``: a new value is a runtime update, and no reload. ``kinds`` are those of objects that may say it.
+    ``live``: a new value is a runtime update, and no reload. ``kinds`` are those of objects that may say it. ``beyond``
+    returns why a value is more than the operator's settings allow, or "".
     """
 
     name: str
@@ -55,6 +56,7 @@ class Word(NamedTuple):
     restricts: bool = False
     live: bool = True
     kinds: tuple[str, ...] = KINDS
+    beyond: Callable[[Any, PolicyBounds], str] = lambda _, __: ""
 
 
 class WordFault(NamedTuple):
@@ -80,7 +82,8 @@ def _networks(text: str) -> tuple[Network, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _size(text: str) -> int:
+def size_of(text: str) -> int:
+    """Return the bytes of a size such as 10m; raise ValueError."""
     found = _SIZE.fullmatch(text.strip())
     size = int(found[1]) * _UNIT_BYTES[found[2].lower()] if found else _MOST_BODY + 1
     if size > _MOST_BODY:
@@ -94,6 +97,19 @@ def _duration_ms(text: str) -> int:
     if not 0 < ms <= _LONGEST_MS:
         raise ValueError("not a time: expected a number with its unit, such as 500ms, 30s or 5m, at most 24h")
     return ms
+
+
+def _beyond_body(size: int, bounds: PolicyBounds) -> str:
+    """0 is any size."""
+    if not bounds.body or 0 < size <= bounds.body:
+        return ""
+    return f"more than the {bounds.body} bytes of the setting policies.max_body_size"
+
+
+def _beyond_timeout(ms: int, bounds: PolicyBounds) -> str:
+    if not bounds.timeout_ms or ms <= bounds.timeout_ms:
+        return ""
+    return f"more than the {bounds.timeout_ms / 1000:g}s of the setting policies.max_timeout_s"
 
 
 def _policy(field: str) -> Callable[[Asked, Any], Asked]:
@@ -129,8 +145,9 @@ _WORDS = (
         "clients of these networks get 403, also where `allow-networks` has them", restricts=True,
     ),
     Word(
-        "max-body-size", _size, _policy("max_body"), "10m",
+        "max-body-size", size_of, _policy("max_body"), "10m",
         "a larger body gets 413: bytes, or with k, m or g for powers of 1,024; 0 for no limit", restricts=True,
+        beyond=_beyond_body,
     ),
     Word(
         "limit-rps", limits.most, _limit("second"), "100",
@@ -155,23 +172,24 @@ _WORDS = (
     ),
     Word(
         "server-timeout", _duration_ms, _handling("timeout_ms"), "30s", "how long a pod may be silent, else 504",
+        beyond=_beyond_timeout,
     ),
     Word(
         "request-timeout", _duration_ms, _handled(handling.with_deadline), "10s",
         "how long an answer may take with all attempts, else 504; it begins with the request's head, and ends with the"
-        " answer's",
+        " answer's", beyond=_beyond_timeout,
     ),
     Word(
         "tunnel-timeout", _duration_ms, _handling("tunnel_ms"), "4h", "how long a WebSocket may be silent",
-        kinds=_OF_BROWSERS,
+        kinds=_OF_BROWSERS, beyond=_beyond_timeout,
     ),
     Word(
         "connect-timeout", _duration_ms, _handling("connect_ms"), "2s",
-        "how long a connection to a pod may take before the next pod is tried", live=False,
+        "how long a connection to a pod may take before the next pod is tried", live=False, beyond=_beyond_timeout,
     ),
     Word(
         "queue-timeout", _duration_ms, _handling("queue_ms"), "5s",
-        "how long a request waits for a pod that has room, else 503", live=False,
+        "how long a request waits for a pod that has room, else 503", live=False, beyond=_beyond_timeout,
     ),
     Word(
         "retries", handling.attempts, _handled(handling.with_attempts), "2", "how often a request is tried again",
@@ -266,7 +284,9 @@ WORDS: Mapping[str, Word] = MappingProxyType({word.name: word for word in _WORDS
 """All words by name, in the order of the documentation."""
 
 
-def asked_by(said: Iterable[tuple[str, str]], kind: str = "Ingress") -> tuple[Asked, tuple[WordFault, ...]]:
+def asked_by(
+    said: Iterable[tuple[str, str]], kind: str = "Ingress", namespace: str = "", claims: ClaimOptions = ANYTHING
+) -> tuple[Asked, tuple[WordFault, ...]]:
     """Return what words of an object, each with its text, ask for together, and which cannot be what they say."""
     asked, faults = NOTHING_ASKED, []
     texts = dict(said)
@@ -278,7 +298,12 @@ def asked_by(said: Iterable[tuple[str, str]], kind: str = "Ingress") -> tuple[As
             faults.append(WordFault(word.name, text, why, word.restricts))
             continue
         try:
-            asked = word.apply(asked, word.parse(text))
+            value = word.parse(text)
+            wrong = claims.word(namespace, word.name) or word.beyond(value, claims.bounds)
         except ValueError as error:
-            faults.append(WordFault(word.name, text, str(error), word.restricts))
+            wrong = str(error)
+        if wrong:
+            faults.append(WordFault(word.name, text, wrong, word.restricts))
+        else:
+            asked = word.apply(asked, value)
     return asked, tuple(faults)

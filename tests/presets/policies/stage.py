@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -141,12 +141,13 @@ class PolicyStage(NamedBackends):
     memo: Memo = field(default_factory=Memo)
     variables: Mapping[str, Any] = field(default_factory=dict)
     nginx_classes: tuple[str, ...] = ()
+    claims: ClaimOptions = field(default_factory=ClaimOptions)
 
     def context(self, *objects: str) -> Context:
         """Return what the presets make of objects beside a Gateway, a class and the Service ``app``."""
         port = self.pod.port if self.pod is not None else 8080
         pool = AddressOptions((_POOL,), shared=(_SHARED,))
-        claims = ClaimOptions(allow_endpoints=(network("127.0.0.0/8"),))
+        claims = replace(self.claims, allow_endpoints=(network("127.0.0.0/8"),))
         return registry.translate(
             snapshot(CLASS, INGRESS_CLASS, GATEWAY, service(port), *objects),
             PRESETS,

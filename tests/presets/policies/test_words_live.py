@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.presets.policies.words import WORDS
+from pyconfd.presets.policy import ClaimOptions, Rule, network
 from tests.presets.policies.stage import WAYS, PolicyStage, of_route, policy_stage
 
 pytestmark = pytest.mark.haproxy
@@ -40,6 +41,16 @@ def test_a_network_that_is_none_closes_what_it_was_to_protect(stage: PolicyStage
     (refused,) = context.refused
     assert refused.field.endswith("annotation pyconfd.io/allow-networks")
     assert "no network" in refused.detail
+
+
+@ways
+def test_a_forbidden_word_that_restricts_closes(stage: PolicyStage, way: str) -> None:
+    stage.claims = ClaimOptions((Rule(("*",), addresses=(network("0.0.0.0/0"),), policies=("max-*",)),))
+    stage.serving(WAYS[way]({"max-body-size": "1k"}))
+    assert stage.request(way).status == 200
+    context = stage.serving(WAYS[way]({"allow-networks": "0.0.0.0/0"}))
+    assert stage.request(way).status in {404, 500}
+    assert ["claims.rules" in each.detail for each in context.refused] == [True]
 
 
 @ways
@@ -145,6 +156,7 @@ _VALUES = [
     for text in both
 ]
 """Two texts for each word."""
+
 
 def test_each_word_has_two_values_here() -> None:
     assert {word.name for word, _ in _VALUES} == set(WORDS)
