@@ -300,10 +300,9 @@ def asked_by(
         try:
             value = word.parse(text)
             wrong = claims.word(namespace, word.name) or word.beyond(value, claims.bounds)
+            asked = asked if wrong else word.apply(asked, value)
         except ValueError as error:
             wrong = str(error)
         if wrong:
             faults.append(WordFault(word.name, text, wrong, word.restricts))
-        else:
-            asked = word.apply(asked, value)
     return asked, tuple(faults)
