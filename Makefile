@@ -26,7 +26,7 @@ GO := CGO_ENABLED=0 GOTOOLCHAIN=auto go
 CONFORMANCE := $(addprefix .cache/conformance/,controlplane echo node suite.test gateway-api)
 HA_PACKAGES := haproxy=haproxy keepalived=keepalived nft=nftables ip=iproute2 sysctl=procps unshare=util-linux faketime=faketime
 
-.PHONY: help venv packages-demo packages-bench packages-test packages-ha packages-conformance lock demo test test-matrix size mutants lint docs bench bench-gateway ha-bench reload-test tls-test canary-test explain-test \
+.PHONY: help venv move-test packages-demo packages-bench packages-test packages-ha packages-conformance lock demo test test-matrix size mutants lint docs bench bench-gateway ha-bench reload-test tls-test canary-test explain-test \
 	crash-test vip-test conformance fuzz soak dns-soak wheelhouse deb \
 	release release-test appliance image image-test image-bench clean
 
@@ -87,6 +87,9 @@ bench: packages-bench venv ## measure; one JSON object a line (ONLY=name for one
 
 bench-gateway: packages-conformance packages-bench packages-ha venv $(filter-out %suite.test,$(CONFORMANCE)) ## the tests of gateway-api-bench and more on a real control plane; needs root and Go (ONLY=a,b ROUTES=300 BUSY=1 PEER=DIR)
 	@ONLY='$(ONLY)' ROUTES='$(ROUTES)' BUSY='$(BUSY)' PEER='$(PEER)' $(BIN)/python -m tests.bench.gateway
+
+move-test: packages-test venv ## 300 Ingresses of ingress-nginx by a real HAProxy, against what it documents (SEED=1)
+	@$(BIN)/python -m tests.moving $(SEED)
 
 ha-bench: packages-ha venv ## measure each fault of the floating address; needs root (ONLY=a,b REPS=20 LONG_S=60)
 	@REPS=$(REPS) LONG_S=$(LONG_S) $(BIN)/python -m tests.vip.bench $(ONLY)
