@@ -30,12 +30,15 @@ from tests.world.pki import CertificateAuthority
 FILES = "/etc/haproxy/generated/files"
 NEVER_FILLED = frozenset(
     {"https-below-foreign", "https-hosts", "https-hsts", "https-wildcards", "wildcards-http", "spare-backends"}
-    | {"listener-hosts", "virtual-hosts-above-1"}
+    | {"listener-hosts", "virtual-hosts-above-1", "expression-hosts", "path-expressions"}
 )
-"""Of domains with other values, whose keys are domains too; of the process; of virtual hosts, whose ids are there."""
+"""Of domains with other values, whose keys are domains too; of the process; of virtual hosts, whose ids are there;
+of expressions, whose map is replaced as a whole since its order counts."""
 SHARED = """
 kind: Ingress
-metadata: {name: quiet, annotations: {pyconfd.io/access-log: "off"}}
+metadata:
+  name: quiet
+  annotations: {pyconfd.io/access-log: "off", pyconfd.io/allow-networks: "192.0.2.0/25", pyconfd.io/max-body-size: 1m}
 spec:
   ingressClassName: pyconfd
   rules:
