@@ -480,6 +480,9 @@ def _filtered(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended
 def _by_network(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:
     """Return that the client's network may not ask, by the words of policies; None where it may."""
     policy, at = rule.policy, rule.owner
+    if policy.closed:
+        text = "403: an annotation that restricts cannot be what it says, so nobody is let in until it is corrected"
+        return _Ended(text, RequestEnd(status=403), at, "metadata.annotations")
     if not (policy.allow or policy.deny):
         return None
     where = f"annotation pyconfd.io/{'allow' if policy.allow else 'deny'}-networks"

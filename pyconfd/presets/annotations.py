@@ -16,7 +16,7 @@ from importlib.resources import files
 from types import MappingProxyType
 
 from pyconfd.presets import values
-from pyconfd.presets.policies.words import WORDS
+from pyconfd.presets.policies.words import WORDS, WordFault
 
 OWN_PREFIX = "pyconfd.io/"
 ACCESS_LOG = "pyconfd.io/access-log"
@@ -94,7 +94,7 @@ class Foreign:
 
     def note(self, kind: str) -> str:
         """Return in words what has no effect; "" where there is nothing of it."""
-        found = [f"{name}{_meant(name, kind)}" for name in self.misspelled]
+        found = [f"{name}{_hint(name, kind)}" for name in self.misspelled]
         found += self.ignored[: max(0, _MOST_NAMED - len(found))]
         left = len(self.misspelled) + len(self.ignored) - len(found)
         more = f" and {left} more" if left > 0 else ""
@@ -118,7 +118,7 @@ def read_foreign(
     for name, value in sorted(item for item in (annotations or {}).items() if item[0] not in read):
         prefix, _, bare = name.partition("/")
         if name.startswith(OWN_PREFIX):
-            if bare not in OWN_ANNOTATIONS[kind]:
+            if bare not in OWN_ANNOTATIONS[kind] and not _restricts(name, kind):
                 misspelled.append(name)
             continue
         if bare == "canary" and _plain(value) == "true":
@@ -163,17 +163,45 @@ def words_of(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]
             yield word, text
 
 
+def misspelled_words(annotations: Mapping[str, str] | None, kind: str) -> Iterator[WordFault]:
+    """Return what was probably meant to be a word of policies that restricts, in the order of the names.
+
+    Passed over, it would leave open what its author closed.
+    """
+    for name in _unknown(annotations, kind):
+        if _restricts(name, kind):
+            bare = name.removeprefix(OWN_PREFIX)
+            why = f"it is no word of policies, and {_meant(name, kind)} restricts: correct it"
+            yield WordFault(bare, (annotations or {})[name], why, restricts=True)
+
+
 def read_own(annotations: Mapping[str, str] | None, kind: str) -> Foreign:
-    """Return the annotations with pyconfd's own prefix that it does not know, of an object written for no other."""
-    own = sorted(name for name in annotations or {} if name.startswith(OWN_PREFIX))
-    unknown = tuple(name for name in own if name.removeprefix(OWN_PREFIX) not in OWN_ANNOTATIONS[kind])
+    """Return the annotations with pyconfd's own prefix that have no effect, of an object written for no other."""
+    unknown = tuple(name for name in _unknown(annotations, kind) if not _restricts(name, kind))
     return Foreign(misspelled=unknown) if unknown else NOTHING_FOREIGN
 
 
+def _unknown(annotations: Mapping[str, str] | None, kind: str) -> list[str]:
+    own = sorted(name for name in annotations or {} if name.startswith(OWN_PREFIX))
+    return [name for name in own if name.removeprefix(OWN_PREFIX) not in OWN_ANNOTATIONS[kind]]
+
+
+def _restricts(name: str, kind: str) -> bool:
+    """Return whether an unknown annotation was probably meant to be a word that restricts."""
+    word = WORDS.get(_meant(name, kind).removeprefix(OWN_PREFIX))
+    return word is not None and word.restricts
+
+
+@lru_cache(maxsize=1024)
 def _meant(name: str, kind: str) -> str:
+    """Return the annotation that an unknown one was probably meant to be, "" where nothing is close."""
     known = [OWN_PREFIX + each for each in sorted(OWN_ANNOTATIONS[kind])]
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-    return f" (did you mean {close[0]}?)" if close else ""
+    return next(iter(difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.8)), "")
+
+
+def _hint(name: str, kind: str) -> str:
+    meant = _meant(name, kind)
+    return f" (did you mean {meant}?)" if meant else ""
 
 
 def _is_controllers(prefix: str) -> bool:

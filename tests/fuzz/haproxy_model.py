@@ -122,6 +122,12 @@ class Config:
         of_kind = (section for section in self.sections if section.header[0] in {"frontend", "listen"})
         return [(section, tuple(_binds(section))) for section in of_kind]
 
+    def is_closed(self, backend: Section) -> bool:
+        """Return whether a backend lets nobody in, by its lines or those of the section that it is from."""
+        of = [each for each in self.sections if each.header[:2] == ("defaults", backend.header[-1])]
+        lines = (line for each in (backend, *of) for line in each.lines)
+        return ("http-request", "deny", "deny_status", "403") in lines
+
     def backend(self, name: str) -> Section | None:
         """Return the backend of that name."""
         return next((each for each in self.sections if each.header[:2] == ("backend", name)), None)
@@ -224,7 +230,7 @@ def _servers(config: Config, section: Section, request: Request, certificates: s
     """Return the servers of the backend that a frontend chooses; add the certificates of listeners on the way."""
     backend = config.backend(chosen(config, section, request))
     found: set[str] = set()
-    for line in backend.lines if backend else ():
+    for line in backend.lines if backend and not config.is_closed(backend) else ():
         if line[0] != "server":
             continue
         behind = [(each, words) for each, words in _inner(config, line[2])]

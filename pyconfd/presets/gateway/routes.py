@@ -21,7 +21,14 @@ from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import NEVER, Owner
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
 from pyconfd.presets import values
-from pyconfd.presets.annotations import ACCESS_LOG, OWN_ANNOTATIONS, OWN_PREFIX, read_own, words_of
+from pyconfd.presets.annotations import (
+    ACCESS_LOG,
+    OWN_ANNOTATIONS,
+    OWN_PREFIX,
+    misspelled_words,
+    read_own,
+    words_of,
+)
 from pyconfd.presets.cluster import NO_SERVICE, ReadService
 from pyconfd.presets.gateway.attachment import (
     HostAt,
@@ -59,7 +66,7 @@ from pyconfd.presets.gateway.status import (
 )
 from pyconfd.presets.gateway.work import OVER_BUDGET, work_of
 from pyconfd.presets.objects import Route
-from pyconfd.presets.policies.words import NOTHING_ASKED, Asked, WordFault, asked_by
+from pyconfd.presets.policies.words import CLOSED, NOTHING_ASKED, WordFault, asked_by
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import H2C, ServiceReference, UnresolvedReference, app_protocol, resolve
 from pyconfd.presets.routing.rules import RuleBackend
@@ -117,6 +124,7 @@ class AskedRoute(NamedTuple):
     """A route by itself; ``work`` is what conditions of a rule may take, ``hosts`` None for a kind without them.
 
     ``unlogged``: none of its requests are to be in the access log. ``ignored`` are annotations without effect.
+    ``closed`` is the fault of a word for which nobody is let in.
     """
 
     id: ObjectKey
@@ -131,6 +139,7 @@ class AskedRoute(NamedTuple):
     work: tuple[int, ...]
     unlogged: bool = False
     ignored: tuple[Fault, ...] = ()
+    closed: RuleFault | None = None
 
     @property
     def is_of_requests(self) -> bool:
@@ -222,7 +231,12 @@ def asked(id_: ObjectKey, route: Route, cluster: str, claims: ClaimOptions) -> A
     unlogged, ignored = _annotations(meta, kind)
     said = words_of(meta.annotations) if _takes_words(kind) else ()
     words, faults = asked_by(said, kind, meta.namespace, claims)
-    parsed = tuple(_asking_for(words, faults, _parse(route)))
+    closed = _closing((*faults, *misspelled_words(meta.annotations, kind)))
+    words = CLOSED if closed is not None else words
+    parsed = tuple(
+        rule.asking_for(words) if isinstance(rule, ParsedRule) and words != NOTHING_ASKED else rule
+        for rule in _parse(route)
+    )
     ignored += tuple(
         Fault("", f"annotation {OWN_PREFIX}{each.name}", each.text, f"{each.why}; it has no effect")
         for each in faults
@@ -241,6 +255,7 @@ def asked(id_: ObjectKey, route: Route, cluster: str, claims: ClaimOptions) -> A
         tuple(work_of(each.matches) if isinstance(each, ParsedRule) else 0 for each in parsed),
         unlogged,
         ignored,
+        closed,
     )
 
 
@@ -262,19 +277,13 @@ def _takes_words(kind: str) -> bool:
     return kind in {"HTTPRoute", "GRPCRoute"}
 
 
-def _asking_for(
-    words: Asked, faults: Sequence[WordFault], rules: Iterable[ParsedRule | RuleFault]
-) -> Iterator[ParsedRule | RuleFault]:
-    """Return the rules with what words of the route ask for: none where one restricts and cannot be what it says."""
+def _closing(faults: Sequence[WordFault]) -> RuleFault | None:
+    """Return the fault of the first word that restricts and cannot be what it says, None where there is none."""
     wrong = next((each for each in faults if each.restricts), None)
-    for rule in rules:
-        if isinstance(rule, RuleFault):
-            yield rule
-        elif wrong is not None:
-            at = f"annotation {OWN_PREFIX}{wrong.name}"
-            yield RuleFault(UNSUPPORTED, at, wrong.text, f"{wrong.why}; no rule of the route is served")
-        else:
-            yield rule.asking_for(words) if words != NOTHING_ASKED else rule
+    if wrong is None:
+        return None
+    at = f"annotation {OWN_PREFIX}{wrong.name}"
+    return RuleFault(UNSUPPORTED, at, wrong.text, f"{wrong.why}; nobody is let in to the route")
 
 
 def _parse(route: Route) -> Iterable[ParsedRule | RuleFault]:
@@ -351,7 +360,8 @@ def serve(route: AskedRoute, placed: PlacedRoute, over: frozenset[int], inputs: 
     sections = _by_certificate(
         tuple(zip(route.rules, parsed, strict=True)), found, placed.virtual_hosts, name, route.ref
     )
-    invalid = [_of_rule(number, each) for number, each in enumerate(parsed) if isinstance(each, RuleFault)]
+    wrong = [each if isinstance(each, RuleFault) else route.closed for each in parsed]
+    invalid = [_of_rule(number, each) for number, each in enumerate(wrong) if each is not None]
     parents = placed.parents
     faults = (*(each.fault for each in parents if each.fault is not None), *invalid, *found.faults)
     return ServedRoute(

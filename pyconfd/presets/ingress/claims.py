@@ -12,12 +12,19 @@ from pyconfd.model.ingress import Ingress, IngressBackend, IngressPath
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.reservation import NEVER, HostClaim, Name, Owner
 from pyconfd.presets import values
-from pyconfd.presets.annotations import ACCESS_LOG, OWN_PREFIX, Foreign, read_foreign, words_of
+from pyconfd.presets.annotations import (
+    ACCESS_LOG,
+    OWN_PREFIX,
+    Foreign,
+    misspelled_words,
+    read_foreign,
+    words_of,
+)
 from pyconfd.presets.host_ownership import ANY_HOST, SHARED_WITH, shared_with
 from pyconfd.presets.policies.nginx import NOTHING_OF_NGINX, read_nginx
 from pyconfd.presets.policies.nginx import PREFIX as NGINX
 from pyconfd.presets.policies.nginx_paths import REWRITE, NginxPaths, fault_of_path
-from pyconfd.presets.policies.words import NOTHING_ASKED, Asked, WordFault, asked_by
+from pyconfd.presets.policies.words import CLOSED, NOTHING_ASKED, Asked, WordFault, asked_by
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import ServiceReference
 from pyconfd.presets.routing.rules import PathEdit
@@ -69,7 +76,7 @@ class IngressClaim:
 
     ``hosts`` are those of its rules that its namespace may have, also where no path of one can be served.
     ``class_name`` is "" for the default class. ``asked`` is what words ask for: then its references have backends of
-    their own. ``edits`` are new paths of requests, by the name of the backend.
+    their own. ``edits`` are new paths of requests, by the name of the backend; nobody is let in to those in ``closed``.
     ``expressions``: for ingress-nginx, all paths of its hosts are regular expressions then, also those of others.
     ``https_only``: its author relies on plain HTTP not being served, whatever becomes of the certificate.
     """
@@ -90,11 +97,19 @@ class IngressClaim:
     asked: Asked = NOTHING_ASKED
     edits: Mapping[str, PathEdit] = field(default_factory=dict)
     expressions: bool = False
+    closed: frozenset[str] = frozenset()
 
-    @property
-    def has_backends(self) -> bool:
-        """Whether its references have backends of their own."""
-        return self.asked != NOTHING_ASKED or bool(self.edits)
+    def is_own(self, backend: str) -> bool:
+        """Return whether a backend is for its requests alone."""
+        return self.asked != NOTHING_ASKED or backend in self.edits or backend in self.closed
+
+    def asked_at(self, backend: str) -> Asked:
+        """Return what is asked for in one of its backends."""
+        if backend in self.closed:
+            return CLOSED
+        if backend not in self.edits:
+            return self.asked
+        return self.asked._replace(filters=self.asked.filters._replace(path=self.edits[backend]))
 
     @property
     def unlogged(self) -> bool:
@@ -153,6 +168,7 @@ def read_ingress(
     named = SSL_REDIRECT if not is_nginx or SSL_REDIRECT in (meta.annotations or {}) else f"{NGINX}ssl-redirect"
     redirect = _annotation(ingress, named, values.flag, problems)
     words, faults = asked_by((*of_nginx.words, *words_of(meta.annotations)), "Ingress", meta.namespace, policy)
+    faults += tuple(misspelled_words(meta.annotations, "Ingress"))
     problems += (_wrong_word(each) for each in faults)
     restricted = _Restricted(ingress, foreign, faults, redirects=redirect is not False)
     # A canary owns no host.
@@ -187,15 +203,17 @@ def read_ingress(
         words,
         led.edits,
         any(match.kind is PathKind.EXPRESSION for _, match in led.backends),
+        frozenset(led.closed),
     )
 
 
 class _Led(NamedTuple):
-    """The backends of paths by virtual host and match, what they are for, and the new paths of their requests."""
+    """The backends of paths by virtual host and match, what they are for, new paths of their requests, and closed ones."""
 
     backends: dict[tuple[str, RouteMatch], str]
     references: dict[str, ServiceReference]
     edits: dict[str, PathEdit]
+    closed: set[str]
 
 
 def _led(
@@ -209,23 +227,24 @@ def _led(
 ) -> _Led:
     """Return where the paths lead; the first of equal ones counts, and each before the default backend."""
     namespace, asks_more = ingress.metadata.namespace, words != NOTHING_ASKED
-    backends, references, edits = led = _Led({}, {}, {})
+    backends, references, edits, closed = led = _Led({}, {}, {}, set())
     for asked in _asked(ingress):
-        if restricted.is_closed or asked.host not in virtual_hosts:
+        if asked.host not in virtual_hosts:
             continue
         try:
-            virtual_host = virtual_hosts[asked.host]
-            restricted.check(virtual_host)
-            rule = virtual_host, _match(asked.path, nginx)
-            edit = _edit(rule[1], nginx)
+            rule = virtual_hosts[asked.host], _match(asked.path, nginx)
+            is_closed = restricted.closes(rule[0], problems)
+            edit = None if is_closed else _edit(rule[1], nginx)
             reference = _reference(asked, namespace)
         except _Invalid as error:
             problems.append(error)
             continue
         # Where it asks for more than servers, its requests have a backend of their own.
-        own = (ingress.metadata.name,) if asks_more or edit is not None else ()
+        own: tuple[str, ...] = (ingress.metadata.name,) if asks_more or edit is not None else ()
         if edit is not None:  # the backend is of one path, as its pattern is
             own = (*own, hashlib.sha256(repr(edit).encode()).hexdigest()[:16])
+        if is_closed:  # other hosts may be served
+            own = (ingress.metadata.name, "closed")
         name = section_name("ing", namespace, reference.name, str(reference.port), *own)
         if rule not in backends and len(backends) >= _MOST_RULES:
             problems.append(_Invalid("spec.rules", "", f"more than {_MOST_RULES} paths: make several Ingresses of it"))
@@ -234,6 +253,8 @@ def _led(
             references[name] = reference
             if edit is not None:
                 edits[name] = edit
+            if is_closed:
+                closed.add(name)
     return led
 
 
@@ -264,19 +285,19 @@ def _virtual_hosts(ingress: Ingress, policy: ClaimOptions, problems: list[_Inval
 
 
 def _wrong_word(fault: WordFault) -> _Invalid:
-    effect = "no path of this Ingress is served" if fault.restricts else "it has no effect"
+    effect = "nobody is let in to this Ingress" if fault.restricts else "it has no effect"
     return _Invalid(f"annotation {OWN_PREFIX}{fault.name}", fault.text, f"{fault.why}; {effect}")
 
 
 class _Restricted:
-    """The hosts whose paths are not served, since what restricts them is not implemented.
+    """The hosts of whose paths nobody is let in, since what restricts them is not implemented.
 
-    ``is_closed``: none is, since a word that restricts cannot be what it says, which was told.
+    They are claimed all the same: without them, requests would get to shorter paths, perhaps of the same pods.
     """
 
     def __init__(self, ingress: Ingress, foreign: Foreign, wrong: Sequence[WordFault], *, redirects: bool) -> None:
         self._foreign = foreign
-        self.is_closed = any(each.restricts for each in wrong)
+        self._all_closed = any(each.restricts for each in wrong)
         listed = [(item.secret_name, item.hosts) for item in ingress.spec.tls or ()]
         # As _tls() reads it: an entry without hosts is for all of the rules.
         self._named = {values.comparable_name(host) for _, hosts in listed for host in hosts or ()}
@@ -285,16 +306,19 @@ class _Restricted:
         self._redirected = {values.comparable_name(host) for hosts in of_secrets for host in hosts or ()}
         self._all_redirected = any(not hosts for hosts in of_secrets)
 
-    def check(self, virtual_host: str) -> None:
-        """Raise _Invalid where paths of this virtual host are not to be served."""
+    def closes(self, virtual_host: str, problems: list[_Invalid]) -> bool:
+        """Return whether nobody is let in to paths of this virtual host, and add why; of wrong words that was told."""
         foreign = self._foreign
         if foreign.restricting:
             detail = foreign.why_restricted("this Ingress")
-            raise _Invalid(f"annotation {foreign.restricting[0]}", "", detail, _UNSUPPORTED)
+            problems.append(_Invalid(f"annotation {foreign.restricting[0]}", "", detail, _UNSUPPORTED))
+            return True
         wanted = foreign.https or (foreign.https_with_tls if self._all or virtual_host in self._named else ())
         if wanted and (virtual_host == ANY_HOST or not (self._all_redirected or virtual_host in self._redirected)):
             detail = f"plain HTTP is redirected for hosts with a secretName in spec.tls only: {_HTTPS_REMEDY}"
-            raise _Invalid(f"annotation {wanted[0]}", virtual_host, detail, _UNSUPPORTED)
+            problems.append(_Invalid(f"annotation {wanted[0]}", virtual_host, detail, _UNSUPPORTED))
+            return True
+        return self._all_closed
 
 
 def _annotation(ingress: Ingress, name: str, parse: Callable[[str], _T], problems: list[_Invalid]) -> _T | None:

@@ -299,7 +299,7 @@ class ServedIngresses:
         Requests get 503 until the Service is there.
         """
         leading = read(self._leading, name)
-        if leading is None or self._asking(read, target) is not None:
+        if leading is None or self._asking(read, name, target) is not None:
             return None
         reference, port = target.reference, target.port
         owner = f"Service {reference.namespace}/{reference.name}, port {reference.port}, of Ingresses"
@@ -316,17 +316,17 @@ class ServedIngresses:
             unlogged=leading.unlogged,
         )
 
-    def _asking(self, read: Read, target: IngressTarget) -> IngressClaim | None:
+    def _asking(self, read: Read, name: str, target: IngressTarget) -> IngressClaim | None:
         """Return the Ingress whose words a backend is for: it has the backend for itself."""
         claim = read(self._claims, target.users[0])
-        return claim if claim is not None and claim.has_backends else None
+        return claim if claim is not None and claim.is_own(name) else None
 
     def _section(self, read: Read, name: str, target: IngressTarget) -> RuleSection | None:
         """Return the backend of an Ingress that asks for more than servers, None where no path leads to it."""
-        claim, leading = self._asking(read, target), read(self._leading, name)
+        claim, leading = self._asking(read, name, target), read(self._leading, name)
         if claim is None or leading is None:
             return None
-        reference, port, asked = target.reference, target.port, claim.asked
+        reference, port, asked = target.reference, target.port, claim.asked_at(name)
         backend = RuleBackend(
             name,
             f"Ingress {claim.owner.namespace}/{claim.owner.name}, Service {reference.name}, port {reference.port}",
@@ -338,7 +338,7 @@ class ServedIngresses:
             deciders=leading.deciders,
             unlogged=(name,) if claim.unlogged else (),
             route=name,
-            filters=asked.filters._replace(path=claim.edits[name]) if name in claim.edits else asked.filters,
+            filters=asked.filters,
             handling=asked.handling,
             policy=asked.policy,
             ports=((1, port),) if port is not None else (),
@@ -444,6 +444,7 @@ class ServedIngresses:
         """Return the addresses, for an Ingress of which at least one path can answer."""
         paths = read(self._routes.won, key) or ()
         won = [rule for _, path in paths for rule in path.effective if key_of(rule) == key]
+        won = [rule for rule in won if rule.backend not in claim.closed]
         served = any(read(self._answering, rule.backend) is not None for rule in won)
         addresses = [{"ip": each} for each in read.value(self._objects.shared_addresses)] if served else []
         body = {"loadBalancer": {"ingress": addresses} if addresses else {}}

@@ -15,6 +15,7 @@ class RoutePolicy(NamedTuple):
     ``max_body`` is in bytes, None for any size. Requests of / are redirected to ``app_root``.
     ``balance`` is HAProxy's algorithm, with its arguments.
     ``session`` is the cookie by which a client keeps its pod.
+    ``closed``: what restricts it cannot be what it says, so that nobody is let in.
     """
 
     allow: tuple[Network, ...] = ()
@@ -24,6 +25,7 @@ class RoutePolicy(NamedTuple):
     balance: str = ""
     session: str = ""
     limits: Limits = NO_LIMITS
+    closed: bool = False
 
     @property
     def lines(self) -> "RoutePolicy":
@@ -36,6 +38,7 @@ class RoutePolicy(NamedTuple):
             self.balance,
             self.session,
             self.limits.lines,
+            self.closed,
         )
 
     @property

@@ -38,6 +38,9 @@ class Asked(NamedTuple):
 
 
 NOTHING_ASKED = Asked()
+CLOSED = Asked(RoutePolicy(closed=True))
+"""What is asked for where a word that restricts cannot be what it says: without its paths, requests would get to those
+of others, which may lead to the same pods."""
 
 
 class Word(NamedTuple):

@@ -287,3 +287,14 @@ def test_a_note_is_short_however_many_annotations_there_are() -> None:
 def test_a_restriction_says_whether_it_is_known(annotation: str, why: str) -> None:
     context = read(CLASS, *WEB, ingress(rules=RULES, annotations={annotation: "x"}))
     assert why in context.refused[0].detail
+
+
+@pytest.mark.parametrize("annotation", [f"{NGINX}server-snippet", "konghq.com/plugins"])
+def test_what_restricts_keeps_its_path_from_shorter_ones_of_others(annotation: str) -> None:
+    open_one = ingress("open", RULES)
+    closed = ingress("closed", {"shop.example.com": [path("/admin")]}, annotations={annotation: "x"})
+    context = read(CLASS, *WEB, open_one, closed)
+    name, rules = "ing_demo_web_80_closed_closed", context.names["rules"]["backends"]
+    assert rules[name].policy.closed
+    assert [entry.key for entry in rules[name].entries] == ["shop.example.com/admin/"]
+    assert paths_of(context) == {"shop.example.com/": "ing_demo_web_80"}

@@ -31,7 +31,7 @@ OF_A_POLICY = re.compile(
     r"|# Ingress [\w./-]+, Service [\w.-]+, port [\w.-]+|backend ing_[\w.-]+ from ingress-profile-[0-9a-f]{32}"
     r"|    # .*|    balance hash var\(txn.session\)|    hash-type consistent"
     r"|    (?:mode http|http-(?:request|response)"
-    r" (?:return|redirect|set-var\S+|set-header|add-header|del-header|set-path) .*)",
+    r" (?:deny|return|redirect|set-var\S+|set-header|add-header|del-header|set-path) .*)",
     re.ASCII,
 )
 """What a word adds. What it has of the text is quoted, and a live test has HAProxy read it."""

@@ -61,7 +61,7 @@ def test_it_is_served_as_it_was(stage: PolicyStage) -> None:
 @pytest.mark.haproxy
 def test_what_restricts_and_has_no_word_is_not_served(stage: PolicyStage) -> None:
     context = stage.serving(of_nginx(configuration_snippet="deny all;"))
-    assert stage.request("ingress").status == 404
+    assert stage.request("ingress").status == 403
     assert "configuration-snippet" in next(iter(context.refused)).field
 
 
@@ -69,7 +69,7 @@ def test_what_restricts_and_has_no_word_is_not_served(stage: PolicyStage) -> Non
 def test_other_classes_are_read_as_before(stage: PolicyStage) -> None:
     text = of_ingress({"whitelist-source-range": "198.51.100.0/24"}, prefix=nginx.PREFIX)
     context = stage.serving(text)
-    assert stage.request("ingress").status == 404
+    assert stage.request("ingress").status == 403
     assert [each.reason.value for each in context.refused] == ["unsupported_annotation"]
 
 
