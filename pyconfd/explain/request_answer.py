@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -490,6 +490,8 @@ def _by_network(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _End
         trace.does_not_cover("whether the client's network may ask: say which client it is, with --from")
         return None
     client = ip_address(request.source)
+    if isinstance(client, IPv6Address) and client.ipv4_mapped is not None:
+        client = client.ipv4_mapped
     if any(client in each for each in policy.deny):
         return _Ended("403: the client is in deny-networks", RequestEnd(status=403), at, where)
     if policy.allow and not any(client in each for each in policy.allow):

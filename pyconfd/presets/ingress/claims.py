@@ -208,7 +208,7 @@ def read_ingress(
 
 
 class _Led(NamedTuple):
-    """The backends of paths by virtual host and match, what they are for, new paths of their requests, and closed ones."""
+    """The backends of paths, by virtual host and match: their references, new paths of requests, and closed ones."""
 
     backends: dict[tuple[str, RouteMatch], str]
     references: dict[str, ServiceReference]

@@ -76,6 +76,12 @@ def test_addresses_of_one_network_of_ipv6_are_one_client(stage: PolicyStage) -> 
     assert {each: stage.request("ingress", client=each).status for each in clients} == clients
 
 
+def test_a_mapped_address_counts_as_that_of_ipv4(stage: PolicyStage) -> None:
+    stage.serving(WAYS["ingress"]({"limit-rpm": "1"}))
+    clients = {"::ffff:198.51.100.7": 200, "::ffff:198.51.100.8": 200, "198.51.100.7": 429}
+    assert {each: stage.request("ingress", client=each).status for each in clients} == clients
+
+
 @ways
 def test_limits_of_two_objects_count_apart(stage: PolicyStage, way: str) -> None:
     one, two = (WAYS[way]({"limit-rpm": "1"}, path=f"/{name}", name=name) for name in ("one", "two"))

@@ -34,6 +34,22 @@ def test_networks(stage: PolicyStage, way: str) -> None:
     assert {client: stage.request(way, client=client).status for client in expected} == expected
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ({"deny-networks": "::/0"}, {"2001:db8::1": 403, "2002:c000:201::1": 403, "::10.1.1.1": 403, "10.1.1.1": 200}),
+        ({"deny-networks": "10.0.0.0/8"}, {"10.1.1.1": 403, "::ffff:10.1.1.1": 403, "::10.1.1.1": 200}),
+        # 32.2 is 2002 in digits.
+        ({"allow-networks": "10.0.0.0/8, 32.2.0.0/16"}, {"::ffff:10.1.1.1": 200, "2002:c000:201::1": 403}),
+    ],
+)
+def test_networks_of_addresses_of_ipv6_that_stand_for_ipv4(
+    stage: PolicyStage, words: dict[str, str], expected: dict[str, int]
+) -> None:
+    stage.serving(WAYS["ingress"](words))
+    assert {client: stage.request("ingress", client=client).status for client in expected} == expected
+
+
 @ways
 def test_a_network_that_is_none_closes_what_it_was_to_protect(stage: PolicyStage, way: str) -> None:
     context = stage.serving(WAYS[way]({"allow-networks": "10.0.0.0/33"}))
