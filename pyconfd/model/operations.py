@@ -511,6 +511,21 @@ class ReplaceMap(FileCommand):
 
 
 @dataclass(frozen=True, slots=True)
+class ShrinkMap(ReplaceMap):
+    """Replace the map at ``path`` by one without ``removed`` of its entries: once nothing leads to what reads them."""
+
+    removed: int
+    rank: ClassVar[int] = 3
+    counted: ClassVar[str] = "- entry"
+
+    def number(self) -> int:
+        return self.removed
+
+    def description(self) -> str:
+        return f"remove {_counted(self.removed, 'entry', 'entries')} from map {self.path}, all at once"
+
+
+@dataclass(frozen=True, slots=True)
 class CertificateContent(FileCommand):
     """The certificate and key ``pem`` in the place of ``path``."""
 

@@ -233,6 +233,8 @@ def test_what_leads_to_other_entries_is_added_after_them() -> None:
         # A host of its own beside that of a wildcard.
         ([("a.example.com", "/x/", "other")], [(".example.com", "/", "one")]),
         ([("a.example.com", "/", "other"), (".example.com", "/", "one")], []),
+        # So many that maps are replaced.
+        ([("a.example.com", f"/x/{each}", f"be-{each}") for each in ("", *"yabcdefghijkl")], []),
     ],
 )
 def test_a_request_between_two_maps_is_answered_as_before_or_as_from_now_on(

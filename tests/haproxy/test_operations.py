@@ -28,6 +28,7 @@ from pyconfd.model.operations import (
     ServerState,
     SetState,
     SetWeight,
+    ShrinkMap,
     SocketLine,
     UpdateCertificate,
 )
@@ -68,6 +69,7 @@ EACH: list[tuple[Command, str]] = [
         "remove from map /m: a, b, c, d, e, and 2 more",
     ),
     (ReplaceMap("/m", ENTRIES), "replace map /m: 7 entries, all at once"),
+    (ShrinkMap("/m", ENTRIES, 2), "remove 2 entries from map /m, all at once"),
     (UpdateCertificate("/c/a.pem", PEM), "update certificate /c/a.pem"),
     (AddCertificate("/c/a.pem", PEM), "add certificate /c/a.pem"),
     (RemoveCertificate("/c/a.pem"), "remove certificate /c/a.pem"),
@@ -119,6 +121,7 @@ READ_BACK: list[tuple[Command, int, str, dict[str, str], str]] = [
     ),
     (ReplaceMap("/m", ENTRIES[:1]), 2, "prepare map /m", {"show map /m": "0x1f h0.example.com be-a\n"}, ""),
     (ReplaceMap("/m", ENTRIES[:1]), 2, "prepare map /m", {"show map /m": "0x1f a b\n"}, "has 1 entries, or others"),
+    (ShrinkMap("/m", ENTRIES[:1], 1), 3, "prepare map /m", {"show map /m": "0x1f h0.example.com be-a\n"}, ""),
     (UpdateCertificate("/c", PEM), 2, "set ssl cert /c", {"show ssl cert /c": "B4:0F"}, "certificate /c is another"),
     (AddCertificate("/c", PEM), 1, "new ssl cert /c", {"show ssl cert /c": ""}, "certificate /c is another one"),
     (RemoveCertificate("/c"), 4, "del ssl cert /c", {"show ssl cert /c": "Status: Unused"}, "/c is still there"),

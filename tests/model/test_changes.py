@@ -19,6 +19,7 @@ from pyconfd.model.operations import (
     ServerState,
     SetState,
     SetWeight,
+    ShrinkMap,
     UpdateCertificate,
 )
 from pyconfd.model.outcome import (
@@ -103,6 +104,7 @@ def test_what_became_of_it(outcome: Outcome, expected: Change | None) -> None:
         ((RemoveMapEntries("/m/hosts.map", ("a", "b")),), "hosts.map -2 entries"),
         ((ChangeMapEntries("/m/hosts.map", (("a", "b"), ("c", "d"))),), "hosts.map 2 changed entries"),
         ((ReplaceMap("/m/hosts.map", (("a", "b"), ("c", "d"))),), "hosts.map 2 reloaded entries"),
+        ((ShrinkMap("/m/hosts.map", (("a", "b"),), 2),), "hosts.map -2 entries"),
         ((UpdateCertificate("/c/a.pem", "KEY"),), "a.pem renewed"),
         ((AddCertificate("/c/a.pem", "KEY"), RemoveCertificate("/c/b.pem")), "a.pem added; b.pem removed"),
         ((AddListLines("/l", ("/c/a.pem x",)), RemoveListLines("/l", ("/c/b.pem",))), "l +1 line, -1 line"),

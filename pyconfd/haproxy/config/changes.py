@@ -40,6 +40,7 @@ from pyconfd.model.operations import (
     ReplaceMap,
     SetState,
     SetWeight,
+    ShrinkMap,
     UpdateCertificate,
 )
 from pyconfd.model.plan import ReloadReason
@@ -398,8 +399,9 @@ def _changed_maps(
     for path in sorted(paths, key=lambda path: index.use_of_map(path).place) if len(paths) > 1 else paths:
         verb = "added" if path not in before else "removed" if path not in after else "changed"
         found.extend(_changed_map(before.get(path), after.get(path), index, f"map {path} {verb}"))
-    removals = [each for each in reversed(found.commands) if isinstance(each, RemoveMapEntries)]
-    found.commands = [*(each for each in found.commands if not isinstance(each, RemoveMapEntries)), *removals]
+    removals = [each for each in reversed(found.commands) if isinstance(each, RemoveMapEntries | ShrinkMap)]
+    kept = [each for each in found.commands if not isinstance(each, RemoveMapEntries | ShrinkMap)]
+    found.commands = [*kept, *removals]
     return found
 
 
@@ -435,6 +437,13 @@ def _changed_map(was: OutputFile | None, now: OutputFile | None, index: Index, d
         return needs_reload
     if before == after:  # comments
         return SectionChanges(details=[detail])
+    kept = {key for key, _ in after}
+    gone = tuple(each for each in before if each[0] not in kept)
+    if gone and converters <= EXACT_CONVERTERS:
+        # Requests are still led to what reads them, as the networks that a backend denies, until other maps changed.
+        both, last = (*after, *gone), ShrinkMap(path, after, len(gone))
+        commands: list[Command] = [last] if dict(both) == dict(before) else [ReplaceMap(path, both), last]
+        return SectionChanges(commands, [], [detail])
     return SectionChanges([ReplaceMap(path, after)], [], [detail])
 
 
