@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pyconfd.presets.ingress import serving
 from pyconfd.presets.policies import nginx
 from pyconfd.presets.policies.nginx_paths import NginxPaths, fault_of_path
 from pyconfd.presets.routing.rules import PathEdit
@@ -146,3 +147,19 @@ def test_a_target_is_text_beside_its_captures() -> None:
     paths = NginxPaths({f"{nginx.PREFIX}rewrite-target": "/%[src]/$1".replace("[", "").replace("]", "")})
     assert paths.edit("/(.*)") == PathEdit("(?i)^/(.*)", "/%%src/\\1")
     assert paths.edit(paths.target) is None
+
+
+def test_a_namespace_has_so_many_expressions_at_all_of_its_hosts(
+    stage: PolicyStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A request is compared with those of all hosts, also of other namespaces.
+    monkeypatch.setattr(serving, "_MOST_EXPRESSIONS", 2)
+    hosts = {
+        name: ingress(name, {"/a[0-9]": "ImplementationSpecific"}, namespace="many", use_regex="true", since=since)
+        .replace(HOST, f"{name}.example.com")
+        for name, since in (("a", "2026-01-03T00:00:00Z"), ("b", "2026-01-01T00:00:00Z"), ("c", "2026-01-02T00:00:00Z"))
+    }  # fmt: skip
+    other = ingress("web", {"/a[0-9]": "ImplementationSpecific"}, use_regex="true")
+    context = stage.context(*hosts.values(), other)
+    assert set(context.names["ingress"]["virtual_hosts"]) == {"b.example.com", "c.example.com", HOST}
+    assert {each.ref.name for each in context.refused if "more than 2 paths of this namespace" in each.detail} == {"a"}
