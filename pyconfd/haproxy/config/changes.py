@@ -442,8 +442,8 @@ def _changed_map(was: OutputFile | None, now: OutputFile | None, index: Index, d
     if gone and converters <= EXACT_CONVERTERS:
         # Requests are still led to what reads them, as the networks that a backend denies, until other maps changed.
         both, last = (*after, *gone), ShrinkMap(path, after, len(gone))
-        commands: list[Command] = [last] if dict(both) == dict(before) else [ReplaceMap(path, both), last]
-        return SectionChanges(commands, [], [detail])
+        first: list[Command] = [] if dict(both) == dict(before) else [ReplaceMap(path, both)]
+        return SectionChanges([*first, last], [], [detail])
     return SectionChanges([ReplaceMap(path, after)], [], [detail])
 
 

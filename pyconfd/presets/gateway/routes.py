@@ -227,10 +227,11 @@ def virtual_host_id(frontend: str, host: str) -> str:
 def asked(id_: ObjectKey, route: Route, cluster: str, claims: ClaimOptions) -> AskedRoute:
     """Return what a route asks for; equal where nothing but its status and the like is new."""
     meta, kind = route.metadata, KIND_OF[id_.resource]
-    rules = tuple(route.spec.rules or ())
+    rules: tuple[Any, ...] = tuple(route.spec.rules or ())
     unlogged, ignored = _annotations(meta, kind)
     said = words_of(meta.annotations) if _takes_words(kind) else ()
-    words, faults = asked_by(said, kind, meta.namespace, claims)
+    backends = sum(max(1, len(rule.backend_refs or ())) for rule in rules)
+    words, faults = asked_by(said, kind, meta.namespace, claims, backends=backends)
     closed = _closing((*faults, *misspelled_words(meta.annotations, kind)))
     words = CLOSED if closed is not None else words
     parsed = tuple(

@@ -167,7 +167,13 @@ def read_ingress(
         problems.append(_Invalid(f"annotation {foreign.canary}", "", _CANARY, _UNSUPPORTED))
     named = SSL_REDIRECT if not is_nginx or SSL_REDIRECT in (meta.annotations or {}) else f"{NGINX}ssl-redirect"
     redirect = _annotation(ingress, named, values.flag, problems)
-    words, faults = asked_by((*of_nginx.words, *words_of(meta.annotations)), "Ingress", meta.namespace, policy)
+    words, faults = asked_by(
+        (*of_nginx.words, *words_of(meta.annotations)),
+        "Ingress",
+        meta.namespace,
+        policy,
+        backends=_backends(ingress, paths),
+    )
     faults += tuple(misspelled_words(meta.annotations, "Ingress"))
     problems += (_wrong_word(each) for each in faults)
     restricted = _Restricted(ingress, foreign, faults, redirects=redirect is not False)
@@ -342,6 +348,16 @@ def _asked(ingress: Ingress) -> Iterator[_Asked]:
     if spec.default_backend is not None:
         for host in hosts or {"": None}:
             yield _Asked(host, None, spec.default_backend)
+
+
+def _backends(ingress: Ingress, nginx: NginxPaths) -> int:
+    """Return how many backends there are at most: one for each port of a Service, or for each path that is edited."""
+    named = set()
+    for asked in islice(_asked(ingress), _MOST_RULES):
+        if (service := asked.backend.service) is not None:
+            path = asked.path.path if asked.path is not None and nginx.target else ""
+            named.add((service.name, service.port.name, service.port.number, path))
+    return len(named)
 
 
 def _virtual_host(host: str, namespace: str, policy: ClaimOptions) -> str:

@@ -42,3 +42,11 @@ def test_a_value_beyond_a_bound_names_the_setting(word: str, text: str, setting:
     asked, faults = asked_by([(word, text)], "Ingress", "shop", _BOUNDS)
     assert [setting in each.why for each in faults] == ([True] if setting else [])
     assert (asked.policy == RoutePolicy() and asked.handling.timeout_ms is None) is bool(setting)
+
+
+@pytest.mark.parametrize(("backends", "fits"), [(1, True), (15, True), (1000, False)])
+def test_words_take_so_much_for_all_backends_of_an_object(backends: int, *, fits: bool) -> None:
+    networks = ", ".join(f"10.{number}.0.128/25" for number in range(256))  # each of them takes 8 entries
+    said = [("limit-rps", "5"), ("deny-networks", networks)]
+    _, faults = asked_by(said, backends=backends)
+    assert [(each.name, each.restricts) for each in faults] == ([] if fits else [("deny-networks", True)])

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pyconfd.presets.policies.words import WORDS
 from pyconfd.presets.policy import ClaimOptions, Rule, network
@@ -199,3 +200,20 @@ def test_a_misspelled_word_that_restricts_nothing_has_no_effect(stage: PolicySta
     assert stage.request(way).status == 200
     (noted,) = context.refused
     assert "did you mean pyconfd.io/server-timeout?" in noted.detail
+
+
+def test_values_of_many_backends_are_not_all_kept(stage: PolicyStage) -> None:
+    networks = ", ".join(f"10.{number}.0.128/25" for number in range(256))
+    rules = [{"path": f"/{number}", "service": f"app-{number}"} for number in range(200)]
+    document = yaml.safe_load(WAYS["ingress"]({"allow-networks": networks}))
+    document["spec"]["rules"][0]["http"]["paths"] = [
+        {
+            "path": each["path"],
+            "pathType": "Prefix",
+            "backend": {"service": {"name": each["service"], "port": {"number": 80}}},
+        }
+        for each in rules
+    ]
+    context = stage.serving(yaml.safe_dump(document))
+    assert stage.request("ingress", "/7").status == 403
+    assert any("for its 200 backends" in each.detail for each in context.refused)
