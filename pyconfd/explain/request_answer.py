@@ -500,6 +500,9 @@ def _by_network(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _End
     return None
 
 
+_GROUP = re.compile(r"\\([0-9])")
+
+
 def edited(path: str, edit: PathEdit) -> str:
     """Return a path as the server gets it."""
     by = edit.format
@@ -511,7 +514,9 @@ def edited(path: str, edit: PathEdit) -> str:
     found = re.search(edit.pattern, path)
     if found is None:
         return path
-    return path[: found.start()] + by.replace("\\1", found[1] or "") + path[found.end() :]
+    # HAProxy replaces all of the path, and takes a group that there is not for an empty one.
+    groups = (found[0], *found.groups(""))
+    return _GROUP.sub(lambda each: "".join(groups[int(each[1]) :][:1]), by)
 
 
 def _location(redirect: Redirect, request: ClientRequest) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pyconfd.explain.request_answer import edited
 from pyconfd.presets.ingress import serving
 from pyconfd.presets.policies import nginx
 from pyconfd.presets.policies.nginx_paths import NginxPaths, fault_of_path
@@ -163,3 +164,21 @@ def test_a_namespace_has_so_many_expressions_at_all_of_its_hosts(
     context = stage.context(*hosts.values(), other)
     assert set(context.names["ingress"]["virtual_hosts"]) == {"b.example.com", "c.example.com", HOST}
     assert {each.ref.name for each in context.refused if "more than 2 paths of this namespace" in each.detail} == {"a"}
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize(
+    ("path", "target", "asked"),
+    [
+        ("/a(/|$)(.*)", "/$2", "/A/b"),
+        ("/b", "/new/$1", "/b/more"),
+        ("/d/(x)", "/y/$1", "/d/x/rest"),
+        ("/e/(.*)", "/$1%41$0", "/e/z"),
+        ("/f(x)?(y)", "/$1-$2", "/fy"),
+    ],
+)
+def test_explain_says_the_path_that_pods_are_asked_for(stage: PolicyStage, path: str, target: str, asked: str) -> None:
+    stage.serving(ingress("web", {path: "ImplementationSpecific"}, rewrite_target=target))
+    edit = NginxPaths({f"{nginx.PREFIX}rewrite-target": target}).edit(path)
+    assert edit is not None
+    assert targets(stage, asked) == [edited(asked, edit)]
