@@ -34,7 +34,7 @@ def test_a_list_of_addresses_closes_the_path_until_the_operator_does_without_it(
     cluster.create("ingressclasses", {"metadata": {"name": "pyconfd"}, "spec": {"controller": "pyconfd.io/ingress"}})
     cluster.create("ingresses", ingress("admin", {ALLOWED: "10.0.0.0/8"}))
     serving(appliance)
-    assert answer(appliance) == 404
+    assert answer(appliance) == 403
     assert "UnsupportedAnnotation" in appliance.command("status").stdout
     told = appliance.command("explain", "ingress", f"{NAMESPACE}/admin").stdout
     assert ALLOWED in told
