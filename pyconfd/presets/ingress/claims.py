@@ -175,7 +175,7 @@ def read_ingress(
         backends=_backends(ingress, paths),
     )
     faults += tuple(misspelled_words(meta.annotations, "Ingress"))
-    problems += (_wrong_word(each) for each in faults)
+    problems += (_wrong_word(each, meta.annotations or {}, of_nginx.names) for each in faults)
     restricted = _Restricted(ingress, foreign, faults, redirects=redirect is not False)
     # A canary owns no host.
     virtual_hosts = _virtual_hosts(ingress, policy, problems) if is_named and not foreign.canary else {}
@@ -290,9 +290,11 @@ def _virtual_hosts(ingress: Ingress, policy: ClaimOptions, problems: list[_Inval
     return virtual_hosts
 
 
-def _wrong_word(fault: WordFault) -> _Invalid:
+def _wrong_word(fault: WordFault, said: Mapping[str, str], of_nginx: Mapping[str, str]) -> _Invalid:
     effect = "nobody is let in to this Ingress" if fault.restricts else "it has no effect"
-    return _Invalid(f"annotation {OWN_PREFIX}{fault.name}", fault.text, f"{fault.why}; {effect}")
+    own = f"{OWN_PREFIX}{fault.name}"
+    name = own if own in said else of_nginx.get(fault.name, own)
+    return _Invalid(f"annotation {name}", fault.text, f"{fault.why}; {effect}")
 
 
 class _Restricted:

@@ -22,13 +22,17 @@ _Meaning = Callable[[str, _Said], Iterator[tuple[str, str]]]
 
 
 class NginxWords(NamedTuple):
-    """What annotations of ingress-nginx say in words, and ``read``: the names of those that words were made of."""
+    """What annotations of ingress-nginx say in words, and ``read``: the names of those that words were made of.
+
+    ``names`` has the annotation of each word.
+    """
 
     words: tuple[tuple[str, str], ...]
     read: frozenset[str]
+    names: Mapping[str, str]
 
 
-NOTHING_OF_NGINX = NginxWords((), frozenset())
+NOTHING_OF_NGINX = NginxWords((), frozenset(), MappingProxyType({}))
 
 
 def read_nginx(annotations: Mapping[str, str] | None) -> NginxWords:
@@ -36,6 +40,7 @@ def read_nginx(annotations: Mapping[str, str] | None) -> NginxWords:
     said = {name.removeprefix(PREFIX): text for name, text in (annotations or {}).items() if name.startswith(PREFIX)}
     words: dict[str, str] = {}
     read = set()
+    names: dict[str, str] = {}
     for name, text in said.items():
         meaning = _MEANINGS.get(name)
         if meaning is None:
@@ -44,7 +49,8 @@ def read_nginx(annotations: Mapping[str, str] | None) -> NginxWords:
         if found.keys() <= WORDS.keys():
             words |= found
             read.add(f"{PREFIX}{name}")
-    return NginxWords(tuple(words.items()), frozenset(read))
+            names |= dict.fromkeys(found, f"{PREFIX}{name}")
+    return NginxWords(tuple(words.items()), frozenset(read), names)
 
 
 def _same(word: str) -> _Meaning:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pyconfd.presets.policies import nginx
 from pyconfd.presets.policies.nginx import read_nginx
@@ -77,3 +78,14 @@ def test_without_the_setting_the_class_is_not_served(stage: PolicyStage) -> None
     stage.nginx_classes = ()
     context = stage.context(of_nginx())
     assert not context.names["ingress"]["virtual_hosts"]
+
+
+@pytest.mark.parametrize(
+    ("own", "named"),
+    [({}, f"{nginx.PREFIX}whitelist-source-range"), ({"pyconfd.io/allow-networks": "a"}, "pyconfd.io/allow-networks")],
+)
+def test_a_fault_names_the_annotation_that_says_it(stage: PolicyStage, own: dict[str, str], named: str) -> None:
+    document = yaml.safe_load(of_nginx(whitelist_source_range="10.0.0.0/33"))
+    document["metadata"]["annotations"] |= own
+    (refused,) = stage.context(yaml.safe_dump(document)).refused
+    assert refused.field == f"annotation {named}"
