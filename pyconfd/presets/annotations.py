@@ -53,6 +53,8 @@ _PARTLY_LISTED = frozenset(
 _OTHER_CONTROLLERS = frozenset({"nginx.org", "nginx.com", "projectcontour.io", "getambassador.io"})
 _INGRESS_CLASS = "ingressclass.kubernetes.io"
 _MOST_NAMED = 5
+_MOST_COMPARED = 50
+"""Unknown names of one object that are compared with known ones: it has room for 10,000, which take seconds."""
 
 
 class AnnotationEffect(StrEnum):
@@ -94,7 +96,7 @@ class Foreign:
 
     def note(self, kind: str) -> str:
         """Return in words what has no effect; "" where there is nothing of it."""
-        found = [f"{name}{_hint(name, kind)}" for name in self.misspelled]
+        found = [f"{name}{_hint(name, kind)}" for name in self.misspelled[:_MOST_COMPARED]]
         found += self.ignored[: max(0, _MOST_NAMED - len(found))]
         left = len(self.misspelled) + len(self.ignored) - len(found)
         more = f" and {left} more" if left > 0 else ""
@@ -114,12 +116,10 @@ def read_foreign(
     that were read as what they mean.
     """
     found: defaultdict[AnnotationEffect, list[str]] = defaultdict(list)
-    unknown, misspelled, canary = set(), [], ""
+    unknown, misspelled, canary = set(), read_own(annotations, kind).misspelled, ""
     for name, value in sorted(item for item in (annotations or {}).items() if item[0] not in read):
         prefix, _, bare = name.partition("/")
         if name.startswith(OWN_PREFIX):
-            if bare not in OWN_ANNOTATIONS[kind] and not _restricts(name, kind):
-                misspelled.append(name)
             continue
         if bare == "canary" and _plain(value) == "true":
             canary = name
@@ -143,7 +143,7 @@ def read_foreign(
         tuple(found[AnnotationEffect.HTTPS_WITH_TLS]),
         canary,
         tuple(found[AnnotationEffect.NOTHING]),
-        tuple(misspelled),
+        misspelled,
     )
 
 
@@ -168,7 +168,7 @@ def misspelled_words(annotations: Mapping[str, str] | None, kind: str) -> Iterat
 
     Passed over, it would leave open what its author closed.
     """
-    for name in _unknown(annotations, kind):
+    for name in _unknown(annotations, kind)[:_MOST_COMPARED]:
         if _restricts(name, kind):
             bare = name.removeprefix(OWN_PREFIX)
             why = f"it is no word of policies, and {_meant(name, kind)} restricts: correct it"
@@ -177,8 +177,10 @@ def misspelled_words(annotations: Mapping[str, str] | None, kind: str) -> Iterat
 
 def read_own(annotations: Mapping[str, str] | None, kind: str) -> Foreign:
     """Return the annotations with pyconfd's own prefix that have no effect, of an object written for no other."""
-    unknown = tuple(name for name in _unknown(annotations, kind) if not _restricts(name, kind))
-    return Foreign(misspelled=unknown) if unknown else NOTHING_FOREIGN
+    unknown = _unknown(annotations, kind)
+    compared = tuple(name for name in unknown[:_MOST_COMPARED] if not _restricts(name, kind))
+    misspelled = (*compared, *unknown[_MOST_COMPARED:])
+    return Foreign(misspelled=misspelled) if misspelled else NOTHING_FOREIGN
 
 
 def _unknown(annotations: Mapping[str, str] | None, kind: str) -> list[str]:

@@ -298,3 +298,11 @@ def test_what_restricts_keeps_its_path_from_shorter_ones_of_others(annotation: s
     assert rules[name].policy.closed
     assert [entry.key for entry in rules[name].entries] == ["shop.example.com/admin/"]
     assert paths_of(context) == {"shop.example.com/": "ing_demo_web_80"}
+
+
+def test_few_of_many_unknown_names_are_compared_with_known_ones() -> None:
+    names = [f"pyconfd.io/allow-networks-{number:04}" for number in range(1000)]
+    context = read(CLASS, *WEB, ingress(rules=RULES, annotations=dict.fromkeys(names, "x")))
+    assert len(left_out(context.refused)) == 50
+    (note,) = notes_among(context.refused)
+    assert note.detail.endswith(" and 900 more")
