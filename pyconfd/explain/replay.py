@@ -183,6 +183,7 @@ class TrafficReplay:
         self._before, self._after = before, after
         self._known = before.known | after.known
         self._longest_prefix = max(map(len, self._known.prefixes), default=0)
+        self._beginnings = tuple(each for each in self._known.prefixes if not each.endswith("/"))
         self._counts: Counter[EffectKind] = Counter()
         self._groups: dict[TrafficEffect, _Group] = {}
         self._classes: dict[_RequestClass, ClassEffect] = {}
@@ -288,7 +289,9 @@ class TrafficReplay:
     def _class_of_path(self, path: str) -> str:
         if path in self._known.paths:
             return path
-        return f"{longest_prefix(self._known.prefixes, f'{path}/'[: self._longest_prefix])}*"
+        asked = f"{path}/"[: self._longest_prefix]
+        begins = (each for each in self._beginnings if asked.startswith(each))
+        return f"{max((longest_prefix(self._known.prefixes, asked), *begins), key=len)}*"
 
     def _entrance(self, listener: str) -> "_Place":
         before = self._before.entrance_of(listener)

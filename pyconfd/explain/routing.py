@@ -285,7 +285,7 @@ class Unlogged:
 FORWARDED_PROTO = Unknown("header", ValueCondition("x-forwarded-proto", "https"))
 
 
-_MAPS = (EXACT_PATHS, PATH_PREFIXES, PATH_EXPRESSIONS)
+_MAPS = (PATH_EXPRESSIONS, EXACT_PATHS, PATH_PREFIXES)
 """In the order in which HAProxy looks them up."""
 
 
@@ -325,21 +325,24 @@ class PathTable:
     def __init__(self) -> None:
         self.all: list[PathCandidate] = []
         self._by_map: dict[str, dict[str, PathCandidate]] = {each: {} for each in _MAPS}
+        self._begins = False
 
     def add(self, candidate: PathCandidate) -> None:
         """Add one; of several with the same key the first counts."""
         self.all.append(candidate)
         self._by_map[candidate.map].setdefault(candidate.key, candidate)
+        self._begins |= candidate.map == PATH_PREFIXES and not candidate.key.endswith("/")
 
     def find(self, virtual_host: str, path: str) -> PathCandidate | None:
-        """Return what HAProxy finds: an exact path first, then the longest prefix, then the longest expression."""
+        """Return what HAProxy finds: the longest expression first, then an exact path, then the longest prefix."""
+        expressions = sorted(self._by_map[PATH_EXPRESSIONS].values(), key=lambda each: (-len(each.key), each.key))
+        if (matched := next((each for each in expressions if each.fits(virtual_host, path)), None)) is not None:
+            return matched
         if (found := self._by_map[EXACT_PATHS].get(f"{virtual_host}{path}")) is not None:
             return found
-        prefixes = self._by_map[PATH_PREFIXES]
-        if (found := prefixes.get(longest_prefix(prefixes, f"{virtual_host}{path}/"))) is not None:
-            return found
-        expressions = sorted(self._by_map[PATH_EXPRESSIONS].values(), key=lambda each: (-len(each.key), each.key))
-        return next((each for each in expressions if each.fits(virtual_host, path)), None)
+        prefixes, asked = self._by_map[PATH_PREFIXES], f"{virtual_host}{path}/"
+        begins = (key for key in prefixes if not key.endswith("/") and asked.startswith(key)) if self._begins else ()
+        return prefixes.get(max((longest_prefix(prefixes, asked), *begins), key=len))
 
     def ordered(self) -> list[PathCandidate]:
         """Return all of them, the most specific first."""
@@ -350,7 +353,7 @@ NO_PATHS = PathTable()
 
 
 def longest_prefix(keys: Container[str], path: str) -> str:
-    """Return the key that ``map_beg`` finds for a text that ends with a slash, as all keys do; "" for none."""
+    """Return the longest key that ends with a slash, as the text, which begins with it; "" for none."""
     end = len(path)
     while end:
         if path[:end] in keys:

@@ -439,8 +439,9 @@ def _changed_map(was: OutputFile | None, now: OutputFile | None, index: Index, d
         return SectionChanges(details=[detail])
     kept = {key for key, _ in after}
     gone = tuple(each for each in before if each[0] not in kept)
-    if gone and converters <= EXACT_CONVERTERS:
+    if gone:
         # Requests are still led to what reads them, as the networks that a backend denies, until other maps changed.
+        # Where the first match counts, what goes comes last.
         both, last = (*after, *gone), ShrinkMap(path, after, len(gone))
         first: list[Command] = [] if dict(both) == dict(before) else [ReplaceMap(path, both)]
         return SectionChanges([*first, last], [], [detail])

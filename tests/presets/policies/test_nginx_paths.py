@@ -7,11 +7,13 @@ import pytest
 import yaml
 
 from pyconfd.explain.request_answer import edited
+from pyconfd.explain.routing import PathCandidate, PathTable
 from pyconfd.presets.ingress import serving
 from pyconfd.presets.policies import nginx
 from pyconfd.presets.policies.nginx_paths import NginxPaths, fault_of_path
 from pyconfd.presets.routing.rules import PathEdit
-from tests.presets.policies.stage import HOST, PolicyStage, policy_stage
+from pyconfd.presets.routing.types import PATH_EXPRESSIONS, PATH_PREFIXES
+from tests.presets.policies.stage import HOST, PolicyStage, policy_stage, service
 
 
 @pytest.fixture
@@ -182,3 +184,35 @@ def test_explain_says_the_path_that_pods_are_asked_for(stage: PolicyStage, path:
     edit = NginxPaths({f"{nginx.PREFIX}rewrite-target": target}).edit(path)
     assert edit is not None
     assert targets(stage, asked) == [edited(asked, edit)]
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("path", ["/", "/api"])
+def test_a_path_that_another_namespace_adds_comes_after_expressions(stage: PolicyStage, path: str) -> None:
+    assert stage.pod is not None
+    of_guest = service(stage.pod.port).replace("metadata: {", "metadata: {namespace: guest, ")
+    shared = {"pyconfd.io/shared-with": "guest"}
+    paths = {"/api/[a-z]+": "ImplementationSpecific", "/x[0-9]": "ImplementationSpecific"}
+    owner = ingress("web", paths, own=shared, since="2020-01-01T00:00:00Z", use_regex="true")
+    marked = {"pyconfd.io/response-headers": "X-Guest: yes"}
+    guest = ingress("web", {path: "Prefix"}, namespace="guest", own=marked)
+    context = stage.serving(owner, of_guest, guest)
+    assert not context.refused
+    assert ["x-guest" in stage.request("ingress", each).headers for each in ("/api/login", "/x1")] == [False, False]
+    assert "x-guest" in stage.request("ingress", f"{path.removesuffix('/')}/0").headers
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [("/foobar", "a/foo"), ("/foo", "a/foo"), ("/foo/x/1", "a/foo/x/"), ("/bar", "a/"), ("/y1", "(?i)^a/y[0-9]")],
+)
+def test_explain_finds_the_entry_that_haproxy_finds(asked: str, found: str) -> None:
+    table = PathTable()
+    for map_, key in (
+        (PATH_PREFIXES, "a/"), (PATH_PREFIXES, "a/foo"), (PATH_PREFIXES, "a/foo/x/"),
+        (PATH_EXPRESSIONS, "(?i)^a/y[0-9]"),
+    ):  # fmt: skip
+        table.add(PathCandidate(map_, key, key))
+    candidate = table.find("a", asked)
+    assert candidate is not None
+    assert candidate.key == found
