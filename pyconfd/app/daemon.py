@@ -175,7 +175,7 @@ def cluster_loop(
     around.page.explain = explainer(settings, daemon)
     if settings.status.metrics_per_host:
         around.page.route_hosts = partial(_route_hosts, daemon)
-    around.page.views = page_views(settings, daemon.status)
+    around.page.views = page_views(settings, daemon.status, around.page.data.of_backend)
     if events is not None:
         events.start(Notices(daemon, record.notices if record is not None else tuple).now)
     if statuses is not None:

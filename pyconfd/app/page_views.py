@@ -18,6 +18,7 @@ from pyconfd.haproxy.runtime.sockets import NoAnswer
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.logged import LoggedRequest, parse
 from pyconfd.model.status import Status
+from pyconfd.model.traffic import TrafficRates
 from pyconfd.settings import Settings
 from pyconfd.status.changes import ChangeReader, named, words_of
 from pyconfd.status.page_more import more_of
@@ -33,9 +34,17 @@ ERRORS_SHOWN = 20
 NAMES_HEEDED = 50
 _SERVER_ERROR = 500
 
+RatesOfBackend = Sequence[tuple[float, TrafficRates]]
+"""Each with its time in seconds since the epoch, oldest first."""
 
-def page_views(settings: Settings, status: Callable[[], Status]) -> Mapping[str, Callable[[str], bytes]]:
-    """Return what answers each path of the page, by the query; raises RejectedInput, TransientError."""
+
+def page_views(
+    settings: Settings, status: Callable[[], Status], traffic: Callable[[str], RatesOfBackend] = lambda _: ()
+) -> Mapping[str, Callable[[str], bytes]]:
+    """Return what answers each path of the page, by the query; raises RejectedInput, TransientError.
+
+    ``traffic`` returns the rates of a backend in the last hour.
+    """
 
     def more(_: str) -> bytes:
         now = status()
@@ -50,6 +59,7 @@ def page_views(settings: Settings, status: Callable[[], Status]) -> Mapping[str,
         objects, hosts = given.get("object", [])[:NAMES_HEEDED], given.get("host", [])[:NAMES_HEEDED]
         errors, note = _errors(settings, backend)
         found = {
+            "traffic": _columns(traffic(backend)),
             "changes": [*_changes(settings, backend, frozenset(objects))],
             "errors": errors,
             "errors_note": note,
@@ -62,6 +72,14 @@ def page_views(settings: Settings, status: Callable[[], Status]) -> Mapping[str,
         return _encoded(found)
 
     return {"/more.json": more, "/diff.json": diff, "/route.json": route}
+
+
+def _columns(rates: RatesOfBackend) -> dict[str, list[float | None]]:
+    """Return the values of the plots by column."""
+    return {
+        "at": [round(at) for at, _ in rates],
+        **{name: [getattr(each, name) for _, each in rates] for name in TrafficRates._fields},
+    }
 
 
 def _encoded(document: dict[str, Any]) -> bytes:

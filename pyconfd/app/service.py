@@ -119,6 +119,7 @@ class ServiceContext:
             balancer.before_reload = figures.read
             self.page.route_figures = figures.newest
             self.page.data.samples, self.page.data.recent = figures.history.samples, figures.history.recent
+            self.page.data.of_backend = figures.history.of_backend
         return balancer
 
 

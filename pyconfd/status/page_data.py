@@ -17,9 +17,9 @@ import msgspec
 from pyconfd.errors import TransientError
 from pyconfd.model.changes import Change
 from pyconfd.model.nodes import NodeState
-from pyconfd.model.route_figures import Counts, RouteFigures, quantile_s
+from pyconfd.model.route_figures import Counts, RouteFigures
 from pyconfd.model.status import Status
-from pyconfd.model.traffic import RecentFigures, TrafficSample
+from pyconfd.model.traffic import RecentFigures, TrafficRates, TrafficSample, rates_of, rounded
 from pyconfd.printable import clean
 from pyconfd.status.changes import ChangeReader, words_of
 from pyconfd.status.document import liveness
@@ -73,6 +73,7 @@ class PageData:
     def __init__(self) -> None:
         self.samples: Callable[[], Sequence[TrafficSample]] = tuple
         self.recent: Callable[[], RecentFigures] = lambda: RecentFigures(0.0, {})
+        self.of_backend: Callable[[str], Sequence[tuple[float, TrafficRates]]] = lambda _: ()
         self.changes: Callable[[], Sequence[Change]] = tuple
         self.floating: Callable[[], Mapping[str, Any] | None] = lambda: None
         self._overview: tuple[float, bytes] = (-SAME_S, b"")
@@ -207,7 +208,7 @@ def _plots(samples: Sequence[TrafficSample]) -> dict[str, Any]:
     columns: dict[str, list[float | None]] = {"at": [], "requests": [], "errors": [], "p50": [], "p99": []}
     for before, now in pairwise(samples):
         between_s = now.clock_s - before.clock_s
-        counted = _rates(_difference(now.requests, before.requests), _difference(now.steps, before.steps), between_s)
+        counted = rates_of(_difference(now.requests, before.requests), _difference(now.steps, before.steps), between_s)
         for name, value in zip(columns, (round(now.at), *counted), strict=True):
             columns[name].append(value)
     # Whoever is asked twice in a thousand requests tells more by a count than by a rate.
@@ -223,8 +224,8 @@ def _routes(recent: RecentFigures, status: Status) -> dict[str, Any]:
 
     def row(backend: str, figures: RouteFigures) -> tuple[object, ...]:
         owner = owner_of(backend)
-        requests, errors, p50, p99 = _rates(figures.requests, figures.steps, recent.seconds)
-        connections = _number(figures.connections / recent.seconds) if recent.seconds else 0.0
+        requests, errors, p50, p99 = rates_of(figures.requests, figures.steps, recent.seconds)
+        connections = rounded(figures.connections / recent.seconds) if recent.seconds else 0.0
         return (
             clean(backend), *owner, bool(figures.requests), backend in down, refused[owner[:3]], requests, errors,
             connections, p50, p99, figures.sessions,
@@ -232,23 +233,6 @@ def _routes(recent: RecentFigures, status: Status) -> dict[str, Any]:
 
     rows = [row(*each) for each in recent.figures.items()]
     return {"seconds": round(recent.seconds), "columns": COLUMNS, "rows": rows}
-
-
-def _rates(requests: Counts, steps: Counts, seconds: float) -> tuple[float, float, float | None, float | None]:
-    """Return requests and answers of 5xx for a second, median and 99th percentile of the latency in seconds."""
-    each_s = 1.0 / seconds if seconds else 0.0
-    errors = requests[-1] if requests else 0
-    p50, p99 = _seconds(steps, 0.5), _seconds(steps, 0.99)
-    return _number(sum(requests) * each_s), _number(errors * each_s), p50, p99
-
-
-def _seconds(steps: Counts, share: float) -> float | None:
-    found = quantile_s(steps, share)
-    return None if found is None else _number(found)
-
-
-def _number(value: float) -> float:
-    return float(f"{value:.4g}")
 
 
 def _difference(now: Counts, before: Counts) -> Counts:

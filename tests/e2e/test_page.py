@@ -37,7 +37,7 @@ def text(tab: Tab, selector: str) -> str:
 def painted(tab: Tab, plot: str) -> bool:
     """Return whether a line is drawn on a plot: the only strokes with a colour that is no grey."""
     script = f"""(() => {{
-        const canvas = document.querySelector({json.dumps(f"#{plot} canvas")});
+        const canvas = document.querySelector({json.dumps(f"{plot} canvas")});
         if (!canvas) return false;
         const copy = document.createElement("canvas");
         [copy.width, copy.height] = [canvas.width, canvas.height];
@@ -64,7 +64,9 @@ def test_one_look_tells_who_is_served_and_what_strangers_write_is_text(appliance
             tab.look(width=width, height=height, dark=dark)
             tab.open(url)
             tab.until(lambda: f"shop.{'example'}" in text(tab, "#routes-body"), "the list has the route")
-            tab.until(lambda: painted(tab, "requests-plot") and painted(tab, "latency-plot"), "plots of half a minute")
+            tab.until(
+                lambda: painted(tab, "#requests-plot") and painted(tab, "#latency-plot"), "plots of half a minute"
+            )
             assert "1 object is left out" in text(tab, "#sentence")
             assert text(tab, "#headline-command") == "pyconfd explain --all-refused"
             assert HOSTILE in text(tab, "#wrong")
@@ -76,6 +78,11 @@ def test_one_look_tells_who_is_served_and_what_strangers_write_is_text(appliance
             background = tab.run("getComputedStyle(document.body).backgroundColor")
             assert (sum(map(int, background.strip("rgb()").split(","))) < 200) is dark
             assert struct.unpack(">II", tab.picture()[16:24]) == (width, height)
+            of_shop = ".find((each) => /^be-shop/.test(each.textContent))"
+            tab.run(f"[...document.querySelectorAll('button.route')]{of_shop}.click()")
+            tab.until(lambda: painted(tab, ".details figure:nth-of-type(1)"), "the route has plots of its own")
+            assert "requests/s" in text(tab, ".details figcaption")
+            assert tab.run("document.documentElement.scrollWidth <= innerWidth"), "nor is a plot of one route"
             assert tab.complaints == []
     finally:
         crowd.stop()

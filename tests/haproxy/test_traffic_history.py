@@ -1,6 +1,6 @@
 import pytest
 
-from pyconfd.haproxy.runtime.traffic_history import RECENT_S, SAMPLES, Reading, TrafficHistory
+from pyconfd.haproxy.runtime.traffic_history import RECENT_S, SAMPLES, BackendTraffic, Reading, TrafficHistory
 from pyconfd.model.route_figures import BOUNDS_S, Counts, quantile_s
 
 NO_STEPS = (0,) * (len(BOUNDS_S) + 1)
@@ -88,3 +88,33 @@ def test_a_backend_that_went_is_not_shown_and_one_that_began_again_counts_from_t
 )
 def test_quantiles_are_those_of_prometheus(counts: Counts, share: float, seconds: float | None) -> None:
     assert quantile_s(counts, share) == (seconds if seconds is None else pytest.approx(seconds))
+
+
+def test_the_rates_of_one_backend_are_its_own_and_bounded() -> None:
+    history, good = TrafficHistory(), 0
+    assert history.of_backend("web") == []
+    for turn in range(2 * SAMPLES):
+        good += 60 if turn % 2 else 0
+        counted = {"web": sums(good, turn), "idle": sums(7), **({"gone": sums(turn)} if turn < SAMPLES else {})}
+        history.note(1000.0 + 30 * turn, reading(30.0 * turn, counted, {"web": steps(s0=good)}))
+    found = history.of_backend("web")
+    assert len(found) == SAMPLES - 1
+    (before, last), (at, newest) = found[-2:]
+    assert (before, at) == (1000.0 + 30 * (2 * SAMPLES - 2), 1000.0 + 30 * (2 * SAMPLES - 1))
+    assert newest.requests == pytest.approx(61 / 30, rel=1e-3)
+    assert newest.errors == pytest.approx(1 / 30, rel=1e-3)
+    assert newest.p50 is not None
+    assert 0 < newest.p50 <= BOUNDS_S[0]
+    assert last.requests == pytest.approx(1 / 30, rel=1e-3)
+    assert last.p50 is None
+    assert {each.requests for _, each in history.of_backend("idle")} == {0.0}
+    assert {each.requests for _, each in history.of_backend("gone")} == {0.0}
+    assert {each.requests for _, each in history.of_backend("never")} == {0.0}
+
+
+def test_what_nobody_asks_for_takes_no_memory() -> None:
+    traffic = BackendTraffic()
+    for turn in range(3 * SAMPLES):
+        counted = {f"b{number}": sums(1) for number in range(10)} | {"web": sums(turn)}
+        traffic.note(30.0 * turn, reading(30.0 * turn, counted))
+    assert {name: len(ring) * ring.itemsize for name, ring in traffic._rings.items()} == {"web": 20 * (SAMPLES - 1)}

@@ -15,6 +15,7 @@ from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.changes import Action, Change
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.status import Quarantined, QuarantineStatus
+from pyconfd.model.traffic import TrafficRates
 from pyconfd.settings import Settings
 from pyconfd.settings.sections import HaproxySettings
 from pyconfd.status.changes import ChangeLog
@@ -55,6 +56,19 @@ def test_the_errors_of_a_route_are_its_own_and_have_no_query(tmp_path: Path, mon
 
     monkeypatch.setattr(views, "lines", without)
     assert "no log in memory" in json.loads(asked("backend=be-shop"))["errors_note"]
+
+
+def test_the_hour_of_a_route_is_given_by_column(tmp_path: Path) -> None:
+    rates = {"be-shop": [(100.4, TrafficRates(2.0, 0.5, 0.01, None)), (130.0, TrafficRates(0.0, 0.0, None, None))]}
+    asked = page_views(settings_in(tmp_path), lambda: SAMPLE, lambda backend: rates.get(backend, []))["/route.json"]
+    assert json.loads(asked("backend=be-shop"))["traffic"] == {
+        "at": [100, 130],
+        "requests": [2.0, 0.0],
+        "errors": [0.5, 0.0],
+        "p50": [0.01, None],
+        "p99": [None, None],
+    }
+    assert json.loads(asked("backend=be-other"))["traffic"]["at"] == []
 
 
 def test_the_changes_of_a_route_are_those_that_name_it_or_its_object(tmp_path: Path) -> None:

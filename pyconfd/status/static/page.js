@@ -283,8 +283,10 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function plotOf(id, series, format) {
-  const place = byId(id);
+const REQUESTS = [["requests", "--one"], ["5xx", "--two", [4, 3]]];
+const LATENCIES = [["p50", "--one"], ["p99", "--two", [4, 3]]];
+
+function plotOf(place, series, format) {
   const axis = { stroke: colour("--faint"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
   const line = ([label, name, dash]) => ({
     label, stroke: colour(name), width: 2, dash, points: { show: (plot) => plot.data[0].length < 3 },
@@ -318,19 +320,35 @@ function showTraffic() {
   const errors = traffic.requests_total ? (100 * traffic.errors_total) / traffic.requests_total : 0;
   byId("traffic-sum").textContent =
     `${traffic.requests_total.toLocaleString("en")} requests in ${duration(traffic.seconds)}, ${Number(errors.toPrecision(2))} % of them answered with 5xx`;
-  byId("requests-caption").textContent =
-    `Now ${rate(last(traffic.requests))} requests/s (solid), ${rate(last(traffic.errors))} of 5xx (dashed)`;
-  byId("latency-caption").textContent =
-    `First byte after ${latency(last(traffic.p50))} (p50, solid), ${latency(last(traffic.p99))} (p99, dashed)`;
-  draw("requests-plot", [traffic.at, traffic.requests, traffic.errors], [["requests", "--one"], ["5xx", "--two", [4, 3]]], rate);
-  draw("latency-plot", [traffic.at, traffic.p50, traffic.p99], [["p50", "--one"], ["p99", "--two", [4, 3]]], latency);
+  byId("requests-caption").textContent = requestsCaption(traffic);
+  byId("latency-caption").textContent = latencyCaption(traffic);
+  draw("requests-plot", [traffic.at, traffic.requests, traffic.errors], REQUESTS, rate);
+  draw("latency-plot", [traffic.at, traffic.p50, traffic.p99], LATENCIES, latency);
+}
+
+function requestsCaption(traffic) {
+  return `Now ${rate(last(traffic.requests))} requests/s (solid), ${rate(last(traffic.errors))} of 5xx (dashed)`;
+}
+
+function latencyCaption(traffic) {
+  return `First byte after ${latency(last(traffic.p50))} (p50, solid), ${latency(last(traffic.p99))} (p99, dashed)`;
+}
+
+/* A plot of one route, of the moment when it was asked for; its place has to be on the page first. */
+function figureOf(caption, data, series, format) {
+  const figure = element("figure");
+  const place = element("div", "", "plot");
+  place.role = "img";
+  place.ariaLabel = caption;
+  figure.append(element("figcaption", caption), place);
+  return [figure, () => plotOf(place, series, format).setData(data)];
 }
 
 function draw(id, data, series, format) {
   const width = byId(id).clientWidth;
   let plot = plots.get(id);
   if (!plot) {
-    plot = plotOf(id, series, format);
+    plot = plotOf(byId(id), series, format);
     plots.set(id, plot);
   } else if (plot.width !== width && width) {
     plot.setSize({ width, height: HEIGHT });
@@ -528,7 +546,19 @@ async function showRecent(row, claims, hosts, place) {
   try {
     const objects = claims.slice(0, 20).map((claim) => ["object", claim.object]);
     const found = await json("route.json", [["backend", row.backend], ...objects, ...hosts.slice(0, 20).map((host) => ["host", host])]);
+    const { traffic } = found;
     const parts = [];
+    const figures = traffic.at.length
+      ? [
+        figureOf(requestsCaption(traffic), [traffic.at, traffic.requests, traffic.errors], REQUESTS, rate),
+        figureOf(latencyCaption(traffic), [traffic.at, traffic.p50, traffic.p99], LATENCIES, latency),
+      ]
+      : [];
+    if (figures.length) {
+      const both = element("div", "", "plots");
+      both.append(...figures.map(([figure]) => figure));
+      parts.push(element("h4", "Its last hour"), both);
+    }
     if (found.certificates.length) {
       parts.push(element("h4", "Certificates"), list(found.certificates.map(certificateWords)));
     }
@@ -537,6 +567,7 @@ async function showRecent(row, claims, hosts, place) {
     parts.push(element("h4", "Its last errors, newest first"));
     parts.push(found.errors.length ? list(found.errors) : element("p", found.errors_note || "None in HAProxy's memory.", "faint"));
     place.replaceChildren(...parts);
+    for (const [, drawn] of figures) drawn();
   } catch (error) {
     place.replaceChildren(element("p", `Certificate, changes and errors are not known: ${error.message}`));
   }
