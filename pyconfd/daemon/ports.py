@@ -166,7 +166,7 @@ class NoObjectStatuses:
 
 
 class NodesPort(Protocol):
-    """Tells the other balancers what this one serves, and hears of them."""
+    """What all balancers of the cluster serve, as each of them publishes it."""
 
     def states(self) -> tuple[NodeState, ...]:
         """Return this one and the others; safe in any thread."""
@@ -174,7 +174,7 @@ class NodesPort(Protocol):
 
 
 class NoNodes:
-    """Nobody else is told."""
+    """A balancer that publishes nothing, and reads of no other."""
 
     def states(self) -> tuple[NodeState, ...]:
         """Return nothing."""

@@ -28,3 +28,16 @@ def appliance(tmp_path: Path, plane: ControlPlane | None) -> Iterator[Appliance]
         made.values["log"] = {"format": "json"}
         made.values["apply"] = {"retry_min_s": 0.2, "retry_max_s": 1.0}
         yield made
+
+
+@pytest.fixture
+def second(appliance: Appliance, tmp_path: Path) -> Iterator[Appliance]:
+    """Return another balancer of the same cluster."""
+    folder = tmp_path / "second"
+    folder.mkdir()
+    with Appliance(folder, api_servers=0) as made:
+        made.cluster, made.servers = appliance.cluster, appliance.servers
+        made.values["log"] = {"format": "json"}
+        made.values["apply"] = appliance.values["apply"]
+        made.values["kubernetes"] = appliance.values["kubernetes"]
+        yield made

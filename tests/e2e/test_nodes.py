@@ -1,7 +1,6 @@
 """Two balancers that show each other: whole daemons, real HAProxys, a fake API server and a real browser."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,19 +14,6 @@ pytestmark = pytest.mark.haproxy
 
 PICTURE = os.environ.get("PYCONFD_TEST_PICTURES", "")
 """The folder for docs/page/page-pair.png; "" for no picture."""
-
-
-@pytest.fixture
-def second(appliance: Appliance, tmp_path: Path) -> Iterator[Appliance]:
-    """Return another balancer of the same cluster."""
-    folder = tmp_path / "second"
-    folder.mkdir()
-    with Appliance(folder, api_servers=0) as made:
-        made.cluster, made.servers = appliance.cluster, appliance.servers
-        made.values["log"] = {"format": "json"}
-        made.values["apply"] = appliance.values["apply"]
-        made.values["kubernetes"] = appliance.values["kubernetes"]
-        yield made
 
 
 def test_each_shows_both(appliance: Appliance, second: Appliance, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The status of objects in the cluster, written by whole daemons: real HAProxys and a fake API server."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -52,19 +51,6 @@ class Stage:
 
     def until(self, condition: Callable[[], object], what: str) -> float:
         return self.balancers[0].until(condition, what)
-
-
-@pytest.fixture
-def second(appliance: Appliance, tmp_path: Path) -> Iterator[Appliance]:
-    """Return another balancer of the same cluster."""
-    folder = tmp_path / "second"
-    folder.mkdir()
-    with Appliance(folder, api_servers=0) as made:
-        made.cluster, made.servers = appliance.cluster, appliance.servers
-        made.values["log"] = {"format": "json"}
-        made.values["apply"] = appliance.values["apply"]
-        made.values["kubernetes"] = appliance.values["kubernetes"]
-        yield made
 
 
 def test_an_address_is_published_and_withdrawn_with_what_is_served(appliance: Appliance) -> None:

@@ -1,7 +1,7 @@
 """How much may be asked for: the words of limits, as values and lines of a backend.
 
 A limit is for all rules of the object that says it together. HAProxy counts in a few stick tables that all limits
-share, under a hash of the object and of who is counted: a request that is let through counts, one that gets 429 does
+share, under a hash of the object and of who is counted: a request that is allowed counts, one that gets 429 does
 not, so that a client who asks for more than the limit goes on to get as much as the limit.
 
 What a tenant can do to others with it: a full table forgets those that asked longest ago, so that many counted ones
@@ -69,7 +69,7 @@ NO_LIMITS = Limits()
 
 
 def most(text: str) -> int:
-    """Parse the most that is let through."""
+    """Parse the most requests that are allowed."""
     found = _NUMBER.fullmatch(text.strip())
     number = int(text) if found else 0
     if not 0 < number <= _MOST:
@@ -78,7 +78,7 @@ def most(text: str) -> int:
 
 
 def burst(text: str) -> int:
-    """Parse how many are let through beyond a limit, which may be none."""
+    """Parse how many requests are allowed beyond a limit, which may be none."""
     return 0 if text.strip() == "0" else most(text)
 
 

@@ -161,7 +161,7 @@ _WORDS = (
     ),
     Word(
         "limit-burst", limits.burst, _limit("burst"), "200",
-        "how many requests are let through beyond `limit-rps` within a minute, and beyond `limit-rpm` within an hour",
+        "how many requests are allowed beyond `limit-rps` within a minute, and beyond `limit-rpm` within an hour",
         restricts=True,
     ),
     Word(
