@@ -53,13 +53,18 @@ def shipped_for(*presets: str) -> FragmentSet:
     return FragmentSet(tuple(each for each in texts if each not in included), included)
 
 
-def start_shipped(haproxy: HaproxyProcess, context: Context, ports: Mapping[str, int], folder: Path) -> None:
-    """Start HAProxy with what the shipped fragments make of a context, on the ports ``http`` and ``https``."""
+def start_shipped(haproxy: HaproxyProcess, context: Context, ports: Mapping[str, int], folder: Path) -> Rendering:
+    """Start HAProxy with what the shipped fragments make of a context, on the ports ``http`` and ``https``.
+
+    Return that.
+    """
     binds = {f"{each}_bind": f"127.0.0.1:{ports[each]}" if each in ports else "" for each in ("http", "https")}
     variables = {**binds, "stats_bind": "", "runtime_socket": haproxy.stats_socket}
     renderer = Renderer(read_fragments(directory()), RenderOptions(str(folder / "files"), variables=variables))
-    write_rendering(renderer.render(context, curdate="").rendering, haproxy.conf)
+    rendering = renderer.render(context, curdate="").rendering
+    write_rendering(rendering, haproxy.conf)
     haproxy.start()
+    return rendering
 
 
 def service_of(pods: Backends, name: str, *addresses: str, **more: Any) -> list[Obj]:

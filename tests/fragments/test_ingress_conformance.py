@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from pyconfd.explain.conditions import Evidence
+from pyconfd.explain.request import request_of
+from pyconfd.explain.request_answer import explain_request
 from pyconfd.presets import registry
 from pyconfd.presets.certificates import TlsOptions
 from tests.fragments.shipped import HAPROXY, OPTIONS, service_of, start_shipped
@@ -47,21 +50,33 @@ class Answer:
 
 
 class Balancer:
-    """A haproxy with the shipped fragments for some Ingresses."""
+    """A haproxy with the shipped fragments for some Ingresses. ``evidence`` is what `pyconfd explain` knows of it."""
 
-    def __init__(self, port: int, tls_port: int, pods: Backends, ca: Path) -> None:
-        self.port, self.tls_port, self.pods, self.ca = port, tls_port, pods, ca
+    def __init__(self, port: int, tls_port: int, pods: Backends, ca: Path, evidence: Evidence) -> None:
+        self.port, self.tls_port, self.pods, self.ca, self.evidence = port, tls_port, pods, ca, evidence
 
     def ask(self, host: str, target: str, method: str = "GET") -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        return self._answer(connection, host, target, method)
+        answer = self._answer(connection, host, target, method)
+        if host:
+            self._is_explained(f"http://{host}:{self.port}{target}", method, answer)
+        return answer
+
+    def _is_explained(self, url: str, method: str, answer: Answer) -> None:
+        """Hold an answer against what `pyconfd explain URL` says."""
+        explained = explain_request(request_of({"url": [url], "method": [method]}), self.evidence).request
+        assert explained is not None
+        assert (explained.status or 200) == answer.code, explained
+        assert [name.split("_")[2] for name, _ in explained.backends] == [answer.service] * bool(answer.service)
 
     def ask_tls(self, host: str, target: str) -> Answer:
         """Ask with the host's name in the hello, and verify the certificate."""
         connection = http.client.HTTPSConnection(host, timeout=30, context=ssl.create_default_context(cafile=self.ca))
         raw = socket.create_connection(("127.0.0.1", self.tls_port), timeout=30)
         connection.sock = connection._context.wrap_socket(raw, server_hostname=host)  # type: ignore[attr-defined]
-        return self._answer(connection, host, target, "GET")
+        answer = self._answer(connection, host, target, "GET")
+        self._is_explained(f"https://{host}:{self.tls_port}{target}", "GET", answer)
+        return answer
 
     @staticmethod
     def _answer(connection: http.client.HTTPConnection, host: str, target: str, method: str) -> Answer:
@@ -88,13 +103,24 @@ def balancer(folder: Path, ingresses: Sequence[Obj], services: dict[str, int]) -
             ports = [{"name": "http", "port": 8080, "targetPort": pods.port}]
             objects += service_of(pods, name, *addresses, ports=ports)
         tls = TlsOptions(str(folder / "secrets"), ("demo",))
-        context = registry.translate(snapshot(*objects), PRESETS, replace(OPTIONS, tls=tls))
+        seen, options = snapshot(*objects), replace(OPTIONS, tls=tls)
+        context = registry.translate(seen, PRESETS, options)
         assert context.refused == ()
         own = [each for each in ingresses if each["spec"]["ingressClassName"] == "pyconfd"]
         assert ["ingress" in each.body["loadBalancer"] for each in context.statuses[1].values()] == [True] * len(own)
         port, tls_port = free_port(), free_port()
-        start_shipped(haproxy, context, {"http": port, "https": tls_port}, folder)
-        yield Balancer(port, tls_port, pods, authority.cert)
+        rendering = start_shipped(haproxy, context, {"http": port, "https": tls_port}, folder)
+        evidence = Evidence(
+            now=1.0,
+            snapshot=seen,
+            context=context,
+            presets=PRESETS,
+            options=options,
+            desired=rendering,
+            running=rendering,
+            refused=context.refused,
+        )
+        yield Balancer(port, tls_port, pods, authority.cert, evidence)
 
 
 HOST_RULES = ingress(
