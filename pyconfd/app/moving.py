@@ -26,9 +26,12 @@ _HINTS = (
     (("deny ", "allow "), "clients by their network: pyconfd.io/allow-networks or deny-networks"),
     (("client_max_body_size",), "a limit for bodies: pyconfd.io/max-body-size"),
     (("proxy_read_timeout", "proxy_send_timeout"), "a timeout: pyconfd.io/server-timeout"),
-    (("proxy_set_header", "more_set_input_headers"), "headers for pods: RequestHeaderModifier of an HTTPRoute"),
-    (("add_header", "more_set_headers", "more_clear_headers"), "headers of answers: an HTTPRoute's filter"),
-    (("return 30", "rewrite "), "a redirect or another path: RequestRedirect or URLRewrite of an HTTPRoute"),
+    (("proxy_set_header", "more_set_input_headers"), "headers for pods: pyconfd.io/request-headers"),
+    (
+        ("add_header", "more_set_headers", "more_clear_headers"),
+        "headers of answers: pyconfd.io/response-headers or remove-response-headers",
+    ),
+    (("return 30", "rewrite "), "a redirect or another path: pyconfd.io/redirect or rewrite-path"),
     (("auth_request", "auth_basic"), "authentication"),
     (("return 4",), "requests that are refused: leave their path out"),
 )
@@ -68,8 +71,7 @@ def moves_of(snapshot: Snapshot, options: PresetOptions, classes: tuple[str, ...
 
 
 def _move(key: Key, ingress: Ingress, refused: list[Refusal], closing: Mapping[str, tuple[Key, str]]) -> Move:
-    is_note = RefusalReason.IGNORED_ANNOTATION
-    stops = [each for each in refused if each.reason is not is_note]
+    stops = [each for each in refused if not each.reason.is_note]
     notes = [f"{each.field}{f' {each.value}' if each.value else ''}: {each.detail}" for each in refused]
     notes += _snippets(ingress)
     if _restricts(ingress) and any(path not in {"", "/"} for path in _paths(ingress)):

@@ -30,6 +30,7 @@ from pyconfd.explain.routing import (
 from pyconfd.model.listener import ANY
 from pyconfd.model.rendering import Rendering
 from pyconfd.presets.gateway.frontends import FrontendKind
+from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
 from pyconfd.presets.routing.rules import NO_FILTERS, HeaderEdit, PathEdit, RuleBackend
 from pyconfd.presets.routing.types import EXACT_PATHS, HostKind, ValueCondition
 
@@ -54,12 +55,14 @@ class RequestPart(msgspec.Struct, frozen=True):
     host: str = ""
     path: PathEdit | None = None
     headers: tuple[HeaderEdit, ...] = ()
+    policy: RoutePolicy = NO_POLICY
 
     @property
     def effect(self) -> tuple[Any, ...]:
         """What a client or a server notices of it: a rule with another number that leads to the same is no change."""
         to = self.services or self.backend
-        return self.share, to, self.status, self.location, self.closed, self.host, self.path, self.headers
+        edits = self.host, self.path, self.headers
+        return self.share, to, self.status, self.location, self.closed, edits, self.policy
 
     @property
     def words(self) -> str:
@@ -74,6 +77,7 @@ class RequestPart(msgspec.Struct, frozen=True):
         edits += [f"path {words_of_edit(self.path)}"] if self.path is not None else []
         edits += sorted({f"header {each.name}" for each in self.headers})
         rewritten = f", rewrites {', '.join(edits)}" if edits else ""
+        rewritten += f", with {self.policy.words}" if self.policy != NO_POLICY else ""
         return f"{share}backend {self.backend}{f' ({of})' if of else ''}{rewritten}"
 
 
@@ -187,7 +191,8 @@ class RoutingDecisions:
         backend = self._backend(name)
         found = tuple(self._parts_in(backend, share, request, unlogged))
         filters = backend.rule.filters if backend.rule is not None else NO_FILTERS
-        if filters.cors is None and filters.redirect is None:  # then nothing of the request decides
+        is_plain = backend.rule is None or not backend.rule.policy.app_root
+        if is_plain and filters.cors is None and filters.redirect is None:  # then nothing of the request decides
             self._parts[name, share] = found
         return found
 
@@ -214,6 +219,7 @@ class RoutingDecisions:
         if filters is not None:
             headers = (*filters.request, *filters.response)
             made = msgspec.structs.replace(made, host=filters.host, path=path, headers=headers)
+            made = msgspec.structs.replace(made, policy=rule.policy if rule is not None else NO_POLICY)
         yield made
 
     def _backend(self, name: str) -> AnsweringBackend:
@@ -265,7 +271,10 @@ class RoutingDecisions:
         for backend in tables.rules_backends.values():
             if backend.filters.redirect is not None and backend.filters.redirect.host:
                 hosts.add(backend.filters.redirect.host)
-        paths = {(each.map == EXACT_PATHS, "/" + each.key.partition("/")[2]) for each in candidates}
+        whole = [each for each in candidates if each.map == EXACT_PATHS or each.key.endswith("/")]
+        paths = {(each.map == EXACT_PATHS, "/" + each.key.partition("/")[2]) for each in whole}
+        # Where an object has a word for the path /, that is one of its own.
+        paths |= {(True, "/") for each in tables.rules_backends.values() if each.policy.app_root}
         return KnownNames(
             frozenset(hosts),
             frozenset(each[1:] for each in ends if each.startswith("*.")),

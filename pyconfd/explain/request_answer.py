@@ -274,9 +274,9 @@ class AnsweringBackend:
             return "", ""
         handling, at = self.rule.handling, self.rule.owner
         if key == "timeout server" and handling.timeout_ms is not None:
-            return at, f"{field_of_rule(at)}.timeouts"
+            return at, _field(at, "timeouts")
         if key in {"retries", "retry-on"} and handling.retry is not None:
-            return at, f"{field_of_rule(at)}.retry"
+            return at, _field(at, "retry")
         return "", ""
 
     @cached_property
@@ -341,9 +341,15 @@ class AnsweringBackend:
                     part, f"{key} {value}{'' if ms is not None else f' ({title})'}", "", *self._origin_of(key)
                 )
         if self.rule is not None and self.rule.handling.deadline_ms is not None:
-            where = f"{field_of_rule(self.rule.owner)}.timeouts.request"
+            where = _field(self.rule.owner, "timeouts.request")
             text = f"all attempts together: {self.rule.handling.deadline_ms} ms, else 504"
             yield RequestStep("timeout", text, "", self.rule.owner, where)
+
+
+def _field(owner: str, name: str) -> str:
+    """Return the field of a rule; of an Ingress its annotations say it."""
+    rule = field_of_rule(owner)
+    return f"{rule}.{name}" if rule else "metadata.annotations"
 
 
 def _settings_of(sections: Iterable[Section]) -> Mapping[str, tuple[str, str]]:
@@ -414,7 +420,7 @@ def in_backend(request: ClientRequest, backend: AnsweringBackend, share: float, 
         if len(rule.ports) > 1:
             parts = (f"{port.service.namespace}/{port.service.name} {weight}" for weight, port in rule.ports)
             weights = f", weights of its references: {', '.join(parts)}"
-        ended = _by_network(request, rule, trace) if not backend.is_tcp else _failing(rule, trace)
+        ended = _by_words(request, rule, trace) if not backend.is_tcp else _failing(rule, trace)
         if ended is None and not backend.is_tcp:
             ended = _filtered(request, rule, trace)
         if ended is None and rule.failing:
@@ -477,6 +483,15 @@ def _filtered(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended
     return None
 
 
+def _by_words(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:
+    """Return what HAProxy answers by the words of policies, before all filters."""
+    root = rule.policy.app_root
+    if (ended := _by_network(request, rule, trace)) is not None or not root or request.path != "/":
+        return ended
+    end = RequestEnd(status=302, location=root)
+    return _Ended(f"302: a redirect to {root}", end, rule.owner, "annotation pyconfd.io/app-root")
+
+
 def _by_network(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:
     """Return that the client's network may not ask, by the words of policies; None where it may."""
     policy, at = rule.policy, rule.owner
@@ -485,7 +500,7 @@ def _by_network(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _End
         return _Ended(text, RequestEnd(status=403), at, "metadata.annotations")
     if not (policy.allow or policy.deny):
         return None
-    where = f"annotation pyconfd.io/{'allow' if policy.allow else 'deny'}-networks"
+    where = "annotation pyconfd.io/{}-networks".format
     if not request.source or request.values_of("x-forwarded-for"):
         trace.does_not_cover("whether the client's network may ask: say which client it is, with --from")
         return None
@@ -493,10 +508,10 @@ def _by_network(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _End
     if isinstance(client, IPv6Address) and client.ipv4_mapped is not None:
         client = client.ipv4_mapped
     if any(client in each for each in policy.deny):
-        return _Ended("403: the client is in deny-networks", RequestEnd(status=403), at, where)
+        return _Ended("403: the client is in deny-networks", RequestEnd(status=403), at, where("deny"))
     if policy.allow and not any(client in each for each in policy.allow):
-        return _Ended("403: the client is not in allow-networks", RequestEnd(status=403), at, where)
-    trace.add("policy", "the client's network may ask", at=at, where=where)
+        return _Ended("403: the client is not in allow-networks", RequestEnd(status=403), at, where("allow"))
+    trace.add("policy", "the client's network may ask", at=at, where=where("allow" if policy.allow else "deny"))
     return None
 
 

@@ -325,13 +325,18 @@ class PathTable:
     def __init__(self) -> None:
         self.all: list[PathCandidate] = []
         self._by_map: dict[str, dict[str, PathCandidate]] = {each: {} for each in _MAPS}
-        self._begins = False
+        self._beginnings: dict[str, PathCandidate] = {}
 
     def add(self, candidate: PathCandidate) -> None:
         """Add one; of several with the same key the first counts."""
         self.all.append(candidate)
-        self._by_map[candidate.map].setdefault(candidate.key, candidate)
-        self._begins |= candidate.map == PATH_PREFIXES and not candidate.key.endswith("/")
+        is_beginning = candidate.map == PATH_PREFIXES and not candidate.key.endswith("/")
+        (self._beginnings if is_beginning else self._by_map[candidate.map]).setdefault(candidate.key, candidate)
+
+    @property
+    def is_by_characters(self) -> bool:
+        """Whether a part of an element of a path may decide."""
+        return bool(self._beginnings or self._by_map[PATH_EXPRESSIONS])
 
     def find(self, virtual_host: str, path: str) -> PathCandidate | None:
         """Return what HAProxy finds: the longest expression first, then an exact path, then the longest prefix."""
@@ -340,9 +345,10 @@ class PathTable:
             return matched
         if (found := self._by_map[EXACT_PATHS].get(f"{virtual_host}{path}")) is not None:
             return found
-        prefixes, asked = self._by_map[PATH_PREFIXES], f"{virtual_host}{path}/"
-        begins = (key for key in prefixes if not key.endswith("/") and asked.startswith(key)) if self._begins else ()
-        return prefixes.get(max((longest_prefix(prefixes, asked), *begins), key=len))
+        prefixes, text = self._by_map[PATH_PREFIXES], f"{virtual_host}{path}/"
+        fitting = [longest_prefix(prefixes, text), *filter(text.startswith, self._beginnings)]
+        longest = max(fitting, key=len)
+        return prefixes.get(longest) or self._beginnings.get(longest)
 
     def ordered(self) -> list[PathCandidate]:
         """Return all of them, the most specific first."""
@@ -384,6 +390,7 @@ class Rules:
 
         ``owner_of`` has the rule of each route that a group may lead to.
         """
+        self.reads_path = self.reads_path or paths.is_by_characters
         chosen = paths.find(virtual_host, self._request.path)
         if self._trace.only_end:
             if chosen is None:

@@ -287,11 +287,17 @@ class ClaimSettings:
     )
 
 
+PolicySize = Annotated[
+    str, whole(r"[0-9]{1,12}|[0-9]{1,9}[kK]|[0-9]{1,6}[mM]|[0-9]{1,3}[gG]", "bytes, or a size such as 100m")
+]
+"""Less than 1 TiB, as a size of the word max-body-size."""
+
+
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
     """``[policies]``: the most that words of policies may say."""
 
-    max_body_size: Annotated[str, whole(r"[0-9]{1,12}[kmgKMG]?", "bytes, or a size such as 100m")] = setting(
+    max_body_size: PolicySize = setting(
         "", "the most that max-body-size may say; a larger size, or 0, is refused", empty="no limit"
     )
     max_timeout_s: DurationOrZero = setting(

@@ -1,5 +1,6 @@
 """The metrics of ``/metrics/routes``; docs/metrics.md lists them."""
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -63,6 +64,9 @@ def _labels(backend: str) -> str:
     return f'backend="{backend}",kind="{kind}",namespace="{namespace}",name="{name}",rule="{rule}"'
 
 
+_DIGEST = re.compile(r"[0-9a-f]{16}")
+
+
 class OwnerLabels(NamedTuple):
     """The object that a backend serves; "" for all where its name does not say it."""
 
@@ -78,6 +82,11 @@ def owner_of(backend: str) -> OwnerLabels:
         return OwnerLabels(*decider[:3], "" if decider.rule is None else str(decider.rule))
     if backend.startswith("ing_") and backend.count("_") == len(("namespace", "name", "port")):
         return OwnerLabels("Service", *backend.split("_")[1:])
+    # That of an Ingress with words of policies, and maybe of one path of it.
+    if backend.startswith("ing_") and backend.count("_") > len(("namespace", "service", "port")):
+        _, namespace, service, port, name, *more = backend.split("_")
+        is_digest = not more and _DIGEST.fullmatch(name)  # of a long name, which was cut
+        return OwnerLabels() if is_digest else OwnerLabels("Ingress", namespace, name, f"{service}:{port}")
     if backend.startswith("lb-") and backend.count(":") == len(("name", "port")):
         return OwnerLabels("Service", *backend.removeprefix("lb-").split(":"))
     return OwnerLabels()

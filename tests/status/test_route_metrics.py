@@ -22,6 +22,8 @@ def samples(backend: str, figures: RouteFigures = NOTHING) -> list[str]:
         ("gw_http_demo_web_2", 'kind="HTTPRoute",namespace="demo",name="web",rule="2"'),
         ("gw_grpc_demo_web_0", 'kind="GRPCRoute",namespace="demo",name="web",rule="0"'),
         ("ing_demo_shop_80", 'kind="Service",namespace="demo",name="shop",rule="80"'),
+        ("ing_demo_shop_80_web", 'kind="Ingress",namespace="demo",name="web",rule="shop:80"'),
+        ("ing_demo_shop_80_web_0123456789abcdef", 'kind="Ingress",namespace="demo",name="web",rule="shop:80"'),
         ("ing_demo_cut-off_80_0123456789abcdef", 'kind="",namespace="",name="",rule=""'),
         ("lb-demo:db:5432", 'kind="Service",namespace="demo",name="db",rule="5432"'),
         ("lb-demo", 'kind="",namespace="",name="",rule=""'),

@@ -152,7 +152,7 @@ def read_ingress(
     meta = ingress.metadata
     of_nginx = read_nginx(meta.annotations) if is_nginx else NOTHING_OF_NGINX
     paths = NginxPaths(meta.annotations if is_nginx else None)
-    foreign = read_foreign(meta.annotations, "Ingress", accepted, of_nginx.read | paths.read)
+    foreign = read_foreign(meta.annotations, "Ingress", accepted, {*of_nginx.read, *paths.read})
     ref = ObjectRef("Ingress", meta.namespace, meta.name, cluster)
     owner = Owner("Ingress", meta.namespace, meta.name, meta.creation_timestamp or NEVER)
     problems: list[_Invalid] = []

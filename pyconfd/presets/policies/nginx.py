@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pyconfd.presets.policies.words import WORDS
-
 PREFIX = "nginx.ingress.kubernetes.io/"
 _BURST_MULTIPLIER = 5
 _NO_LIMIT = frozenset({"0", ""})
@@ -36,17 +34,14 @@ NOTHING_OF_NGINX = NginxWords((), frozenset(), MappingProxyType({}))
 
 
 def read_nginx(annotations: Mapping[str, str] | None) -> NginxWords:
-    """Return the words that annotations of ingress-nginx stand for; one with a word that is not there is not read."""
+    """Return the words that annotations of ingress-nginx stand for."""
     said = {name.removeprefix(PREFIX): text for name, text in (annotations or {}).items() if name.startswith(PREFIX)}
     words: dict[str, str] = {}
     read = set()
     names: dict[str, str] = {}
     for name, text in said.items():
-        meaning = _MEANINGS.get(name)
-        if meaning is None:
-            continue
-        found = dict(meaning(text, said))
-        if found.keys() <= WORDS.keys():
+        if (meaning := MEANINGS.get(name)) is not None:
+            found = dict(meaning(text, said))
             words |= found
             read.add(f"{PREFIX}{name}")
             names |= dict.fromkeys(found, f"{PREFIX}{name}")
@@ -70,14 +65,19 @@ def _silence(_: str, said: _Said) -> Iterator[tuple[str, str]]:
 
 def _limit(word: str) -> _Meaning:
     def meaning(text: str, said: _Said) -> Iterator[tuple[str, str]]:
-        if text.strip() in _NO_LIMIT:
-            return
-        yield word, text
-        times = said.get("limit-burst-multiplier", "").strip() or str(_BURST_MULTIPLIER)
-        if text.strip().isdigit() and times.isdigit() and len(times) < 4 and len(text) < 10:
-            yield "limit-burst", str(int(text) * max(0, int(times) - 1))
+        if text.strip() not in _NO_LIMIT:
+            yield word, text
+            yield from _burst(text, said)
 
     return meaning
+
+
+def _burst(_: str, said: _Said) -> Iterator[tuple[str, str]]:
+    """Return how many requests are allowed at once beyond the limits: of two limits the smaller number."""
+    times = said.get("limit-burst-multiplier", "").strip() or str(_BURST_MULTIPLIER)
+    limits = [said[name].strip() for name in ("limit-rps", "limit-rpm") if said.get(name, "").strip() not in _NO_LIMIT]
+    if limits and all(each.isascii() and each.isdigit() and len(each) < 10 for each in (*limits, times)):
+        yield "limit-burst", str(min(map(int, limits)) * max(0, int(times) - 1))
 
 
 def _connections(text: str, _: _Said) -> Iterator[tuple[str, str]]:
@@ -120,34 +120,18 @@ def _affinity(text: str, said: _Said) -> Iterator[tuple[str, str]]:
         yield "session-cookie", said.get("session-cookie-name", "INGRESSCOOKIE")
 
 
-def _basic(text: str, said: _Said) -> Iterator[tuple[str, str]]:
-    """Return the words; of another type than ``basic`` none that is there, so that it stays one that restricts."""
-    if text.strip() != "basic":
-        yield f"auth-type-{text.strip()}", ""
-        return
-    yield "basic-auth-secret", said.get("auth-secret", "")
-    if (realm := said.get("auth-realm")) is not None:
-        yield "basic-auth-realm", realm
-    if (kind := said.get("auth-secret-type")) is not None:
-        yield "basic-auth-secret-type", kind
-
-
 def _part_of(name: str, word: str) -> _Meaning:
     """Return the meaning of an annotation that is read with another one; alone it says nothing."""
 
     def meaning(_: str, said: _Said) -> Iterator[tuple[str, str]]:
-        found = dict(_MEANINGS[name](said[name], said)) if name in said else {}
+        found = dict(MEANINGS[name](said[name], said)) if name in said else {}
         if word in found:
             yield word, found[word]
 
     return meaning
 
 
-def _protocol(text: str, _: _Said) -> Iterator[tuple[str, str]]:
-    yield "backend-protocol", text.strip().lower()
-
-
-_MEANINGS: Mapping[str, _Meaning] = MappingProxyType(
+MEANINGS: Mapping[str, _Meaning] = MappingProxyType(
     {
         "whitelist-source-range": _same("allow-networks"),
         "allowlist-source-range": _same("allow-networks"),
@@ -158,7 +142,7 @@ _MEANINGS: Mapping[str, _Meaning] = MappingProxyType(
         "proxy-send-timeout": _silence,
         "limit-rps": _limit("limit-rps"),
         "limit-rpm": _limit("limit-rpm"),
-        "limit-burst-multiplier": _part_of("limit-rps", "limit-burst"),
+        "limit-burst-multiplier": _burst,
         "limit-connections": _connections,
         "enable-cors": _cors,
         "cors-allow-origin": _part_of("enable-cors", "cors-allow-origins"),
@@ -169,20 +153,12 @@ _MEANINGS: Mapping[str, _Meaning] = MappingProxyType(
         "cors-max-age": _part_of("enable-cors", "cors-max-age"),
         "affinity": _affinity,
         "session-cookie-name": _part_of("affinity", "session-cookie"),
-        "auth-type": _basic,
-        "auth-secret": _part_of("auth-type", "basic-auth-secret"),
-        "auth-realm": _part_of("auth-type", "basic-auth-realm"),
-        "auth-secret-type": _part_of("auth-type", "basic-auth-secret-type"),
-        "auth-url": _same("auth-url"),
-        "auth-signin": _same("auth-signin"),
-        "auth-response-headers": _same("auth-response-headers"),
         "app-root": _same("app-root"),
         "permanent-redirect": _redirect("permanent", "301"),
         "permanent-redirect-code": _part_of("permanent-redirect", "redirect-code"),
         "temporal-redirect": _redirect("temporal", "302"),
         "temporal-redirect-code": _part_of("temporal-redirect", "redirect-code"),
         "upstream-vhost": _same("upstream-host"),
-        "backend-protocol": _protocol,
     }
 )
 """What each annotation says, given its text and all of them."""

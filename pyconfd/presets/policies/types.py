@@ -42,6 +42,12 @@ class RoutePolicy(NamedTuple):
         )
 
     @property
+    def words(self) -> str:
+        """The fields that ask for something, by their names."""
+        usual = RoutePolicy._field_defaults
+        return ", ".join(name.replace("_", " ") for name in self._fields if getattr(self, name) != usual[name])
+
+    @property
     def values(self) -> tuple[tuple[str, str], ...]:
         """The values that lines read from a map, each by its name there."""
         found = (("body", str(self.max_body) if self.max_body is not None else ""), ("root", self.app_root))

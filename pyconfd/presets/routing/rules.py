@@ -200,11 +200,14 @@ class Handling(NamedTuple):
         )
 
     def beside(self, usual: "Handling") -> "Handling":
-        """Return this, and what ``usual`` asks for where this says nothing of it."""
+        """Return this, and what ``usual`` asks for where this says nothing; no silence is longer than the deadline."""
+        deadline = usual.deadline_ms if self.deadline_ms is None else self.deadline_ms
+        silence = usual.timeout_ms if self.timeout_ms is None else self.timeout_ms
+        times = [each for each in (silence, deadline) if each is not None]
         return Handling(
-            usual.timeout_ms if self.timeout_ms is None else self.timeout_ms,
+            min(times, default=None),
             usual.retry if self.retry is None else self.retry,
-            usual.deadline_ms if self.deadline_ms is None else self.deadline_ms,
+            deadline,
             usual.tunnel_ms if self.tunnel_ms is None else self.tunnel_ms,
             usual.connect_ms if self.connect_ms is None else self.connect_ms,
             usual.queue_ms if self.queue_ms is None else self.queue_ms,

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
-import structlog
 
 from pyconfd.errors import Problem, TransientError
 from pyconfd.model.nodes import DIFFERS_S, NodeState, NodeSummary, differences
@@ -35,11 +34,10 @@ MOST_NODES = 16
 _LONGEST = 2_000
 """Of one summary, in characters; a longer one is not read."""
 _AFTER_CONFLICT_S = 0.3
+_SERVER_ERROR = 500
 _REMEDY = (
     "let it read and write this ConfigMap: pyconfd rbac prints the manifest; or set cluster_status.enabled = false"
 )
-
-log = structlog.get_logger(__name__)
 
 
 class _ConfigMap(msgspec.Struct):
@@ -127,10 +125,11 @@ class NodeBoard:
                 self._exchange()
                 self._writer.succeeded()
             except TransientError as error:
-                status = error.status if isinstance(error, ApiError) else 0
+                status = error.status if isinstance(error, ApiError) else None
+                is_away = status == 0 or (status or 0) >= _SERVER_ERROR
                 if status == CONFLICT:  # another node wrote in this moment
                     pause_s = _AFTER_CONFLICT_S
-                elif 0 < status < 500:  # that no API server answers is reported by who reads the cluster
+                elif not is_away:  # that no API server answers is reported by who reads the cluster
                     self._writer.failed(error)
         self._states = tuple(self._stated())
         return pause_s

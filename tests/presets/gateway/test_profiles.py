@@ -315,3 +315,17 @@ def test_a_backend_that_says_nothing_of_its_own_has_no_profile() -> None:
     plain = RuleBackend("b", "o", "", "", (), ())
     for more in ({"options": "ssl"}, {"sans": ("aa",)}, {"handling": AS_USUAL._replace(timeout_ms=1)}):
         assert msgspec.structs.replace(plain, **more).lines is not None
+
+
+def test_without_a_section_base_nothing_is_from_it() -> None:
+    """An operator may have one defaults section without a name: then no rule shares lines."""
+    shipped = read_fragments(directory())
+    own = Fragment("01-defaults.conf", "defaults\n    mode http\n")
+    fragments = tuple(own if each.name == own.name else each for each in shipped.fragments)
+    variables = {"http_bind": "", "https_bind": "", "stats_bind": ""}
+    context = context_of(filtered("one"))
+    names = {"domains": {}, "tls": {"default_certificate": "", "in_use": False}, **context.names}
+    renderer = Renderer(FragmentSet(fragments, shipped.includable), RenderOptions("/files", variables=variables))
+    text = renderer.render(Context(names), curdate="").rendering.text
+    assert "backend gw_http_shop_one_0" in text
+    assert "from base" not in text

@@ -6,7 +6,7 @@ Clients reach HAProxy over sockets, by the PROXY protocol: so a test says which 
 import json
 import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -15,9 +15,14 @@ from typing import Any
 
 import yaml
 
+from pyconfd.explain.conditions import Evidence
+from pyconfd.explain.request import request_of
+from pyconfd.explain.request_answer import explain_request
 from pyconfd.fragments import directory
 from pyconfd.model.context import Context
+from pyconfd.model.explanation import RequestAnswer
 from pyconfd.model.rendering import Rendering
+from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.policy import ClaimOptions, network
@@ -36,6 +41,8 @@ CLIENT = "198.51.100.7"
 _POOL = "192.0.2.1"
 _SHARED = "192.0.2.200"
 PRESETS = ("domains", "ingress", "gateway")
+_EXPLAINED = frozenset({200, 301, 302, 303, 307, 308, 403, 404})
+"""Statuses that `pyconfd explain URL` is to say; others depend on former requests, bodies and times."""
 GATEWAY = f"""
 kind: Gateway
 metadata: {{name: web}}
@@ -143,17 +150,23 @@ class PolicyStage(NamedBackends):
     nginx_classes: tuple[str, ...] = ()
     claims: ClaimOptions = field(default_factory=ClaimOptions)
 
-    def context(self, *objects: str) -> Context:
-        """Return what the presets make of objects beside a Gateway, a class and the Service ``app``."""
+    evidence: Evidence | None = None
+    """What `pyconfd explain` knows of what is served."""
+
+    def snapshot(self, *objects: str) -> Snapshot:
+        """Return objects beside a Gateway, a class and the Service ``app``."""
         port = self.pod.port if self.pod is not None else 8080
+        return snapshot(CLASS, INGRESS_CLASS, GATEWAY, service(port), *objects)
+
+    @property
+    def options(self) -> PresetOptions:
         pool = AddressOptions((_POOL,), shared=(_SHARED,))
         claims = replace(self.claims, allow_endpoints=(network("127.0.0.0/8"),))
-        return registry.translate(
-            snapshot(CLASS, INGRESS_CLASS, GATEWAY, service(port), *objects),
-            PRESETS,
-            PresetOptions(addresses=pool, claims=claims, nginx_classes=self.nginx_classes),
-            self.memo,
-        )
+        return PresetOptions(addresses=pool, claims=claims, nginx_classes=self.nginx_classes)
+
+    def context(self, *objects: str) -> Context:
+        """Return what the presets make of these objects and those beside them."""
+        return registry.translate(self.snapshot(*objects), PRESETS, self.options, self.memo)
 
     def rendered(self, *objects: str) -> tuple[Rendering, Context]:
         """Return what the shipped fragments make of objects."""
@@ -165,7 +178,32 @@ class PolicyStage(NamedBackends):
         """Have HAProxy serve objects, and return what the presets made of them."""
         rendering, context = self.rendered(*objects)
         self.serve(rendering, context)
+        self.evidence = self.evidence_of(rendering, context, *objects)
         return context
+
+    def evidence_of(self, rendering: Rendering, context: Context, *objects: str) -> Evidence:
+        """Return what `pyconfd explain` knows where this is served."""
+        return Evidence(
+            now=1.0,
+            snapshot=self.snapshot(*objects),
+            context=context,
+            presets=PRESETS,
+            options=self.options,
+            desired=rendering,
+            running=rendering,
+            refused=context.refused,
+        )
+
+    def explained(
+        self, way: str, path: str, client: str = CLIENT, host: str = HOST, headers: Iterable[tuple[str, str]] = ()
+    ) -> RequestAnswer:
+        """Return what `pyconfd explain URL` says."""
+        assert self.evidence is not None
+        asked = {"url": [f"http://{host}{path}"], "to": [_POOL if way == "httproute" else _SHARED], "from": [client]}
+        given = {**asked, "header": [f"{name}: {value}" for name, value in headers]}
+        found = explain_request(request_of(given), self.evidence).request
+        assert found is not None
+        return found
 
     def _rewritten(self, text: str, pem: Path) -> Iterator[str]:
         del pem
@@ -212,7 +250,14 @@ class PolicyStage(NamedBackends):
         found: dict[str, list[str]] = {}
         for name, _, value in (each.partition(":") for each in fields):
             found.setdefault(name.lower(), []).append(value.strip())
-        return Answer(int(first.split(" ")[1]), found, rest.decode("latin-1"))
+        answer = Answer(int(first.split(" ")[1]), found, rest.decode("latin-1"))
+        if method == "GET" and answer.status in _EXPLAINED and ":" not in client:
+            pairs = headers.items() if isinstance(headers, Mapping) else headers
+            said = self.explained(way, path, client, host, pairs)
+            assert (said.status or 200) == answer.status, (said, answer)
+            if said.status // 100 == 3:
+                assert found["location"] == [said.location]
+        return answer
 
     def begin(self, way: str, fields: str, body: bytes) -> socket.socket:
         """Return a connection over which a request was begun, with the beginning of its body."""

@@ -29,11 +29,62 @@ def words(**annotations: str) -> dict[str, str]:
     return dict(found.words)
 
 
-def test_only_words_that_exist_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert words(whitelist_source_range="192.0.2.0/24") == {"allow-networks": "192.0.2.0/24"}
-    monkeypatch.setattr(nginx, "WORDS", {name: word for name, word in WORDS.items() if name != "allow-networks"})
-    found = read_nginx({f"{nginx.PREFIX}whitelist-source-range": "192.0.2.0/24"})
-    assert (found.words, found.read) == ((), frozenset())
+_CORS = {
+    "cors-allow-origins": "*",
+    "cors-allow-methods": "GET, PUT, POST, DELETE, PATCH, OPTIONS",
+    "cors-allow-headers": "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,"
+    "Range,Authorization",
+    "cors-allow-credentials": "true",
+    "cors-max-age": "1728000",
+}
+EACH: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "whitelist-source-range": ({}, {"allow-networks": "7"}),
+    "allowlist-source-range": ({}, {"allow-networks": "7"}),
+    "denylist-source-range": ({}, {"deny-networks": "7"}),
+    "proxy-body-size": ({}, {"max-body-size": "7"}),
+    "proxy-connect-timeout": ({}, {"connect-timeout": "7s"}),
+    "proxy-read-timeout": ({}, {"server-timeout": "7s"}),
+    "proxy-send-timeout": ({}, {"server-timeout": "7s"}),
+    "limit-rps": ({}, {"limit-rps": "7", "limit-burst": "28"}),
+    "limit-rpm": ({}, {"limit-rpm": "7", "limit-burst": "28"}),
+    "limit-burst-multiplier": ({"limit-rpm": "3"}, {"limit-rpm": "3", "limit-burst": "18"}),
+    "limit-connections": ({}, {"limit-connections": "7"}),
+    "enable-cors": ({"enable-cors": "true"}, _CORS),
+    "cors-allow-origin": ({"enable-cors": "true"}, {**_CORS, "cors-allow-origins": "7"}),
+    "cors-allow-methods": ({"enable-cors": "true"}, {**_CORS, "cors-allow-methods": "7"}),
+    "cors-allow-headers": ({"enable-cors": "true"}, {**_CORS, "cors-allow-headers": "7"}),
+    "cors-expose-headers": ({"enable-cors": "true"}, {**_CORS, "cors-expose-headers": "7"}),
+    "cors-allow-credentials": ({"enable-cors": "true"}, {**_CORS, "cors-allow-credentials": "7"}),
+    "cors-max-age": ({"enable-cors": "true"}, {**_CORS, "cors-max-age": "7"}),
+    "affinity": ({"affinity": "cookie"}, {"session-cookie": "INGRESSCOOKIE"}),
+    "session-cookie-name": ({"affinity": "cookie"}, {"session-cookie": "7"}),
+    "app-root": ({}, {"app-root": "7"}),
+    "permanent-redirect": ({"permanent-redirect": "http://a"}, {"redirect": "http://a/", "redirect-code": "301"}),
+    "permanent-redirect-code": ({"permanent-redirect": "/a/b/c"}, {"redirect": "/a/b/c", "redirect-code": "7"}),
+    "temporal-redirect": ({"temporal-redirect": "/a/b/c"}, {"redirect": "/a/b/c", "redirect-code": "302"}),
+    "temporal-redirect-code": ({"temporal-redirect": "/a/b/c"}, {"redirect": "/a/b/c", "redirect-code": "7"}),
+    "upstream-vhost": ({}, {"upstream-host": "7"}),
+}
+"""What each annotation says whose text is 7, beside others or with another text."""
+
+
+@pytest.mark.parametrize("name", nginx.MEANINGS)
+def test_each_annotation(name: str) -> None:
+    beside, expected = EACH[name]
+    annotations = {f"{nginx.PREFIX}{each}": text for each, text in {name: "7", **beside}.items()}
+    found = read_nginx(annotations)
+    assert (dict(found.words), found.read.keys()) == (expected, annotations.keys())
+    assert expected.keys() <= WORDS.keys()
+
+
+def test_of_two_limits_the_smaller_one_has_the_burst() -> None:
+    for names in (("limit_rps", "limit_rpm"), ("limit_rpm", "limit_rps")):
+        assert words(**{name: {"limit_rps": "5", "limit_rpm": "600"}[name] for name in names})["limit-burst"] == "20"
+
+
+def test_a_wrong_value_names_the_annotation_that_was_written(stage: PolicyStage) -> None:
+    (refused,) = stage.context(of_nginx(whitelist_source_range="nonsense")).refused
+    assert refused.field == f"annotation {nginx.PREFIX}whitelist-source-range"
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,14 @@ def test_without_the_right_it_says_so_and_what_to_do(server: ApiServer, clock: S
     assert [each.is_own for each in node.board.states()] == [True]
 
 
+def test_an_answer_that_cannot_be_read_is_a_problem(server: ApiServer, clock: StandingClock) -> None:
+    node = Node(server, clock, "lb1")
+    server.faults.add(Fault(FaultKind.HTML, "configmaps", "get"))
+    for _ in range(2):
+        assert node.board.step() == EVERY_S
+    assert node.board.problems()
+
+
 def test_the_store_away_is_heard_from_nobody(server: ApiServer, clock: StandingClock) -> None:
     one, _ = both(server, clock)
     server.faults.add(Fault(FaultKind.STATUS, "configmaps", code=503))
