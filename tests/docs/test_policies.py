@@ -1,12 +1,19 @@
 """docs/policies.md has the vocabulary; ``PYCONFD_UPDATE_DOCS=1 pytest tests/docs/test_policies.py`` writes it."""
 
 import os
+import re
 from pathlib import Path
 
+from pyconfd.presets.policies.nginx import MEANINGS
 from pyconfd.presets.policies.words import WORDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
 FIRST, LAST = "<!-- words -->\n", "<!-- end of words -->\n"
+
+
+def test_each_annotation_of_ingress_nginx_is_on_its_page() -> None:
+    page = (PAGE.parent / "migrating" / "ingress-nginx.md").read_text()
+    assert not [name for name in MEANINGS if not re.search(rf"`{name}(: \w+)?`", page)]
 
 
 def test_each_word_is_in_the_table() -> None:

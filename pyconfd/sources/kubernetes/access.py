@@ -16,13 +16,13 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.snapshot import KIND_OF, Resource
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.client import Connection, Method, Params
+from pyconfd.sources.kubernetes.config_maps import config_map
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.decode import decode_list
 from pyconfd.sources.kubernetes.events import event_of, refused_object
 from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure
 from pyconfd.sources.kubernetes.lease import LeaseRecord, claimed, lease_document, leases_path
 from pyconfd.sources.kubernetes.object_status import APPLY
-from pyconfd.sources.kubernetes.ownership_record import config_map
 from pyconfd.sources.kubernetes.resources import (
     API_VERSION_OF,
     CLUSTER_SCOPED,

@@ -4,24 +4,20 @@ A thread of its own reads and writes it; neither the loop nor traffic waits for 
 for how long the text of a node has been the same, whatever that node's clock says.
 """
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
-from pyconfd.errors import Problem, TransientError
+from pyconfd.errors import TransientError
 from pyconfd.model.nodes import DIFFERS_S, NodeState, NodeSummary, differences
-from pyconfd.model.snapshot import Resource
 from pyconfd.printable import clean
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.client import Method
+from pyconfd.sources.kubernetes.config_maps import ConfigMapThread
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.failures import ApiError
-from pyconfd.sources.kubernetes.lease import ANSWER_S
-from pyconfd.sources.kubernetes.ownership_record import config_map
-from pyconfd.sources.kubernetes.resources import nodes_name, path_of
-from pyconfd.sources.kubernetes.writing import CONFLICT, NOT_FOUND, AnswerMetadata, Writer
+from pyconfd.sources.kubernetes.resources import nodes_name
+from pyconfd.sources.kubernetes.writing import CONFLICT
 from pyconfd.system.clock import SystemClock
 
 EVERY_S = 12.0
@@ -35,14 +31,6 @@ _LONGEST = 2_000
 """Of one summary, in characters; a longer one is not read."""
 _AFTER_CONFLICT_S = 0.3
 _SERVER_ERROR = 500
-_REMEDY = (
-    "let it read and write this ConfigMap: pyconfd rbac prints the manifest; or set cluster_status.enabled = false"
-)
-
-
-class _ConfigMap(msgspec.Struct):
-    metadata: AnswerMetadata
-    data: dict[str, str] | None = None
 
 
 @dataclass(slots=True)
@@ -55,12 +43,14 @@ class _Heard:
     differs: dict[str, float] = field(default_factory=dict)
 
 
-class NodeBoard:
+class NodeBoard(ConfigMapThread):
     """Exchanges summaries from a thread of its own between :meth:`start` and :meth:`stop`, or by :meth:`step`.
 
     Raises:
         ConfigurationError: from the constructor: no API server is known.
     """
+
+    thread_name, event = "nodes", "nodes.failed"
 
     def __init__(
         self,
@@ -71,43 +61,19 @@ class NodeBoard:
         clock: SystemClock | None = None,
         credentials: Credentials | None = None,
     ) -> None:
-        self._clock = clock or SystemClock()
-        self._namespace, self._name = lease[0], nodes_name(lease[1])
+        self._name = nodes_name(lease[1])
+        super().__init__(settings, lease[0], self._name, clock, credentials)
         self._identity = identity
-        self._place = f"ConfigMap {self._namespace}/{self._name}"
-        self._writer = Writer(
-            settings,
-            answer_s=ANSWER_S,
-            clock=self._clock,
-            credentials=credentials,
-            place=self._place,
-            event="nodes.failed",
-            remedy=_REMEDY,
-        )
         self._summarise: Callable[[], NodeSummary | None] = lambda: None
         self._heard: dict[str, _Heard] = {}
         self._own: NodeSummary | None = None
         self._beat = 0
         self._states: tuple[tuple[NodeState, float], ...] = ()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def start(self, summarise: Callable[[], NodeSummary | None]) -> None:
         """Begin; ``summarise`` is called in the thread and returns what this node says, None for nothing yet."""
         self._summarise = summarise
-        self._thread = threading.Thread(target=self._run, name="nodes", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread; a request that runs is cut off."""
-        self._stopping.set()
-        self._writer.close()
-        if self._thread is not None:
-            self._thread.join(1.0)
-
-    def problems(self) -> tuple[Problem, ...]:
-        """Return why nodes do not hear of each other; safe in any thread."""
-        return self._writer.problems()
+        self._begin()
 
     def states(self) -> tuple[NodeState, ...]:
         """Return this node and all others that were heard of, by name; safe in any thread."""
@@ -134,28 +100,10 @@ class NodeBoard:
         self._states = tuple(self._stated())
         return pause_s
 
-    def _run(self) -> None:
-        while not self._clock.wait(self._stopping, self.step()):
-            self._writer.tend()
-
     def _exchange(self) -> None:
-        path = path_of(Resource.CONFIGMAPS, self._namespace)
-        try:
-            found = self._decoded(self._writer.send(Method.GET, f"{path}/{self._name}"))
-        except ApiError as error:
-            if error.status != NOT_FOUND:
-                raise
-            self._writer.send(Method.CREATE, path, config_map(self._namespace, self._name, self._written({})))
-            return
-        self._hear(found.data or {})
-        body = config_map(self._namespace, self._name, self._written(found.data or {}), found.metadata.resource_version)
-        self._writer.send(Method.REPLACE, f"{path}/{self._name}", body)
-
-    def _decoded(self, answer: bytes) -> _ConfigMap:
-        try:
-            return msgspec.json.decode(answer, type=_ConfigMap)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise TransientError(Problem(self._place, f"cannot be read: {error}")) from error
+        found = self._read_map(self._name)
+        self._hear(found.data)
+        self._write_map(self._name, self._written(found.data), found.version)
 
     def _hear(self, data: Mapping[str, str]) -> None:
         now, heard = self._clock.monotonic(), self._heard

@@ -24,15 +24,13 @@ from pyconfd.model.ownership import (
     recorded_of,
 )
 from pyconfd.model.reservation import NO_RESERVATIONS, Name, NameRegister, Owner, Reservation, shown
-from pyconfd.model.snapshot import Resource
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.client import Method
+from pyconfd.sources.kubernetes.config_maps import ConfigMapThread, StoredConfigMap
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.events import ObjectNotice
 from pyconfd.sources.kubernetes.failures import ApiError
-from pyconfd.sources.kubernetes.lease import ANSWER_S
-from pyconfd.sources.kubernetes.resources import owners_names, path_of
-from pyconfd.sources.kubernetes.writing import CONFLICT, FORBIDDEN, NOT_FOUND, AnswerMetadata, Writer
+from pyconfd.sources.kubernetes.resources import owners_names
+from pyconfd.sources.kubernetes.writing import CONFLICT, FORBIDDEN
 from pyconfd.system.clock import SystemClock
 
 LOOK_EVERY_S = 10.0
@@ -53,19 +51,7 @@ _TORN_READS = 3
 _SETTLED_NOTICES_S = 3600.0
 _SHOWN = 3
 _NAMES, _SHARDS = "names", "shards"
-_REMEDY = (
-    "let it read and write this ConfigMap: pyconfd rbac prints the manifest; or set cluster_status.enabled = false"
-)
-
 log = structlog.get_logger(__name__)
-
-
-def config_map(namespace: str, name: str, data: Mapping[str, str], version: str = "") -> bytes:
-    """Return a ConfigMap of the record; ``version`` is the resourceVersion that it replaces."""
-    metadata = {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/managed-by": "pyconfd"}}
-    if version:
-        metadata["resourceVersion"] = version
-    return msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 
 
 class LeaseTurn(Protocol):
@@ -74,11 +60,6 @@ class LeaseTurn(Protocol):
     def is_ours(self, *, wanted: bool, what: str) -> bool:
         """Return whether to write now; ``wanted``: there is something of ``what``. Safe in any thread."""
         ...
-
-
-class _ConfigMap(msgspec.Struct):
-    metadata: AnswerMetadata
-    data: dict[str, str] | None = None
 
 
 class _Stored(NamedTuple):
@@ -102,12 +83,14 @@ class _Offer(NamedTuple):
     not_taken: Mapping[_Key, Reservation]
 
 
-class OwnershipRecord:
+class OwnershipRecord(ConfigMapThread):
     """Reads and writes the record from a thread of its own between :meth:`start` and :meth:`stop`, or by :meth:`step`.
 
     Raises:
         ConfigurationError: from the constructor: no API server is known.
     """
+
+    thread_name, event = "ownership-record", "ownership.failed"
 
     def __init__(
         self,
@@ -118,19 +101,8 @@ class OwnershipRecord:
         clock: SystemClock | None = None,
         credentials: Credentials | None = None,
     ) -> None:
-        self._clock = clock or SystemClock()
-        self._namespace, name = lease
-        self._config_maps = owners_names(name)
-        self._place = f"ConfigMap {self._namespace}/{self._config_maps[0]}"
-        self._writer = Writer(
-            settings,
-            answer_s=ANSWER_S,
-            clock=self._clock,
-            credentials=credentials,
-            place=self._place,
-            event="ownership.failed",
-            remedy=_REMEDY,
-        )
+        self._config_maps = owners_names(lease[1])
+        super().__init__(settings, lease[0], self._config_maps[0], clock, credentials)
         self._turn = turn
         self._lock = threading.Lock()
         self._offered = _Offer(NameRegister(), NOTHING_RECORDED, {})
@@ -150,8 +122,6 @@ class OwnershipRecord:
         self._started_at = self._clock.monotonic()
         self._was_read = self._was_ready = False
         self._notify: Callable[[], None] = lambda: None
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
 
     # For the loop
 
@@ -196,19 +166,7 @@ class OwnershipRecord:
     def start(self, notify: Callable[[], None]) -> None:
         """Begin to read; ``notify`` is called whenever :meth:`settled` or :attr:`is_ready` is another one."""
         self._notify = notify
-        self._thread = threading.Thread(target=self._run, name="ownership-record", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread; a request that runs is cut off."""
-        self._stopping.set()
-        self._writer.close()
-        if self._thread is not None:
-            self._thread.join(1.0)
-
-    def _run(self) -> None:
-        while not self._clock.wait(self._stopping, self.step()):
-            self._writer.tend()
+        self._begin()
 
     def step(self) -> float:
         """Read what changed, settle what differs, write what is due; return how long to wait for the next time."""
@@ -282,13 +240,7 @@ class OwnershipRecord:
         return found
 
     def _get(self, name: str, key: str) -> _Stored:
-        try:
-            answer = self._writer.send(Method.GET, f"{path_of(Resource.CONFIGMAPS, self._namespace)}/{name}")
-        except ApiError as error:
-            if error.status == NOT_FOUND:
-                return _NOT_STORED
-            raise
-        return _stored(answer, key, self._place)
+        return _stored(self._read_map(name), key)
 
     # What differs
 
@@ -379,26 +331,16 @@ class OwnershipRecord:
         return self._shards.get(number, _NOT_STORED).text == text
 
     def _put(self, name: str, key: str, text: str, former: _Stored | None) -> _Stored:
-        path = path_of(Resource.CONFIGMAPS, self._namespace)
         known = former if former is not None and former.version else self._get(name, key)
-        body = config_map(self._namespace, name, {key: text}, known.version)
-        if known.version:
-            answer = self._writer.send(Method.REPLACE, f"{path}/{name}", body)
-        else:
-            answer = self._writer.send(Method.CREATE, path, body)
-        return _stored(answer, key, self._place)
+        return _stored(self._write_map(name, {key: text}, known.version), key)
 
 
 class _BeingWrittenError(TransientError):
     """The index and its shards do not fit together yet."""
 
 
-def _stored(answer: bytes, key: str, place: str) -> _Stored:
-    try:
-        found = msgspec.json.decode(answer, type=_ConfigMap)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise TransientError(Problem(place, f"the answer cannot be read: {error}")) from error
-    return _Stored((found.data or {}).get(key, ""), found.metadata.resource_version)
+def _stored(found: StoredConfigMap, key: str) -> _Stored:
+    return _Stored(found.data.get(key, ""), found.version)
 
 
 def _digests_in(text: str) -> list[str]:
