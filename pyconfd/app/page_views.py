@@ -58,6 +58,7 @@ def page_views(
         backend = given.get("backend", [""])[0]
         objects, hosts = given.get("object", [])[:NAMES_HEEDED], given.get("host", [])[:NAMES_HEEDED]
         errors, note = _errors(settings, backend)
+        by_host = {each.host: each for each in reversed(status().certificates)} if hosts else {}
         found = {
             "traffic": _columns(traffic(backend)),
             "changes": [*_changes(settings, backend, frozenset(objects))],
@@ -66,7 +67,7 @@ def page_views(
             "certificates": [
                 {"host": host, "of": f"{each.namespace}/{each.secret}", "not_after": each.not_after}
                 for host in hosts
-                if (each := _certificate(status().certificates, host)) is not None
+                if (each := _certificate(by_host, host)) is not None
             ],
         }
         return _encoded(found)
@@ -161,8 +162,7 @@ def _failed(found: Iterator[bytes], backend: str) -> Iterator[LoggedRequest]:
             yield msgspec.structs.replace(request, path=request.path.partition("?")[0])
 
 
-def _certificate(certificates: Sequence[PresentedCertificate], host: str) -> PresentedCertificate | None:
+def _certificate(by_host: Mapping[str, PresentedCertificate], host: str) -> PresentedCertificate | None:
     """Return the certificate for a host: its own, that of the wildcard above it, else the default one."""
-    by_host = {each.host: each for each in reversed(certificates)}
     wanted = (host, f"*.{host.partition('.')[2]}", "*", "")
     return next((by_host[each] for each in wanted if each in by_host), None)

@@ -197,7 +197,7 @@ class ServedIngresses:
         self._faults_of = Grouped(faulty, lambda _, found: found.users, "faults by Ingress")
         self._leading = Derived(routes.leading, _leading, "entries of backends of Ingresses")
         self.backends = Derived(self._targets, self._backend, "backends of Ingresses")
-        sections = Derived(self._targets, self._section, "sections of Ingresses with policies")
+        self._sections = sections = Derived(self._targets, self._section, "sections of Ingresses with policies")
         named_sections = Spread(sections, lambda name, each: ((name, each),), "named sections of Ingresses")
         self.rules = RuleBackends(objects, PresetName.INGRESS, named_sections, routes.leading)
         by_name = Grouped(self.rules.backends, lambda at, _: (at[1],), "backends of Ingresses' rules by name")
@@ -361,7 +361,7 @@ class ServedIngresses:
 
     def _owner_of_options(self, read: Read, name: str, target: IngressTarget) -> Owner | None:
         """Return the object whose words, or options of servers, a backend is for: other ones may be a reload."""
-        if (section := self._section(read, name, target)) is not None:
+        if (section := read(self._sections, name)) is not None:
             return section.owner.asking_for(msgspec.structs.replace(section.backend, ports=()))
         if not target.options or read(self._leading, name) is None:
             return None
