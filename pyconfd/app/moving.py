@@ -46,7 +46,7 @@ class Verdict(StrEnum):
     """All of it, or paths of it, are not served."""
 
 
-class Move(NamedTuple):
+class IngressMove(NamedTuple):
     """One Ingress. ``notes`` say what differs and what to write, ``opened`` what would be open that was closed."""
 
     key: Key
@@ -55,7 +55,7 @@ class Move(NamedTuple):
     opened: tuple[str, ...] = ()
 
 
-def moves_of(snapshot: Snapshot, options: PresetOptions, classes: tuple[str, ...]) -> list[Move]:
+def moves_of(snapshot: Snapshot, options: PresetOptions, classes: tuple[str, ...]) -> list[IngressMove]:
     """Return what becomes of each Ingress of ``classes``, by name."""
     own = own_classes(snapshot.ingressclasses, classes)
     found = {key: each for key, each in snapshot.ingresses.items() if own.are_nginx(each)}
@@ -70,14 +70,14 @@ def moves_of(snapshot: Snapshot, options: PresetOptions, classes: tuple[str, ...
     return [_move(key, ingress, refused[key], closing) for key, ingress in sorted(found.items())]
 
 
-def _move(key: Key, ingress: Ingress, refused: list[Refusal], closing: Mapping[str, tuple[Key, str]]) -> Move:
+def _move(key: Key, ingress: Ingress, refused: list[Refusal], closing: Mapping[str, tuple[Key, str]]) -> IngressMove:
     stops = [each for each in refused if not each.reason.is_note]
     notes = [f"{each.field}{f' {each.value}' if each.value else ''}: {each.detail}" for each in refused]
     notes += _snippets(ingress)
     if _restricts(ingress) and any(path not in {"", "/"} for path in _paths(ingress)):
         notes.append(_NORMALISED)
     verdict = Verdict.REFUSED if stops else Verdict.DIFFERENT if notes else Verdict.SAME
-    return Move(key, verdict, tuple(notes), tuple(_opened(key, ingress, stops, closing)))
+    return IngressMove(key, verdict, tuple(notes), tuple(_opened(key, ingress, stops, closing)))
 
 
 def _opened(key: Key, ingress: Ingress, stops: list[Refusal], closing: Mapping[str, tuple[Key, str]]) -> Iterator[str]:

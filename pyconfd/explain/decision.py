@@ -86,7 +86,7 @@ def words_of_edit(edit: PathEdit) -> str:
     return f"{edit.pattern} -> {edit.format}" if edit.pattern else f"-> {edit.format}"
 
 
-class Decision(NamedTuple):
+class RoutingDecision(NamedTuple):
     """Where requests go. ``reads_path``: another path may get something else though the maps lead it the same way.
 
     The query counts as a part of the path. ``unknown`` says why it is not known, "" where it is.
@@ -167,23 +167,23 @@ class RoutingDecisions:
         port = self.tables.balanced.get(entrance.section)
         return port is not None and bool(port.source_ranges)
 
-    def decide(self, request: ClientRequest, entrance: Entrance | None, unlogged: Unlogged) -> Decision:
+    def decide(self, request: ClientRequest, entrance: Entrance | None, unlogged: Unlogged) -> RoutingDecision:
         """Return where a request goes that comes in there."""
         if entrance is None:
-            return Decision((RequestPart(100.0, closed=True),))
+            return RoutingDecision((RequestPart(100.0, closed=True),))
         trace = Trace(only_end=True)
         way = Way(request, self.tables, trace, unlogged)
         end = way.from_(entrance)
         reads_path = way.rules.reads_path or way.rules.reads_query
         if end is NOT_KNOWN:
-            return Decision((), unknown=", ".join(trace.uncovered) or "not known")
+            return RoutingDecision((), unknown=", ".join(trace.uncovered) or "not known")
         if not end.route:
-            return Decision((_answer(100.0, end, request),), reads_path)
+            return RoutingDecision((_answer(100.0, end, request),), reads_path)
         shares = shares_of(end.route, self.tables)
         if not shares:
-            return Decision((RequestPart(100.0, status=404),), reads_path)
+            return RoutingDecision((RequestPart(100.0, status=404),), reads_path)
         parts = [part for name, share in shares if share for part in self._parts_of(name, share, request, unlogged)]
-        return Decision(tuple(parts), reads_path)
+        return RoutingDecision(tuple(parts), reads_path)
 
     def _parts_of(self, name: str, share: float, request: ClientRequest, unlogged: Unlogged) -> tuple[RequestPart, ...]:
         if (known := self._parts.get((name, share))) is not None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pyconfd.explain.decision import Decision, RoutingDecisions
+from pyconfd.explain.decision import RoutingDecision, RoutingDecisions
 from pyconfd.explain.request import ClientRequest
 from pyconfd.explain.routing import ACME, Entrance, Unknown, Unlogged, longest_prefix
 from pyconfd.model.listener import ANY
@@ -103,7 +103,7 @@ class TrafficReport(msgspec.Struct, frozen=True):
     groups: tuple[TrafficGroup, ...]
 
 
-class _Group:
+class _EffectGroup:
     """A group as long as it is counted."""
 
     def __init__(self, effect: "TrafficEffect") -> None:
@@ -156,7 +156,7 @@ class ClassEffect(NamedTuple):
     """The same with what it is for; ``backends`` are those before. ``by_path``: each path has to be decided."""
 
     effect: TrafficEffect
-    group: _Group | None
+    group: _EffectGroup | None
     target: str
     backends: frozenset[str]
     by_path: bool = False
@@ -183,9 +183,8 @@ class TrafficReplay:
         self._before, self._after = before, after
         self._known = before.known | after.known
         self._longest_prefix = max(map(len, self._known.prefixes), default=0)
-        self._beginnings = tuple(each for each in self._known.prefixes if not each.endswith("/"))
         self._counts: Counter[EffectKind] = Counter()
-        self._groups: dict[TrafficEffect, _Group] = {}
+        self._groups: dict[TrafficEffect, _EffectGroup] = {}
         self._classes: dict[_RequestClass, ClassEffect] = {}
         self._paths: dict[tuple[_RequestClass, str], ClassEffect] = {}
         self._elsewhere = self._unreadable = self._lines = 0
@@ -289,19 +288,17 @@ class TrafficReplay:
     def _class_of_path(self, path: str) -> str:
         if path in self._known.paths:
             return path
-        asked = f"{path}/"[: self._longest_prefix]
-        begins = (each for each in self._beginnings if asked.startswith(each))
-        return f"{max((longest_prefix(self._known.prefixes, asked), *begins), key=len)}*"
+        return f"{longest_prefix(self._known.prefixes, f'{path}/'[: self._longest_prefix])}*"
 
-    def _entrance(self, listener: str) -> "_Place":
+    def _entrance(self, listener: str) -> "_ListenerPlace":
         before = self._before.entrance_of(listener)
         if before is None:
-            return _Place(None, None)
+            return _ListenerPlace(None, None)
         after = self._after.entrance_at(before)
         by_source = self._before.asks_for_source(before) or (after is not None and self._after.asks_for_source(after))
-        return _Place(before, after, self._before.speaks_tls(before), by_source)
+        return _ListenerPlace(before, after, self._before.speaks_tls(before), by_source)
 
-    def _decided(self, asked: AskedFor, class_: _RequestClass, place: "_Place") -> ClassEffect:
+    def _decided(self, asked: AskedFor, class_: _RequestClass, place: "_ListenerPlace") -> ClassEffect:
         if place.before is None:
             known = f"frontend {clean(asked.listener, _SHOWN_CHARACTERS)} is not in the configuration before"
             return self._grouped(TrafficEffect(EffectKind.UNKNOWN, known), class_, frozenset())
@@ -328,13 +325,13 @@ class TrafficReplay:
             effect = TrafficEffect(effect.kind, "others", "others")
             group = self._groups.get(effect)
         if group is None:
-            group = self._groups[effect] = _Group(effect)
+            group = self._groups[effect] = _EffectGroup(effect)
         path = class_.path if class_.path != "*" else "/*"
         what = f"{class_.method} {class_.host}{path}" if class_.method else f"connections {class_.name.lstrip('!')}"
         return ClassEffect(effect, group, clean(what, _SHOWN_CHARACTERS), backends, by_path)
 
 
-class _Place(NamedTuple):
+class _ListenerPlace(NamedTuple):
     """Where requests come in before and after; ``asks_for_source``: the client's address decides."""
 
     before: Entrance | None
@@ -346,8 +343,8 @@ class _Place(NamedTuple):
 class _ComparedWay(NamedTuple):
     """Where requests go before and after, where this is assumed of them."""
 
-    before: Decision
-    after: Decision
+    before: RoutingDecision
+    after: RoutingDecision
     assumed: Mapping[Unknown, bool]
 
     @property
@@ -355,7 +352,7 @@ class _ComparedWay(NamedTuple):
         return self.before.effect == self.after.effect
 
 
-def _request_of(asked: AskedFor, place: _Place, entrance: Entrance) -> ClientRequest:
+def _request_of(asked: AskedFor, place: _ListenerPlace, entrance: Entrance) -> ClientRequest:
     listener = entrance.listener
     path, _, query = asked.path.partition("?")
     if asked.method:

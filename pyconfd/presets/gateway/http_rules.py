@@ -17,7 +17,7 @@ from pyconfd.presets.gateway.faults import InvalidRule, RuleFault, refuse
 from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
-from pyconfd.presets.policies.words import Asked
+from pyconfd.presets.policies.words import AskedByWords
 from pyconfd.presets.routing.rules import (
     AS_USUAL,
     MOST_ATTEMPTS,
@@ -51,7 +51,7 @@ class ParsedRule(NamedTuple):
     handling: Handling = AS_USUAL
     policy: RoutePolicy = NO_POLICY
 
-    def asking_for(self, asked: Asked) -> "ParsedRule":
+    def asking_for(self, asked: AskedByWords) -> "ParsedRule":
         """Return this with what words of its route ask for; what the rule itself says comes first."""
         return self._replace(
             filters=self.filters.beside(asked.filters),

@@ -145,14 +145,14 @@ class AddedListeners(NamedTuple):
     listeners: tuple[GatewayListener, ...]
 
 
-class HostRights(NamedTuple):
+class ListenerHostRights(NamedTuple):
     """Who may have which host: ``first`` returns whose route at the Gateway asked for a host before a ListenerSet."""
 
     claims: ClaimOptions = ANYTHING
     first: Callable[[Owner, int, str], Owner | None] = lambda _, __, ___: None
 
 
-_ANY_HOST = HostRights()
+_ANY_HOST = ListenerHostRights()
 
 
 class _ListenerDraft:
@@ -197,7 +197,7 @@ def decide_listeners(
     lookup: Referents,
     taken: Callable[[int], str] = lambda _: "",
     added: Sequence[AddedListeners] = (),
-    rights: HostRights = _ANY_HOST,
+    rights: ListenerHostRights = _ANY_HOST,
 ) -> tuple[ListenerDecision, ...]:
     """Return what becomes of each listener, one for each name of a Gateway or ListenerSet.
 
@@ -270,7 +270,7 @@ def _judge(
         _judge_tls(draft, gateway, lookup)
 
 
-def _judge_host(draft: _ListenerDraft, rights: HostRights) -> None:
+def _judge_host(draft: _ListenerDraft, rights: ListenerHostRights) -> None:
     """Judge the host of a ListenerSet of another namespace than its Gateway's.
 
     Requests belong to the listener that says more of the host. So it takes them from routes of others there.

@@ -63,8 +63,8 @@ from pyconfd.presets.gateway.listener_sets import (
     parent_of,
 )
 from pyconfd.presets.gateway.listeners import (
-    HostRights,
     ListenerDecision,
+    ListenerHostRights,
     Referents,
     ResolvedCertificate,
     decide_listeners,
@@ -364,7 +364,7 @@ class ServedGateways:
             return next(filter(None, (self._owners.holder(read, PresetName.GATEWAY, each) for each in places)), "")
 
         added = [each.added for _, each in read(self._sets.of_gateways, id_.key) or ()]
-        rights = HostRights(read.value(self._objects.policy), partial(self._sets.first_asking, read, id_.key))
+        rights = ListenerHostRights(read.value(self._objects.policy), partial(self._sets.first_asking, read, id_.key))
         return decide_listeners(gateway, self._referents(read), taken, added, rights)
 
     def _gateway(self, read: Read, id_: ObjectKey, gateway: Gateway) -> GatewayDecision | None:

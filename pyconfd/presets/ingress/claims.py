@@ -24,7 +24,7 @@ from pyconfd.presets.host_ownership import ANY_HOST, SHARED_WITH, shared_with
 from pyconfd.presets.policies.nginx import NOTHING_OF_NGINX, read_nginx
 from pyconfd.presets.policies.nginx import PREFIX as NGINX
 from pyconfd.presets.policies.nginx_paths import REWRITE, NginxPaths, fault_of_path
-from pyconfd.presets.policies.words import CLOSED, NOTHING_ASKED, Asked, WordFault, asked_by
+from pyconfd.presets.policies.words import CLOSED, NOTHING_ASKED, AskedByWords, WordFault, asked_by
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import ServiceReference
 from pyconfd.presets.routing.rules import PathEdit
@@ -94,7 +94,7 @@ class IngressClaim:
     https_only: bool = False
     hosts: tuple[HostClaim, ...] = ()
     class_name: str = ""
-    asked: Asked = NOTHING_ASKED
+    asked: AskedByWords = NOTHING_ASKED
     edits: Mapping[str, PathEdit] = field(default_factory=dict)
     expressions: bool = False
     closed: frozenset[str] = frozenset()
@@ -103,7 +103,7 @@ class IngressClaim:
         """Return whether a backend is for its requests alone."""
         return self.asked != NOTHING_ASKED or backend in self.edits or backend in self.closed
 
-    def asked_at(self, backend: str) -> Asked:
+    def asked_at(self, backend: str) -> AskedByWords:
         """Return what is asked for in one of its backends."""
         if backend in self.closed:
             return CLOSED
@@ -228,7 +228,7 @@ def _led(
     restricted: "_Restricted",
     nginx: NginxPaths | None,
     *,
-    words: Asked,
+    words: AskedByWords,
     problems: list[_Invalid],
 ) -> _Led:
     """Return where the paths lead; the first of equal ones counts, and each before the default backend."""

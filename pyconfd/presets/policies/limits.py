@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"[0-9]{1,7}", re.ASCII)
 _HEADER = re.compile(r"header:([A-Za-z0-9][A-Za-z0-9_-]{0,63})", re.ASCII)
 
 
-class Limits(NamedTuple):
+class RequestLimits(NamedTuple):
     """Limits of one object, None for those that it does not ask for; ``by`` is "client", "route" or "header:NAME"."""
 
     second: int | None = None
@@ -35,7 +35,7 @@ class Limits(NamedTuple):
         return self.by.removeprefix("header:") if self.by.startswith("header:") else ""
 
     @property
-    def lines(self) -> "Limits":
+    def lines(self) -> "RequestLimits":
         """These without their values: equal ones have the same lines."""
         if not self:
             return NO_LIMITS
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
             0 if each is not None else None for each in (self.second, self.minute, self.connections)
         )
         has_burst = self.burst is not None and (second is not None or minute is not None)
-        return Limits(second, minute, 0 if has_burst else None, connections, self.by)
+        return RequestLimits(second, minute, 0 if has_burst else None, connections, self.by)
 
     @property
     def values(self) -> tuple[tuple[str, str], ...]:
@@ -65,7 +65,7 @@ class Limits(NamedTuple):
         return f"{limits}{beyond} for {whom}, else 429"
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = RequestLimits()
 
 
 def most(text: str) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from typing import NamedTuple
 
-from pyconfd.presets.policies.limits import NO_LIMITS, Limits
+from pyconfd.presets.policies.limits import NO_LIMITS, RequestLimits
 from pyconfd.presets.policy import Network
 
 
@@ -24,7 +24,7 @@ class RoutePolicy(NamedTuple):
     app_root: str = ""
     balance: str = ""
     session: str = ""
-    limits: Limits = NO_LIMITS
+    limits: RequestLimits = NO_LIMITS
     closed: bool = False
 
     @property

@@ -29,7 +29,7 @@ _OF_BROWSERS = ("Ingress", "HTTPRoute")
 """Kinds whose words may be for what clients of gRPC do not do: they follow no redirect, and ask for their path."""
 
 
-class Asked(NamedTuple):
+class AskedByWords(NamedTuple):
     """What the words of an object ask for together."""
 
     policy: RoutePolicy = NO_POLICY
@@ -37,13 +37,13 @@ class Asked(NamedTuple):
     handling: Handling = AS_USUAL
 
 
-NOTHING_ASKED = Asked()
-CLOSED = Asked(RoutePolicy(closed=True))
+NOTHING_ASKED = AskedByWords()
+CLOSED = AskedByWords(RoutePolicy(closed=True))
 """What is asked for where a word that restricts cannot be what it says: without its paths, requests would get to those
 of others, which may lead to the same pods."""
 
 
-class Word(NamedTuple):
+class PolicyWord(NamedTuple):
     """One word. ``parse`` makes a value of its text, or raises ValueError; ``apply`` adds the value to what is asked.
 
     ``restricts``: it lets somebody or something out, so that nothing is served where it cannot be what it says.
@@ -53,7 +53,7 @@ class Word(NamedTuple):
 
     name: str
     parse: Callable[[str], Any]
-    apply: Callable[[Asked, Any], Asked]
+    apply: Callable[[AskedByWords, Any], AskedByWords]
     example: str
     meaning: str
     restricts: bool = False
@@ -115,175 +115,175 @@ def _beyond_timeout(ms: int, bounds: PolicyBounds) -> str:
     return f"more than the {bounds.timeout_ms / 1000:g}s of the setting policies.max_timeout_s"
 
 
-def _policy(field: str) -> Callable[[Asked, Any], Asked]:
+def _policy(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
     return lambda asked, value: asked._replace(policy=asked.policy._replace(**{field: value}))
 
 
-def _limit(field: str) -> Callable[[Asked, Any], Asked]:
-    def apply(asked: Asked, value: Any) -> Asked:
+def _limit(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
+    def apply(asked: AskedByWords, value: Any) -> AskedByWords:
         return _policy("limits")(asked, asked.policy.limits._replace(**{field: value}))
 
     return apply
 
 
-def _handling(field: str) -> Callable[[Asked, Any], Asked]:
+def _handling(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
     return lambda asked, value: asked._replace(handling=asked.handling._replace(**{field: value}))
 
 
-def _handled(change: Callable[[Handling, Any], Handling]) -> Callable[[Asked, Any], Asked]:
+def _handled(change: Callable[[Handling, Any], Handling]) -> Callable[[AskedByWords, Any], AskedByWords]:
     return lambda asked, value: asked._replace(handling=change(asked.handling, value))
 
 
-def _filters(change: changes.Change) -> Callable[[Asked, Any], Asked]:
+def _filters(change: changes.Change) -> Callable[[AskedByWords, Any], AskedByWords]:
     return lambda asked, value: asked._replace(filters=change(asked.filters, value))
 
 
 _WORDS = (
-    Word(
+    PolicyWord(
         "allow-networks", _networks, _policy("allow"), "192.0.2.0/24, 2001:db8::/32",
         "clients of other networks get 403", restricts=True,
     ),
-    Word(
+    PolicyWord(
         "deny-networks", _networks, _policy("deny"), "198.51.100.0/24",
         "clients of these networks get 403, also where `allow-networks` has them", restricts=True,
     ),
-    Word(
+    PolicyWord(
         "max-body-size", size_of, _policy("max_body"), "10m",
         "a larger body gets 413: bytes, or with k, m or g for powers of 1,024; 0 for no limit", restricts=True,
         beyond=_beyond_body,
     ),
-    Word(
+    PolicyWord(
         "limit-rps", limits.most, _limit("second"), "100",
         "the most requests of a client in a second; others get 429 with `Retry-After`", restricts=True,
     ),
-    Word(
+    PolicyWord(
         "limit-rpm", limits.most, _limit("minute"), "600", "the same in a minute", restricts=True,
     ),
-    Word(
+    PolicyWord(
         "limit-burst", limits.burst, _limit("burst"), "200",
         "how many requests are allowed beyond `limit-rps` within a minute, and beyond `limit-rpm` within an hour",
         restricts=True,
     ),
-    Word(
+    PolicyWord(
         "limit-connections", limits.most, _limit("connections"), "20",
         "the most requests of a client at the same time, of each load balancer; others get 429", restricts=True,
     ),
-    Word(
+    PolicyWord(
         "limit-by", limits.counted_by, _limit("by"), "header:X-Api-Key",
         "who is counted: `client` (an IPv4 address, or a /64 of IPv6), `route` (all together), or `header:NAME`: each "
         "value of a header, and clients by address where they send none", restricts=True, live=False,
     ),
-    Word(
+    PolicyWord(
         "server-timeout", _duration_ms, _handling("timeout_ms"), "30s", "how long a pod may be silent, else 504",
         beyond=_beyond_timeout,
     ),
-    Word(
+    PolicyWord(
         "request-timeout", _duration_ms, _handled(handling.with_deadline), "10s",
         "how long an answer may take with all attempts, else 504; it begins with the request's head, and ends with the"
         " answer's", beyond=_beyond_timeout,
     ),
-    Word(
+    PolicyWord(
         "tunnel-timeout", _duration_ms, _handling("tunnel_ms"), "4h", "how long a WebSocket may be silent",
         kinds=_OF_BROWSERS, beyond=_beyond_timeout,
     ),
-    Word(
+    PolicyWord(
         "connect-timeout", _duration_ms, _handling("connect_ms"), "2s",
         "how long a connection to a pod may take before the next pod is tried", live=False, beyond=_beyond_timeout,
     ),
-    Word(
+    PolicyWord(
         "queue-timeout", _duration_ms, _handling("queue_ms"), "5s",
         "how long a request waits for a pod that has room, else 503", live=False, beyond=_beyond_timeout,
     ),
-    Word(
+    PolicyWord(
         "retries", handling.attempts, _handled(handling.with_attempts), "2", "how often a request is tried again",
         live=False,
     ),
-    Word(
+    PolicyWord(
         "retry-on", handling.events, _handled(handling.with_events), "conn-failure, 503",
         "on what, in HAProxy's words or statuses; only refused connections without it, since else a request may be done"
         " twice", live=False,
     ),
-    Word(
+    PolicyWord(
         "balance", balancing.algorithm, _policy("balance"), "leastconn",
         "`roundrobin`, `leastconn` (the pod with the fewest connections) or `random`", live=False,
     ),
-    Word(
+    PolicyWord(
         "hash-by", balancing.hashed, _policy("balance"), "header:X-User",
         "requests that are equal in this go to one pod, instead of `balance`: `source`, `path`, `uri`, `header:NAME` or"
         " `cookie:NAME`", live=False,
     ),
-    Word(
+    PolicyWord(
         "session-cookie", balancing.cookie, _policy("session"), "SESSION",
         "a client keeps its pod by a cookie of this name, until that pod goes, or one comes that takes it over; before"
         " `balance` and `hash-by`; its value is random", live=False, kinds=_OF_BROWSERS,
     ),
-    Word(
+    PolicyWord(
         "request-headers", changes.set_headers, _filters(changes.add_request), "X-Name: value",
         "headers that requests get, or get instead of their own: lines `Name: value`", restricts=True,
     ),
-    Word(
+    PolicyWord(
         "remove-request-headers", changes.removed_headers, _filters(changes.add_request), "X-Debug, X-Internal",
         "headers that requests lose", restricts=True, live=False,
     ),
-    Word(
+    PolicyWord(
         "response-headers", changes.set_headers, _filters(changes.add_response), "X-Frame-Options: DENY",
         "the same as `request-headers`, of answers", restricts=True,
     ),
-    Word(
+    PolicyWord(
         "remove-response-headers", changes.removed_headers, _filters(changes.add_response), "Server",
         "headers that answers lose", restricts=True, live=False,
     ),
-    Word(
+    PolicyWord(
         "redirect", changes.redirect, _filters(changes.with_redirect), "https://www.example.com/new",
         "all requests are redirected there, with their query: a URL, or a path; without a path, with their own",
         live=False, kinds=_OF_BROWSERS,
     ),
-    Word(
+    PolicyWord(
         "redirect-code", changes.redirect_code, _filters(changes.with_code), "permanent",
         "`permanent` (308), `temporary` (307), or one of 301, 302, 303, 307, 308; 302 without it", live=False,
         kinds=_OF_BROWSERS,
     ),
-    Word(
+    PolicyWord(
         "app-root", changes.location, _policy("app_root"), "/app",
         "requests of the path `/` are redirected (302) to this one", kinds=_OF_BROWSERS,
     ),
-    Word(
+    PolicyWord(
         "upstream-host", changes.upstream_host, _filters(changes.with_host), "app.internal.example",
         "the host that pods are asked for, instead of the client's",
     ),
-    Word(
+    PolicyWord(
         "rewrite-path", changes.whole_path, _filters(changes.with_path), "/index.html",
         "the path that pods are asked for, instead of any other; the query stays", kinds=_OF_BROWSERS,
     ),
-    Word(
+    PolicyWord(
         "cors-allow-origins", changes.origins, _filters(changes.with_cors),
         "https://app.example.com, https://*.example.org",
         "origins whose pages may read answers, `*` for all; `OPTIONS` of browsers are answered for the pod", live=False,
         kinds=_OF_BROWSERS,
     ),
-    Word(
+    PolicyWord(
         "cors-allow-methods", changes.methods, _filters(changes.of_cors("methods")), "GET, PUT",
         "methods that these may use, `*` for all", live=False, kinds=_OF_BROWSERS,
     ),
-    Word(
+    PolicyWord(
         "cors-allow-headers", changes.headers, _filters(changes.of_cors("headers")), "Authorization",
         "headers that these may send, `*` for all", live=False, kinds=_OF_BROWSERS,
     ),
-    Word(
+    PolicyWord(
         "cors-expose-headers", changes.headers, _filters(changes.of_cors("exposed")), "X-Total",
         "headers of answers that these may read", live=False, kinds=_OF_BROWSERS,
     ),
-    Word(
+    PolicyWord(
         "cors-allow-credentials", values.flag, _filters(changes.of_cors("credentials")), "true",
         "whether cookies and the like may be sent along", live=False, kinds=_OF_BROWSERS,
     ),
-    Word(
+    PolicyWord(
         "cors-max-age", changes.max_age, _filters(changes.of_cors("max_age")), "600",
         "for how many seconds browsers remember what they may do; 5 without it", live=False, kinds=_OF_BROWSERS,
     ),
 )  # fmt: skip
 
-WORDS: Mapping[str, Word] = MappingProxyType({word.name: word for word in _WORDS})
+WORDS: Mapping[str, PolicyWord] = MappingProxyType({word.name: word for word in _WORDS})
 """All words by name, in the order of the documentation."""
 
 
@@ -293,7 +293,7 @@ _ENTRY_BYTES = 350
 """What an entry takes of HAProxy's memory beside its text: measured with 460,800 entries of HAProxy 2.6."""
 
 
-def _bytes_of(asked: Asked) -> int:
+def _bytes_of(asked: AskedByWords) -> int:
     """Return about how many bytes of HAProxy's memory the values take in one backend."""
     texts = [*asked.policy.networks, *(text for _, text in (*asked.policy.values, *asked.filters.values))]
     return sum(map(len, texts)) + _ENTRY_BYTES * len(texts)
@@ -306,7 +306,7 @@ def asked_by(
     claims: ClaimOptions = ANYTHING,
     *,
     backends: int = 1,
-) -> tuple[Asked, tuple[WordFault, ...]]:
+) -> tuple[AskedByWords, tuple[WordFault, ...]]:
     """Return what words of an object, each with its text, ask for together, and which cannot be what they say.
 
     ``backends`` is for how many backends of the object they are.
