@@ -1,9 +1,11 @@
 """What must hold between settings, and what is worth saying about a combination that works."""
 
+import difflib
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Any
@@ -83,6 +85,7 @@ def contradictions(settings: Settings, given: AbstractSet[str], read: ReadText) 
     for path, usual in _NEEDED.items():
         if not _value(settings, path):
             yield Contradiction((path,), "at least one is needed", f"the usual one is {usual}")
+    yield from _policies(settings)
     yield from _status_page(settings)
     yield from _tables(settings)
     yield from _targets(settings)
@@ -104,6 +107,21 @@ def _credentials(settings: Settings, read: ReadText) -> Iterator[Contradiction]:
     if kubernetes.in_cluster and kubernetes.kubeconfig:
         paths = ("kubernetes.kubeconfig", "kubernetes.in_cluster")
         yield Contradiction(paths, "kubeconfig and in_cluster exclude each other", "leave one out")
+
+
+def _policies(settings: Settings) -> Iterator[Contradiction]:
+    """Refuse words that no policy has: a rule with them would allow none, and words that restrict then close paths."""
+    asked = [(number, each) for number, rule in enumerate(settings.claims.rules, 1) for each in rule.policies or ()]
+    if not asked:
+        return
+    from pyconfd.presets.policies.words import WORDS  # noqa: PLC0415 - starts slowly, and few rules have words
+
+    for number, pattern in asked:
+        if not any(fnmatchcase(word, pattern) for word in WORDS):
+            message = f"table {number}, policies: {pattern} is no word of policies, and matches none"
+            close = difflib.get_close_matches(pattern, list(WORDS), n=1)
+            remedy = f"did you mean {close[0]}?" if close else "use words of docs/policies.md, or * for all"
+            yield Contradiction(("claims.rules",), message, remedy)
 
 
 def _status_page(settings: Settings) -> Iterator[Contradiction]:
