@@ -1,9 +1,10 @@
 """What the demos run on: an appliance with two API servers."""
 
+import signal
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,16 @@ from tests.world.clients import Crowd
 
 PAUSE_S = 0.1
 """Between two requests of a client that keeps asking: seen on the page, and no load for who reads it."""
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Ignore Ctrl-C for as long as the ``with`` lasts."""
+    former = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
 
 
 class Stage(Appliance, ABC):
@@ -34,8 +45,10 @@ class Stage(Appliance, ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        super().__exit__(kind, error, trace)
-        self._folder.close()
+        # One Ctrl-C more would end this halfway, and haproxy has a session of its own: it would stay.
+        with _interrupts_ignored():
+            super().__exit__(kind, error, trace)
+            self._folder.close()
 
     @abstractmethod
     def populate(self) -> None:

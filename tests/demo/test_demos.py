@@ -6,8 +6,10 @@ Those of the presets that are in use by default are repeated by tests/e2e.
 import importlib
 import json
 import shlex
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -76,6 +78,14 @@ runpy.run_module("tests.demo", run_name="__main__")
 def test_ctrl_c_during_the_imports_ends_with_a_sentence() -> None:
     done = subprocess.run([sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "\nEverything has been stopped.\n", "")
+
+
+def test_ctrl_c_while_the_demo_ends_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with suppress(KeyboardInterrupt), SampleStage() as stage:
+        monkeypatch.setattr(stage, "stop", lambda: signal.raise_signal(signal.SIGINT))
+    assert not stage.haproxy.sockets.exists(), "haproxy was not stopped"
+    assert not stage.folder.exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.haproxy
