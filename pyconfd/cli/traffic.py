@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import count
+from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
@@ -28,6 +29,8 @@ _MOST_SHOWN = 20
 """Groups shown to a person; JSON has all."""
 _TARGETS_SHOWN = 3
 _PROGRESS_S = 0.5
+_COMPRESSED = MappingProxyType({b"\x1f\x8b": "zcat", b"\x28\xb5\x2f\xfd": "zstdcat", b"\xfd7zXZ": "xzcat"})
+"""How files of gzip, zstd and xz begin, as logrotate leaves them, and what prints them."""
 
 
 def plan_traffic(
@@ -36,22 +39,39 @@ def plan_traffic(
     """Compare, print, and return the exit code that says whether a request would get something else."""
     prepared = prepare_replay(settings, snapshots, before)
     print_notes(prepared.notes)
-    replay = prepared.replay
+    replay, notes = prepared.replay, list(prepared.notes)
     try:
         with nullcontext(sys.stdin.buffer) if log == "-" else open(log, "rb") as stream:  # noqa: PTH123 - or a stream
+            if program := _unpacked_by(stream):
+                remedy = f"{program} {log} | pyconfd plan --traffic -" if log != "-" else f"put {program} before it"
+                raise RejectedInput(Problem(log, "is compressed", remedy))
             read_log(stream, replay)
     except OSError as error:
         raise TransientError(Problem(log, f"cannot be read: {error.strerror}", "name a file with a log")) from error
     report = replay.report()
-    if report.lines and not report.requests:
+    if report.unreadable and not report.requests:
         why = "; ".join(f"line {each.line}: {each.why}" for each in report.unreadable_examples[:1])
         remedy = "give it lines as HAProxy writes them: pyconfd logs --json, or journalctl -u haproxy -o cat"
         raise RejectedInput(Problem(log, f"none of {report.lines:,} lines can be read ({why})", remedy))
+    if not report.requests:
+        nothing = "the log has no line, so nothing was compared"
+        print_notes([nothing])
+        notes.append(nothing)
     if as_json:
-        print_json({**msgspec.to_builtins(report), "notes": list(prepared.notes)})
+        print_json({**msgspec.to_builtins(report), "notes": notes})
     else:
         _print_report(report)
     return Exit.CHANGES if replay.changes else Exit.OK
+
+
+def _unpacked_by(stream: BinaryIO) -> str:
+    """Return the program that prints a compressed file, "" for a text; of a pipe nothing is read ahead."""
+    if not stream.seekable():
+        return ""
+    begin = stream.tell()
+    head = stream.read(max(map(len, _COMPRESSED)))
+    stream.seek(begin)
+    return next((program for magic, program in _COMPRESSED.items() if head.startswith(magic)), "")
 
 
 def read_log(stream: BinaryIO, replay: TrafficReplay) -> None:

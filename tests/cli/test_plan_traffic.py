@@ -1,6 +1,8 @@
 """What ``pyconfd plan --traffic`` prints, with which exit code, and what it makes of logs that are no logs."""
 
+import gzip
 import json
+import lzma
 from collections.abc import Callable
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -79,7 +81,6 @@ def test_groups_of_requests_with_examples(run: Run) -> None:
     same = run("\n".join(lines), same=True)
     assert same.exit_code == 0
     assert same.stdout == "5 requests: none gets another backend, status or rewrite\n"
-    assert run("").exit_code == 0
 
 
 def test_json_has_everything(run: Run) -> None:
@@ -111,6 +112,24 @@ def test_what_a_stranger_wrote_is_text(run: Run, log: str) -> None:
         done = run(log, *options)
         assert done.exit_code in {0, 2}, done.output
         assert not {"\x1b", "\x07", "\u202e", "\r"} & set(done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize("log", ["", "\n\n"])
+def test_an_empty_log_is_no_reassurance(run: Run, log: str) -> None:
+    done = run(log)
+    assert (done.exit_code, done.stderr) == (0, "note: the log has no line, so nothing was compared\n")
+    assert json.loads(run(log, "--json").stdout)["notes"] == ["the log has no line, so nothing was compared"]
+
+
+@pytest.mark.parametrize(
+    ("packed", "program"),
+    [(gzip.compress(b"{}"), "zcat"), (lzma.compress(b"{}"), "xzcat"), (b"(\xb5/\xfd\n", "zstdcat")],
+    ids=["gzip", "xz", "zstd"],
+)
+def test_a_compressed_log_is_to_be_unpacked(run: Run, packed: bytes, program: str) -> None:
+    done = run(packed)
+    assert done.exit_code == 1
+    assert f"-: is compressed\n      -> put {program} before it" in done.stderr
 
 
 def test_a_log_of_which_nothing_can_be_read(run: Run) -> None:
