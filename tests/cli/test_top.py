@@ -79,6 +79,20 @@ def test_in_a_pipe_it_prints_once(settings: Path) -> None:
     assert "\x1b" not in done.stdout
 
 
+def test_a_terminal_that_cannot_move_its_cursor_gets_it_once(settings: Path) -> None:
+    outer, inner = pty.openpty()
+    argv = [sys.executable, "-m", "pyconfd", "top", "--config", str(settings)]
+    process = subprocess.Popen(argv, stdin=inner, stdout=inner, stderr=inner, env={**os.environ, "TERM": "dumb"})
+    os.close(inner)
+    seen, end = b"", time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < end:
+        seen += _read(outer)
+    process.kill()
+    seen += _read(outer)
+    os.close(outer)
+    assert (process.wait(), b"WHAT CHANGED LAST" in seen, b"\x1b" in seen) == (0, True, False)
+
+
 @pytest.mark.parametrize("key", [b"q", b"\x03"], ids=["q", "ctrl-c"])
 @pytest.mark.parametrize("colour", [True, False], ids=["colour", "NO_COLOR"])
 def test_a_key_ends_it_in_a_terminal_and_leaves_that_as_it_was(settings: Path, key: bytes, *, colour: bool) -> None:

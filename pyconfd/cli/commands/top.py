@@ -53,7 +53,8 @@ def top(context: CommandContext) -> int:
     settings = context.settings()
     found = _read(settings)
     console = Console(highlight=False)
-    if not (sys.stdout.isatty() and sys.stdin.isatty()):
+    # A terminal that cannot move its cursor (TERM=dumb) would show nothing at all.
+    if not (sys.stdout.isatty() and sys.stdin.isatty()) or console.is_dumb_terminal:
         width = console.width if sys.stdout.isatty() else WIDTH_IN_A_PIPE
         lines = lines_of(found, width, time.time(), is_ascii=_is_ascii(console))
         print_text("\n".join(line.plain.rstrip() for line in lines))
