@@ -503,4 +503,4 @@ def _mistakes(record: AnyObject | None, evidence: Evidence) -> Iterator[str]:
     """Return what of an object has no effect, though a claim was probably meant by it."""
     if record is not None:
         for name in evidence.presets:
-            yield from registry.PRESETS[name].mistakes(record, evidence.snapshot)
+            yield from registry.PRESETS[name].mistakes(record, evidence.snapshot, evidence.options)

@@ -675,9 +675,9 @@ class DomainsPreset(Preset):
         del options
         return "annotate the Service with domain and proto"
 
-    def mistakes(self, record: AnyObject, snapshot: Snapshot) -> Iterator[str]:
+    def mistakes(self, record: AnyObject, snapshot: Snapshot, options: PresetOptions) -> Iterator[str]:
         """Return misspelled annotations, and labels that should be annotations."""
-        del snapshot
+        del snapshot, options
         if not isinstance(record, Service):
             return
         for name in sorted(record.metadata.annotations or {}):

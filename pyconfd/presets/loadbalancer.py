@@ -459,9 +459,9 @@ class LoadbalancerPreset(Preset):
         del options
         return f"give the Service the type LoadBalancer and the loadBalancerClass {LOAD_BALANCER_CLASS}"
 
-    def mistakes(self, record: AnyObject, snapshot: Snapshot) -> Iterator[str]:
+    def mistakes(self, record: AnyObject, snapshot: Snapshot, options: PresetOptions) -> Iterator[str]:
         """Return misspelled classes and annotations."""
-        del snapshot
+        del snapshot, options
         if not isinstance(record, Service):
             return
         class_ = record.spec.load_balancer_class or ""

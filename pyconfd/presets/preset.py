@@ -176,7 +176,7 @@ class Preset(ABC):
         del options
         return ()
 
-    def mistakes(self, record: AnyObject, snapshot: Snapshot) -> Iterator[str]:
+    def mistakes(self, record: AnyObject, snapshot: Snapshot, options: PresetOptions) -> Iterator[str]:
         """Return what of an object has no effect though a claim was probably meant by it, and what to do."""
-        del record, snapshot
+        del record, snapshot, options
         return iter(())

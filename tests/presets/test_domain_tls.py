@@ -129,7 +129,7 @@ def test_a_renewed_secret_leaves_the_entry_as_it_is() -> None:
 def test_a_misspelled_annotation_is_named(written: str, meant: str) -> None:
     (preset,) = (each for each in registry.PRESETS.values() if isinstance(each, DomainsPreset))
     written_so = service("shop", {"domain": HOST, "proto": "http", written: "x"})
-    found = list(preset.mistakes(written_so, Snapshot()))
+    found = list(preset.mistakes(written_so, Snapshot(), PresetOptions()))
     assert [line for line in found if meant in line] == found
     assert len(found) == bool(meant)
 

@@ -435,7 +435,7 @@ def test_claims_say_what_asks_and_where_it_is_served() -> None:
     ],
 )
 def test_mistakes(service: Service, hint: str) -> None:
-    found = list(LoadbalancerPreset().mistakes(service, Snapshot()))
+    found = list(LoadbalancerPreset().mistakes(service, Snapshot(), PresetOptions()))
     assert [hint in each for each in found] == ([True] if hint else [])
 
 

@@ -473,9 +473,9 @@ class KubefiguratorPreset(Preset):
         del options
         return f"label the Service {LABEL}=yes"
 
-    def mistakes(self, record: AnyObject, snapshot: Snapshot) -> Iterator[str]:
+    def mistakes(self, record: AnyObject, snapshot: Snapshot, options: PresetOptions) -> Iterator[str]:
         """Return the label with another value."""
-        del snapshot
+        del snapshot, options
         if not isinstance(record, Service):
             return
         value = (record.metadata.labels or {}).get(LABEL)

@@ -171,8 +171,9 @@ class GatewayPreset(Preset):
             " another one"
         )
 
-    def mistakes(self, record: AnyObject, snapshot: Snapshot) -> Iterator[str]:
+    def mistakes(self, record: AnyObject, snapshot: Snapshot, options: PresetOptions) -> Iterator[str]:
         """Return what is wrong with the class of a Gateway, or with the parents that a route or ListenerSet names."""
+        del options
         if isinstance(record, Gateway):
             yield from filter(None, (mistaken_class(record, snapshot.gatewayclasses),))
         elif isinstance(record, ListenerSet):

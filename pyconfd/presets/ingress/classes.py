@@ -41,9 +41,12 @@ def class_of(ingress: Ingress) -> str | None:
     return (ingress.metadata.annotations or {}).get(FORMER_CLASS) if name is None else name
 
 
-def mistaken_class(ingress: Ingress, classes: Mapping[Key, IngressClass]) -> str:
-    """Return why the class of an Ingress is not pyconfd's, and what it may have to be; "" where it is."""
-    own = own_classes(classes)
+def mistaken_class(ingress: Ingress, classes: Mapping[Key, IngressClass], nginx: Sequence[str]) -> str:
+    """Return why the class of an Ingress is not pyconfd's, and what it may have to be; "" where it is.
+
+    ``nginx`` are as for :func:`own_classes`.
+    """
+    own = own_classes(classes, nginx)
     if own.serve(ingress):
         return ""
     name = class_of(ingress)

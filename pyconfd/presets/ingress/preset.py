@@ -33,9 +33,11 @@ class IngressPreset(Preset):
             " is its name"
         )
 
-    def mistakes(self, record: AnyObject, snapshot: Snapshot) -> Iterator[str]:
+    def mistakes(self, record: AnyObject, snapshot: Snapshot, options: PresetOptions) -> Iterator[str]:
         """Return what is wrong with the class of an Ingress."""
-        if isinstance(record, Ingress) and (wrong := mistaken_class(record, snapshot.ingressclasses)):
+        if isinstance(record, Ingress) and (
+            wrong := mistaken_class(record, snapshot.ingressclasses, options.nginx_classes)
+        ):
             yield wrong
 
 

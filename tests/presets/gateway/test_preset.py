@@ -963,8 +963,8 @@ def test_mistakes(gateway_class: str, parents: str, hint: tuple[str, ...]) -> No
     )
     preset = registry.PRESETS[PresetName.GATEWAY]
     found = [
-        *preset.mistakes(made.gateways[Key("shop", "web")], made),
-        *preset.mistakes(made.httproutes[Key("shop", "app")], made),
+        *preset.mistakes(made.gateways[Key("shop", "web")], made, PresetOptions()),
+        *preset.mistakes(made.httproutes[Key("shop", "app")], made, PresetOptions()),
     ]
     assert len(found) == len(hint)
     for text, word in zip(found, hint, strict=True):

@@ -586,6 +586,16 @@ def test_paths_of_another_ingress_at_the_host_are_logged() -> None:
 def test_mistakes(class_name: str | None, hint: str) -> None:
     made = snapshot(CLASS, ingress("web", rule(path("/", "web:80")), class_name=class_name))
     (record,) = made.ingresses.values()
-    found = list(registry.PRESETS[PresetName.INGRESS].mistakes(record, made))
+    found = list(registry.PRESETS[PresetName.INGRESS].mistakes(record, made, PresetOptions()))
     assert len(found) == bool(hint)
     assert all(hint in each for each in found)
+
+
+def test_a_misspelled_class_of_ingress_nginx_is_named() -> None:
+    made = snapshot(*WEB, ingress("web", rule(path("/", "web:80")), class_name="ngnix"))
+    options = PresetOptions(nginx_classes=("nginx",))
+    (refusal,) = registry.translate(made, (PresetName.INGRESS,), options, registry.Memo()).refused
+    (record,) = made.ingresses.values()
+    (hint,) = registry.PRESETS[PresetName.INGRESS].mistakes(record, made, options)
+    assert refusal.detail == hint
+    assert "did you mean ingressClassName: nginx?" in hint
