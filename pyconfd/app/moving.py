@@ -1,20 +1,22 @@
 """What becomes of Ingresses that were written for ingress-nginx: the same, different, or refused. Pure."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from pyconfd.model.context import PresetName, Refusal, RefusalReason
+from pyconfd.model.context import ALL_NAMESPACES, PresetName, Refusal, RefusalReason
 from pyconfd.model.ingress import Ingress
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.presets import registry
+from pyconfd.presets import registry, values
 from pyconfd.presets.annotations import AnnotationEffect, effects_of
-from pyconfd.presets.ingress.classes import own_classes
+from pyconfd.presets.ingress.classes import OwnClasses, class_of, own_classes
 from pyconfd.presets.policies.nginx import PREFIX, read_nginx
 from pyconfd.presets.preset import PresetOptions
 
+_MOST_CLASSES = 10
+"""Classes that are named, of those that are not looked at."""
 _OF_HOST = frozenset({f"{PREFIX}auth-tls-secret", f"{PREFIX}server-snippet"})
 """What ingress-nginx takes for the host, whichever Ingress says it: so it closed others' paths too."""
 _NORMALISED = (
@@ -46,6 +48,13 @@ class Verdict(StrEnum):
     """All of it, or paths of it, are not served."""
 
 
+class Moves(NamedTuple):
+    """What becomes of Ingresses, by name; ``notes`` say what was not looked at."""
+
+    moves: tuple["IngressMove", ...]
+    notes: tuple[str, ...]
+
+
 class IngressMove(NamedTuple):
     """One Ingress. ``notes`` say what differs and what to write, ``opened`` what would be open that was closed."""
 
@@ -55,19 +64,43 @@ class IngressMove(NamedTuple):
     opened: tuple[str, ...] = ()
 
 
-def moves_of(snapshot: Snapshot, options: PresetOptions, classes: tuple[str, ...]) -> list[IngressMove]:
-    """Return what becomes of each Ingress of ``classes``, by name."""
+def moves_of(snapshot: Snapshot, options: PresetOptions, classes: tuple[str, ...]) -> Moves:
+    """Return what becomes of each Ingress of ``classes``.
+
+    Nobody has to put Secrets into a file for this: where it has none, certificates are not looked at.
+    """
     own = own_classes(snapshot.ingressclasses, classes)
     found = {key: each for key, each in snapshot.ingresses.items() if own.are_nginx(each)}
-    context = registry.translate(
-        snapshot, (PresetName.INGRESS,), replace(options, nginx_classes=classes), registry.Memo()
-    )
+    options = replace(options, nginx_classes=classes, tls=replace(options.tls, namespaces=(ALL_NAMESPACES,)))
+    context = registry.translate(snapshot, (PresetName.INGRESS,), options, registry.Memo())
+    unseen = RefusalReason.NO_CERTIFICATE if not snapshot.secrets else None
     refused: defaultdict[Key, list[Refusal]] = defaultdict(list)
     for each in context.refused:
-        if each.ref.kind == "Ingress":
+        if each.ref.kind == "Ingress" and each.reason is not unseen:
             refused[Key(each.ref.namespace, each.ref.name)].append(each)
     closing = _hosts_closed_by_others(found)
-    return [_move(key, ingress, refused[key], closing) for key, ingress in sorted(found.items())]
+    moves = (_move(key, ingress, refused[key], closing) for key, ingress in sorted(found.items()))
+    return Moves(tuple(moves), tuple(_not_looked_at(snapshot, own, found, classes)))
+
+
+def _not_looked_at(
+    snapshot: Snapshot, own: OwnClasses, found: Mapping[Key, Ingress], classes: tuple[str, ...]
+) -> Iterator[str]:
+    if not snapshot.ingresses:
+        yield "there is no Ingress in it: kubectl get ingresses,ingressclasses,services,endpointslices,nodes -A -o yaml"
+    others = Counter(class_of(each) for each in snapshot.ingresses.values() if not own.serve(each))
+    if others:
+        listed = ", ".join(
+            f"{count} {'without a class' if name is None else f'of class {values.shortened(name)}'}"
+            for name, count in others.most_common(_MOST_CLASSES)
+        )
+        more = f", and {len(others) - _MOST_CLASSES} more classes" if len(others) > _MOST_CLASSES else ""
+        yield (
+            f"not looked at, since their class is not {' or '.join(classes)}: {listed}{more};"
+            " PYCONFD_INGRESS_NGINX_CLASSES=a,b names classes of ingress-nginx"
+        )
+    if not snapshot.secrets and any(each.spec.tls for each in found.values()):
+        yield "certificates were not looked at: there are no Secrets in it; pyconfd reads kubernetes.secret_namespaces"
 
 
 def _move(key: Key, ingress: Ingress, refused: list[Refusal], closing: Mapping[str, tuple[Key, str]]) -> IngressMove:
@@ -91,7 +124,7 @@ def _opened(key: Key, ingress: Ingress, stops: list[Refusal], closing: Mapping[s
     for host in dict.fromkeys(rule.host for rule in ingress.spec.rules or ()):
         other, name = closing.get(host, (key, ""))
         if other != key and not restricting:
-            yield f"host {host}: {name} of Ingress {other} was for all of the host: move these paths with it"
+            yield f"host {host}: {name} of Ingress {'/'.join(other)} was for all of the host: move these paths with it"
 
 
 def _restricts(ingress: Ingress) -> list[str]:

@@ -1,5 +1,6 @@
 """``pyconfd move`` over Ingresses that were written for ingress-nginx."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,36 @@ def test_each_ingress_has_a_verdict(tmp_path: Path) -> None:
     assert "deny-networks" in text
     assert "\x1b" not in text
     assert text.splitlines()[-1] == "3 Ingresses: 1 same, 1 different, 1 refused; 0 open that were closed"
+    assert "their class is not nginx: 1 of class haproxy;" in text
+
+
+def test_what_is_not_looked_at_is_said(tmp_path: Path) -> None:
+    assert moved(tmp_path, ingress("web"))[1].splitlines()[0].split() == ["same", "shop/web"]
+    assert "there is no Ingress in it: kubectl get ingresses," in moved(tmp_path)[1]
+    without, classless = ingress("web"), ingress("old", class_name="")
+    del classless["spec"]["ingressClassName"]  # type: ignore[attr-defined]
+    many = [ingress(f"x{number}", class_name=f"c{number:02}\x1b[31m") for number in range(12)]
+    code, text = moved(tmp_path, without, classless, *many)
+    assert (code, "1 without a class, 1 of class c00" in text, ", and 3 more classes" in text) == (Exit.OK, True, True)
+    assert "\x1b" not in text
+
+
+def test_a_certificate_counts_only_where_the_file_has_secrets(tmp_path: Path) -> None:
+    web = ingress("web")
+    web["spec"]["tls"] = [{"hosts": ["a.example.com"], "secretName": "web-tls"}]  # type: ignore[index]
+    text = moved(tmp_path, web)[1]
+    assert ("certificates were not looked at" in text, "same       shop/web" in text) == (True, True)
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "other", "namespace": "shop"}}
+    text = moved(tmp_path, web, {**secret, "type": "kubernetes.io/tls", "data": {}})[1]
+    assert ("not looked at" in text, "there is no Secret shop/web-tls" in text) == (False, True)
+
+
+def test_json_has_each_ingress(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump_all([SERVICE, ingress("web"), ingress("other", class_name="haproxy")]))
+    found = json.loads(invoke("move", "--json", "--snapshot", str(path)).stdout)
+    assert found["ingresses"] == [{"ingress": "shop/web", "verdict": "same", "notes": [], "opened": []}]
+    assert (found["opened"], len(found["notes"])) == (0, 1)
 
 
 @pytest.mark.parametrize("name", ["auth_tls_secret", "server_snippet"])
@@ -61,6 +92,7 @@ def test_what_closed_all_of_a_host_is_told(tmp_path: Path, name: str) -> None:
     code, text = moved(tmp_path, ingress("closed", **{name: "shop/ca"}), ingress("beside"))
     assert code == Exit.CHANGES
     assert "OPEN THAT WAS CLOSED: host a.example.com" in text
+    assert "of Ingress shop/closed was for all of the host" in text
 
 
 def test_a_restricted_path_is_not_called_the_same(tmp_path: Path) -> None:
