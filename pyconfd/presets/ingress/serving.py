@@ -162,7 +162,8 @@ class IngressClaims:
         if not is_misspelled(ingress, classes, own):
             return None
         ref = ObjectRef("Ingress", values.shortened(key.namespace), values.shortened(key.name), self._objects.cluster)
-        detail = mistaken_class(ingress, classes, read.value(self._objects.nginx_classes))
+        nginx: tuple[str, ...] = read.value(self._objects.nginx_classes)
+        detail = mistaken_class(ingress, classes, nginx)
         return (Refusal(ref, "spec.ingressClassName", "", RefusalReason.UNKNOWN_CLASS, detail),)
 
 
