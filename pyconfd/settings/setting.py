@@ -108,7 +108,8 @@ def one_line(value: object, expected: str) -> str:
         NotAcceptedError: it is something else.
     """
     if not isinstance(value, str) or _UNPRINTABLE.search(value):
-        raise NotAcceptedError(expected, value)
+        is_number = type(value) is int and abs(value) < _INT64
+        raise NotAcceptedError(expected, value, remedy=f'write it in quotes: "{value}"' if is_number else "")
     return value
 
 

@@ -62,6 +62,8 @@ def test_every_problem_of_every_source_at_once() -> None:
         unit = 5
         [haprxy]
         conf = "/x"
+        [policies]
+        max_body_size = 1048576
         [apply]
         keep_generations = 0
         quiet_s = true
@@ -73,7 +75,11 @@ def test_every_problem_of_every_source_at_once() -> None:
         f"{PATH}: stat_dir": ("is not a setting", "did you mean state_dir?"),
         f"{PATH}: status": ("expected a table, got 3", "begin the section with [status] on a line of its own"),
         f"{PATH}: [haproxy] conff": ("is not a setting", "did you mean conf?"),
-        f"{PATH}: [haproxy] unit": ("expected text on one line, got 5", ""),
+        f"{PATH}: [haproxy] unit": ("expected text on one line, got 5", 'write it in quotes: "5"'),
+        f"{PATH}: [policies] max_body_size": (
+            "expected bytes, or a size such as 100m, got 1048576",
+            'write it in quotes: "1048576"',
+        ),
         f"{PATH}: haprxy": ("is not a setting", "did you mean haproxy?"),
         f"{PATH}: [apply] keep_generations": ("expected a whole number from 1 to 10000, got 0", ""),
         f"{PATH}: [apply] quiet_s": (
