@@ -21,12 +21,13 @@ PAUSE_S = 0.1
 
 @contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Ignore Ctrl-C for as long as the ``with`` lasts."""
-    former = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Ignore Ctrl-C, and what else ends the demo, for as long as the ``with`` lasts."""
+    former = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, former)
+        for each, handler in former.items():
+            signal.signal(each, handler)
 
 
 class Stage(Appliance, ABC):

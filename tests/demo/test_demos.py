@@ -63,26 +63,29 @@ def test_every_promise_of_the_demo_holds(preset: str, capsys: pytest.CaptureFixt
 
 
 _INTERRUPTED = """
-import runpy, sys
+import runpy, signal, sys
 
 class Interrupting:
     def find_spec(self, name, *_):
         if name == "tests.world.clients":
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.{name})
 
 sys.meta_path.insert(0, Interrupting())
 runpy.run_module("tests.demo", run_name="__main__")
 """
 
 
-def test_ctrl_c_during_the_imports_ends_with_a_sentence() -> None:
-    done = subprocess.run([sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, check=False, timeout=60)
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP", "SIGTERM"])
+def test_ctrl_c_during_the_imports_ends_with_a_sentence(name: str) -> None:
+    code = _INTERRUPTED.replace("{name}", name)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "\nEverything has been stopped.\n", "")
 
 
-def test_ctrl_c_while_the_demo_ends_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+def test_ctrl_c_while_the_demo_ends_leaves_nothing(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
     with suppress(KeyboardInterrupt), SampleStage() as stage:
-        monkeypatch.setattr(stage, "stop", lambda: signal.raise_signal(signal.SIGINT))
+        monkeypatch.setattr(stage, "stop", lambda: signal.raise_signal(number))
     assert not stage.haproxy.sockets.exists(), "haproxy was not stopped"
     assert not stage.folder.exists()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
