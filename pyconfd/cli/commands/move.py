@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from pyconfd import wiring
-from pyconfd.app.moving import Move, Verdict, moves_of
+from pyconfd.app.moving import IngressMove, Verdict, moves_of
 from pyconfd.cli.command import CommandContext, command, json_option, snapshot_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_notes, print_text
@@ -55,5 +55,5 @@ def move(context: CommandContext, snapshots: tuple[str, ...], origin: str, *, as
     return code
 
 
-def _as_json(move: Move) -> dict[str, Any]:
+def _as_json(move: IngressMove) -> dict[str, Any]:
     return {"ingress": "/".join(move.key), "verdict": move.verdict, "notes": move.notes, "opened": move.opened}
