@@ -41,6 +41,11 @@ TESTS = (
     "tests/presets/test_allowed_fuzz.py",
     *(f"tests/presets/gateway/test_{name}_live.py" for name in ("changes", "hosts", "http", "mirror", "shares", "tls")),
     *(
+        f"tests/presets/policies/test_{name}_live.py"
+        for name in ("balancing", "changes", "handling", "limits", "words")
+    ),
+    "tests/presets/policies/test_nginx_paths.py",
+    *(
         f"tests/haproxy/test_{name}.py"
         for name in (
             "runtime",
