@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
 from pyconfd.presets.policies import balancing, changes, handling, limits
 from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
@@ -48,7 +49,8 @@ class PolicyWord(NamedTuple):
 
     ``restricts``: it lets somebody or something out, so that nothing is served where it cannot be what it says.
     ``live``: a new value is a runtime update, and no reload. ``kinds`` are those of objects that may say it. ``beyond``
-    returns why a value is more than the operator's settings allow, or "".
+    returns why a value is more than the operator's settings allow, or "". ``names_object``: the value is the name of an
+    object in the namespace of who says the word, and is applied as its key.
     """
 
     name: str
@@ -60,6 +62,7 @@ class PolicyWord(NamedTuple):
     live: bool = True
     kinds: tuple[str, ...] = KINDS
     beyond: Callable[[Any, PolicyBounds], str] = lambda _, __: ""
+    names_object: bool = False
 
 
 class WordFault(NamedTuple):
@@ -321,7 +324,7 @@ def asked_by(
             faults.append(WordFault(word.name, text, why, word.restricts))
             continue
         try:
-            value = word.parse(text)
+            value = Key(namespace, word.parse(text)) if word.names_object else word.parse(text)
             wrong = claims.word(namespace, word.name) or word.beyond(value, claims.bounds)
             asked = asked if wrong else word.apply(asked, value)
         except ValueError as error:
