@@ -19,6 +19,7 @@ from pyconfd.explain.request import ClientRequest
 from pyconfd.explain.routing import ACME, Entrance, Unknown, Unlogged, longest_prefix
 from pyconfd.model.listener import ANY
 from pyconfd.model.logged import AskedFor, UnreadableLine, asked_for
+from pyconfd.presets.routing.paths import routed_path
 from pyconfd.printable import clean
 
 MOST_CLASSES = 100_000
@@ -254,6 +255,7 @@ class TrafficReplay:
         host = self._host_class(asked.host)
         name = host if asked.sni == asked.host else f"!{self._host_class(asked.sni.rstrip('.').lower())}"
         method = asked.method if asked.method in _METHODS or not asked.method else _OTHER_METHOD
+        path = routed_path(path) or ""
         acme = path.startswith(ACME)
         class_ = _RequestClass(
             asked.listener, is_tls, method, host, name, self._class_of_path(path), acme, has_query, client

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.listener import canonical, parsed
+from pyconfd.presets.routing.paths import routed_path
 from pyconfd.presets.values import address
 
 MOST_CHARACTERS = 8_000
@@ -72,6 +73,11 @@ class ClientRequest:
         query = f"?{self.query}" if self.query else ""
         port = f":{self.port}" if self.port != _PORTS.get(self.scheme) else ""
         return f"{self.scheme}://{self.host}{port}{self.path}{query}"
+
+    @property
+    def routed_path(self) -> str:
+        """The path that routes are compared with, "" where the request gets 400 for it."""
+        return routed_path(self.path) or ""
 
     @property
     def pathq(self) -> str:

@@ -486,7 +486,7 @@ def _filtered(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended
 def _by_words(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:
     """Return what HAProxy answers by the words of policies, before all filters."""
     root = rule.policy.app_root
-    if (ended := _by_network(request, rule, trace)) is not None or not root or request.path != "/":
+    if (ended := _by_network(request, rule, trace)) is not None or not root or request.routed_path != "/":
         return ended
     end = RequestEnd(status=302, location=root)
     return _Ended(f"302: a redirect to {root}", end, rule.owner, "annotation pyconfd.io/app-root")

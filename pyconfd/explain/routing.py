@@ -391,7 +391,7 @@ class Rules:
         ``owner_of`` has the rule of each route that a group may lead to.
         """
         self.reads_path = self.reads_path or paths.is_by_characters
-        chosen = paths.find(virtual_host, self._request.path)
+        chosen = paths.find(virtual_host, self._request.routed_path)
         if self._trace.only_end:
             if chosen is None:
                 return ""
@@ -405,7 +405,7 @@ class Rules:
                 else:
                     route = each.to
                     trace.chosen("rule", words, at=each.object, where=each.field)
-            elif each.fits(virtual_host, self._request.path):
+            elif each.fits(virtual_host, self._request.routed_path):
                 trace.lost("rule", f"{words}: a more specific path comes first", at=each.object, where=each.field)
             elif number < _MOST_RULES:
                 trace.lost("rule", f"{words}: the path is another one", at=each.object, where=each.field)
@@ -440,7 +440,7 @@ class Rules:
             return f"the method is {request.method}"
         if match.kind is PathKind.REGEX:
             self.reads_path = True
-            if not _matches(ValueCondition("", match.path, True), [request.path.encode()]):
+            if not _matches(ValueCondition("", match.path, True), [request.routed_path.encode()]):
                 return "the path does not match"
         unlogged = self._unlogged
         if unlogged is not None:
@@ -727,6 +727,10 @@ class Way:
         self.trace.chosen("rule", f"port {entry['listen_port']} of {domain}", at=at, where="annotation listen-port")
         return RequestEnd(f"be-{entry['key']}")
 
+    def _above_root(self) -> RequestEnd:
+        text = "400: with its .. the path is above the root, or longer than 512 characters"
+        return self.trace.ends(text, RequestEnd(status=400))
+
     # The shared frontends
 
     def _at_shared(self, section: str) -> RequestEnd:
@@ -734,7 +738,7 @@ class Way:
         if (ended := self._speaks(tls=section != SHARED_HTTP)) is not None:
             return ended
         if section == SHARED_HTTP:
-            return self._shared_request(shared, tls=False)
+            return self._shared_request(shared, tls=False) if request.routed_path else self._above_root()
         only_default = False
         if section == SHARED_TLS:
             found = self._by_client_hello(shared)
@@ -748,7 +752,7 @@ class Way:
         if not request.is_http:
             self.trace.does_not_cover("connections that hold no request, at a listener for HTTP")
             return NOT_KNOWN
-        return self._shared_request(shared, tls=True)
+        return self._shared_request(shared, tls=True) if request.routed_path else self._above_root()
 
     def _by_client_hello(self, shared: SharedHosts) -> _ClientHelloResult:
         """Return where the name in the ClientHello leads."""
@@ -827,7 +831,7 @@ class Way:
         """
         if self.trace.only_end:
             return
-        path, found = self.request.path, []
+        path, found = self.request.routed_path, []
         name = values.shortened(host.host)
         for each in self.evidence.refused:
             if each.reason not in {RefusalReason.NAME_TAKEN, RefusalReason.NAME_RESERVED}:
@@ -846,7 +850,7 @@ class Way:
     def _needs_no_tls(self) -> bool:
         """Return whether it is the question of an issuer, or a proxy in front says that TLS ended there."""
         request = self.request
-        if request.path.startswith(ACME):
+        if request.routed_path.startswith(ACME):
             return True
         if self._unlogged is not None:
             return bool(self.tables.trusted) and self._unlogged.holds(FORWARDED_PROTO)
@@ -911,7 +915,9 @@ class Way:
         return next((each for each in found if each is not None), None)
 
     def _gateway_request(self, front: GatewayFrontend, listener: str) -> RequestEnd:
-        trace, host = self.trace, self._gateway_host(front)
+        request, trace, host = self.request, self.trace, self._gateway_host(front)
+        if host is None and not request.routed_path:
+            return self._above_root()
         if host is None:
             trace.add("host", f"{self.request.name or '(none)'} is no virtual host of this port")
             text = f"404: no listener or route {self._served}has this host"
@@ -919,6 +925,8 @@ class Way:
         if front.https and host.listener and host.listener != listener:
             text = f"421: the host belongs to listener {host.listener}, and the connection was made for {listener}"
             return trace.ends(text, RequestEnd(status=421), at=front.owner, where="spec.listeners")
+        if not request.routed_path:
+            return self._above_root()
         chain = [host]
         if host.kind is HostKind.EXACT:
             above = self._wildcard(front) if host.id not in front.ends else None

@@ -485,6 +485,8 @@ def _matches(kind: str, value: str, pattern: str) -> bool:
         return value.endswith(pattern)
     if kind == "beg":
         return value.startswith(pattern)
+    if kind == "sub":
+        return pattern in value
     if kind != "reg":
         return value == pattern
     try:

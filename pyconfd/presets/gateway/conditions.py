@@ -13,6 +13,7 @@ from pyconfd.presets import values
 from pyconfd.presets.gateway import patterns
 from pyconfd.presets.gateway.faults import refuse
 from pyconfd.presets.gateway.frontends import Choice
+from pyconfd.presets.routing.paths import decoded, routed_path
 from pyconfd.presets.routing.table import place_of
 from pyconfd.presets.routing.types import EXACT_PATHS, PathKind, RouteGroup, RouteMatch, RouteRule, ValueCondition
 
@@ -112,7 +113,10 @@ def _path_match(match: HttpPathMatch, field: str) -> tuple[PathKind, str]:
         return PathKind.REGEX, pattern(match.value, f"{field}.value")
     if match.type not in {"Exact", "PathPrefix"}:
         refuse(f"{field}.type", match.type, "expected Exact, PathPrefix or RegularExpression")
-    return PathKind.EXACT if match.type == "Exact" else PathKind.PREFIX, path(match.value, f"{field}.value")
+    found = decoded(path(match.value, f"{field}.value"))
+    if routed_path(found) != found:
+        refuse(f"{field}.value", match.value, "no request has a path with //, /./ or /.. here: leave them out")
+    return PathKind.EXACT if match.type == "Exact" else PathKind.PREFIX, found
 
 
 def _conditions(

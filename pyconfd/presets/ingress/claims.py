@@ -26,6 +26,7 @@ from pyconfd.presets.policies.nginx import PREFIX as NGINX
 from pyconfd.presets.policies.nginx_paths import REWRITE, NginxPaths, fault_of_path
 from pyconfd.presets.policies.words import CLOSED, NOTHING_ASKED, AskedByWords, WordFault, asked_by
 from pyconfd.presets.policy import ClaimOptions
+from pyconfd.presets.routing.paths import decoded, routed_path
 from pyconfd.presets.routing.references import ServiceReference
 from pyconfd.presets.routing.rules import PathEdit
 from pyconfd.presets.routing.table import VirtualHostPath
@@ -50,7 +51,6 @@ _LONGEST_PATH = 1_024
 _KINDS = {"Exact": PathKind.EXACT, "Prefix": PathKind.PREFIX, "ImplementationSpecific": PathKind.PREFIX}
 _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*", re.ASCII)
 """What a URL may have in its path. Source: RFC 3986, 3.3."""
-_EMPTY_ELEMENT = re.compile(r"//|/\.{1,2}(?:/|$)")
 _EXPRESSION = re.compile(r"[()*$]")
 """What regular expressions for other controllers have, and paths hardly ever."""
 _SUFFIXES = {
@@ -392,9 +392,10 @@ def _match(asked: IngressPath | None, nginx: NginxPaths | None) -> RouteMatch:
         if wrong := fault_of_path(path):
             raise _Invalid("spec.rules.http.paths.path", path, wrong)
         return RouteMatch(PathKind.EXPRESSION, path)
-    if not _PATH.fullmatch(path) or len(path) > _LONGEST_PATH or _EMPTY_ELEMENT.search(path):
+    if not _PATH.fullmatch(path) or len(path) > _LONGEST_PATH or routed_path(path) != decoded(path):
         detail = f"expected an absolute path as in a URL, without empty elements, of at most {_LONGEST_PATH} characters"
         raise _Invalid("spec.rules.http.paths.path", path, detail)
+    path = decoded(path)
     if kind is PathKind.PREFIX and path != "/":
         path = path.removesuffix("/")
     return RouteMatch(kind, path)

@@ -41,7 +41,7 @@ CLIENT = "198.51.100.7"
 _POOL = "192.0.2.1"
 _SHARED = "192.0.2.200"
 PRESETS = ("domains", "ingress", "gateway")
-_EXPLAINED = frozenset({200, 301, 302, 303, 307, 308, 403, 404})
+_EXPLAINED = frozenset({200, 301, 302, 303, 307, 308, 400, 403, 404})
 """Statuses that `pyconfd explain URL` is to say; others depend on former requests, bodies and times."""
 GATEWAY = f"""
 kind: Gateway
