@@ -69,11 +69,30 @@ def rights(settings: Settings) -> Rights:
     own = settings.cluster_status
     return Rights(
         reads(settings.kubernetes, resources(settings), named(settings)),
-        registry.statuses_of(settings.presets.names) if own.enabled and serves_haproxy(settings) else (),
+        _statuses(settings),
         # Of several producers that publish, etcd elects one.
         lease=(own.lease_namespace, own.lease_name) if serves_haproxy(settings) else ("", ""),
         events=settings.events.enabled,
         owners=own.enabled and serves_haproxy(settings),
+        services=makes_services(settings),
+    )
+
+
+def _statuses(settings: Settings) -> frozenset[Resource]:
+    if not (settings.cluster_status.enabled and serves_haproxy(settings)):
+        return frozenset()
+    found = registry.statuses_of(settings.presets.names)
+    return found | {Resource.SERVICES} if makes_services(settings) else found
+
+
+def makes_services(settings: Settings) -> bool:
+    """Return whether Gateways have Services."""
+    own = settings.cluster_status
+    return (
+        own.enabled
+        and own.gateway_services
+        and serves_haproxy(settings)
+        and Resource.GATEWAYS in registry.statuses_of(settings.presets.names)
     )
 
 
@@ -287,6 +306,7 @@ def base_options(settings: Settings) -> PresetOptions:
         cluster_templates=settings.cluster_templates.allow_configuration_from_cluster,
         ignored_annotations=settings.ingress.ignored_annotations,
         nginx_classes=settings.ingress.nginx_classes,
+        gateway_services=makes_services(settings),
     )
 
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pyconfd.model.certificate import PresentedCertificate
+from pyconfd.model.gateway_service import NO_SERVICES, GatewayServices
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import Statuses
@@ -225,6 +226,7 @@ class Context:
     preset, who was given which name. ``reserved`` has the names that stay with a namespace, by scope: what several
     presets ask for is a scope of its own. ``register`` is what to remember of that for the next translation.
     ``statuses`` has one mapping for each preset; ``certificates`` too, of what is presented for hosts, by any key.
+    ``services`` are to be made for Gateways.
     ``claims`` return what the objects of each preset ask for, made when somebody asks; those of ``quarantine`` too.
     """
 
@@ -241,6 +243,7 @@ class Context:
     reserved: Mapping[str, Owners] = field(default_factory=lambda: MappingProxyType({}))
     register: NameRegister = field(default_factory=NameRegister)
     statuses: tuple[Statuses, ...] = ()
+    services: GatewayServices = field(default_factory=lambda: NO_SERVICES)
     certificates: tuple[Mapping[str, PresentedCertificate], ...] = ()
     claims: Mapping[str, Callable[[], Iterable["Claim"]]] = field(
         default_factory=lambda: MappingProxyType({}), repr=False, compare=False

@@ -140,8 +140,10 @@ class ParametersReference(Record, frozen=True, gc=False):
 
 
 class GatewayInfrastructure(Record, frozen=True, gc=False):
-    """Labels and annotations for what is made for a Gateway; nothing is."""
+    """Labels and annotations for what is made for a Gateway: a Service, where the operator asks for it."""
 
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
     parameters_ref: ParametersReference | None = None
 
 

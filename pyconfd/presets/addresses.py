@@ -543,6 +543,11 @@ def is_served(service: Service, options: AddressOptions) -> bool:
     return spec.type == "LoadBalancer" and mine
 
 
+def is_of_gateway(service: Service) -> bool:
+    """Return whether a Service is one that pyconfd made for a Gateway, by its class."""
+    return service.spec.load_balancer_class == GATEWAY_CONTROLLER
+
+
 def of_service(key: Key, service: Service, options: AddressOptions, claims: ClaimOptions) -> AddressRequest | None:
     """Return what a Service asks for, None where it is not pyconfd's or may have no port."""
     if not is_served(service, options):

@@ -14,6 +14,7 @@ from pyconfd.model.kubernetes import Endpoints, EndpointSlice, Node, ObjectRef, 
 from pyconfd.model.snapshot import Key, Named, Snapshot, denies_secrets
 from pyconfd.model.versioned import differing
 from pyconfd.presets import values
+from pyconfd.presets.addresses import is_of_gateway
 from pyconfd.presets.certificates import TLS, ReadSecret, read_secret
 from pyconfd.presets.endpoints import join, owner_of, slices_of_endpoints
 from pyconfd.presets.policy import API_SERVICE, AllowedAddresses, ClaimOptions
@@ -146,7 +147,7 @@ class ReadCluster:
         return Cluster(self._seen, view, services, self._refused.all(), ready, places, secrets)
 
     def _service(self, read: Read, key: Key, item: Service | Endpoints) -> ReadService:
-        service = item if isinstance(item, Service) else None
+        service = _without_words(item) if isinstance(item, Service) else None
         if not values.is_object_name(key.name) or not values.is_object_name(key.namespace):
             ref = ObjectRef(
                 "Service" if service else "Endpoints", values.shortened(key.namespace), values.shortened(key.name)
@@ -189,6 +190,15 @@ def _owners_of(key: Key, item: EndpointSlice) -> tuple[Key, ...]:
 
 def _views(parts: Mapping[Key, "_NodePart"]) -> tuple[NodeView, ...]:
     return tuple(part.view for _, part in sorted(parts.items(), key=itemgetter(0)) if part.view is not None)
+
+
+def _without_words(service: Service) -> Service:
+    """Return a Service; that of a Gateway without its labels and annotations, since those are the Gateway's."""
+    if not is_of_gateway(service):
+        return service
+    return msgspec.structs.replace(
+        service, metadata=msgspec.structs.replace(service.metadata, labels=None, annotations=None)
+    )
 
 
 def _declared(_: Read, __: Key, seen: ReadService) -> ReadService:

@@ -28,6 +28,7 @@ from pyconfd.model.reservation import NEVER, HostClaim, Name, Owner, Reservation
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.versioned import GivenDict, GivenList, VersionedDict, differing
 from pyconfd.presets import host_ownership, values
+from pyconfd.presets.addresses import is_of_gateway
 from pyconfd.presets.annotations import ACCESS_LOG, read_foreign
 from pyconfd.presets.certificates import NO_CERTIFICATE, ReadSecret
 from pyconfd.presets.cluster import NO_SERVICE
@@ -183,6 +184,8 @@ class DomainClaims:
 def _annotated(record: Service | Endpoints | None) -> Service | Endpoints | None:
     """Return an object of which annotations may mean something; controllers annotate Endpoints for themselves."""
     given = record.metadata.annotations if record is not None else None
+    if isinstance(record, Service) and is_of_gateway(record):
+        return None
     if given and (isinstance(record, Service) or "domain" in given or "proto" in given):
         return record
     return None

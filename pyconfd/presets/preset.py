@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim
 from pyconfd.model.context import ClusterTemplate, PresetName, Refusal
+from pyconfd.model.gateway_service import NO_SERVICES, GatewayServices
 from pyconfd.model.kubernetes import AnyObject
 from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.object_status import Statuses
@@ -56,7 +57,7 @@ class PresetOptions:
     ``claims`` says who may claim what; ``reservations`` are the names that namespaces have, by scope.
     ``cluster_templates``: render what the cluster supplies as configuration. ``ignored_annotations`` are annotations
     of other controllers, or patterns, whose restrictions are done without. Ingresses of the classes ``nginx_classes``
-    mean what ingress-nginx makes of them.
+    mean what ingress-nginx makes of them. ``gateway_services``: each Gateway has a Service.
     """
 
     node_ports: bool = False
@@ -74,6 +75,7 @@ class PresetOptions:
     cluster_templates: bool = False
     ignored_annotations: tuple[str, ...] = ()
     nginx_classes: tuple[str, ...] = ()
+    gateway_services: bool = False
 
     def of(self, options: type[_T]) -> _T:
         """Return the options of one preset, by their class; its defaults where there are none."""
@@ -103,9 +105,10 @@ class PresetResult:
     for which the share of reloads is counted (:meth:`~pyconfd.model.reservation.Owner.asking_for`);
     ``reserves`` are those that stay with the namespace, where that is not decided for several presets together (None:
     all of them). ``ends_tls``: some object asks for the frontend that ends TLS on the shared port. ``statuses`` are
-    for objects of the cluster, as they shall be once all of this is served. ``certificates`` are what is presented for
-    hosts, by any key. ``claims`` returns what each object asks for, refused ones too: it reads what the
-    collections have published, which is replaced and never changed, so that any thread may call it at any time.
+    for objects of the cluster, as they shall be once all of this is served. ``services`` are to be made for Gateways.
+    ``certificates`` are what is presented for hosts, by any key. ``claims`` returns what each object asks for, refused
+    ones too: it reads what the collections have published, which is replaced and never changed, so that any thread may
+    call it at any time.
     """
 
     names: Mapping[str, Any]
@@ -122,6 +125,7 @@ class PresetResult:
     reserves: Owners | None = None
     ends_tls: bool = False
     statuses: Statuses = field(default_factory=lambda: _NONE)
+    services: GatewayServices = field(default_factory=lambda: NO_SERVICES)
     certificates: Mapping[str, PresentedCertificate] = field(default_factory=lambda: _NONE)
 
 

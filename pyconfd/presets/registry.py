@@ -21,6 +21,7 @@ from pyconfd.model.context import (
     RefusalReason,
     in_order,
 )
+from pyconfd.model.gateway_service import NO_SERVICES
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Step
@@ -230,6 +231,7 @@ def _translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions,
         owners=owners,
         reserved=reserved,
         statuses=tuple(result.statuses for result in results),
+        services=next((result.services for result in results if result.services), NO_SERVICES),
         certificates=(*(result.certificates for result in results), default.presented),
         claims={name: result.claims for name, result in zip(names, results, strict=True)},
     )

@@ -476,6 +476,11 @@ class ClusterStatusSettings:
     grace_s: DurationOrZero = setting(
         30.0, "an object that is not served any more, and was not deleted, loses its address after so long"
     )
+    gateway_services: bool = setting(
+        False,
+        "make a Service for each Gateway, with its address and the labels and annotations of spec.infrastructure; needs"
+        " the right to create and patch Services, which pyconfd rbac prints then",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ class RealCluster:
         appliance.values["kubernetes"] = known
         appliance.values["claims"] = {"allow_endpoints": [_PODS]}
         appliance.values["addresses"] = {"pool": [POOL]}
+        appliance.values["cluster_status"] = {"gateway_services": True}
         appliance.write_settings()
         rights = appliance.command("rbac")
         assert rights.returncode == 0, rights.stderr

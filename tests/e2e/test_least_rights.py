@@ -59,6 +59,7 @@ def test_the_printed_rights_are_enough_and_all_are_used(appliance: Appliance, tm
     cluster, port = appliance.cluster, service_port(*POOL)
     appliance.values["addresses"] = {"pool": list(POOL), "shared": ["192.0.2.80"]}
     appliance.values["kubernetes"] |= {"secret_namespaces": [NAMESPACE]}
+    appliance.values["cluster_status"] = {"gateway_services": True}
     cluster.add_namespace(NAMESPACE)
     granted = applied(appliance)
     appliance.serve("routed", {})
@@ -86,6 +87,10 @@ def test_the_printed_rights_are_enough_and_all_are_used(appliance: Appliance, tm
     assert ask(port, "any.example.com", address=of_service) == "routed-1"
     appliance.until(lambda: ask(appliance.http, "ingress.example.com") == "routed-1", "the Ingress is served")
     appliance.until(lambda: ingress_of(appliance, "ingresses", "web") == ["192.0.2.80"], "and has an address")
+    appliance.until(lambda: cluster.exists("services", NAMESPACE, "web-pyconfd"), "the Gateway has a Service")
+    appliance.until(
+        lambda: ingress_of(appliance, "services", "web-pyconfd") == [of_gateway["value"]], "with its address"
+    )
     all_is_well(appliance)
     assert complaints(appliance) == []
 
@@ -105,7 +110,9 @@ def test_the_printed_rights_are_enough_and_all_are_used(appliance: Appliance, tm
     server.wait_for_request("configmaps", "update", count=2)
     used = {(each.resource, each.verb) for each in server.requests[seen:]}
     without_objects = {(f"{each}/status", "patch") for each in ("listenersets", "grpcroutes", "tlsroutes", "tcproutes")}
-    assert granted - used == without_objects | {("backendtlspolicies/status", "patch")}
+    # What a patch creates needs the right to create it, too.
+    of_patches = {("services", "create")}
+    assert granted - used == without_objects | of_patches | {("backendtlspolicies/status", "patch")}
     record = tmp_path / "cluster.yaml"
     assert appliance.command("record", str(record)).returncode == 0
     kinds = {each["kind"] for each in yaml.safe_load(record.read_text())["items"]}

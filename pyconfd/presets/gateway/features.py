@@ -109,6 +109,11 @@ FIELDS: dict[str, tuple[type[msgspec.Struct], str]] = {
 }  # fmt: skip
 """The field that a feature is about, in a record."""
 
+OF_SERVICES: dict[str, tuple[type[msgspec.Struct], str]] = {
+    "GatewayInfrastructure": (Gateway, "spec.infrastructure.annotations"),
+}
+"""What is supported where Gateways have Services: ``cluster_status.gateway_services``."""
+
 TLS_MODES = {
     "TLSRouteModeTerminate": {TlsMode.TERMINATE},
     "TLSRouteModeMixed": {TlsMode.TERMINATE, TlsMode.PASSTHROUGH},
@@ -117,9 +122,9 @@ TLS_MODES = {
 
 
 @cache
-def supported() -> tuple[str, ...]:
-    """Return the names of the supported features, sorted."""
-    return tuple(sorted({*_of_rules(), *_of_fields(), *_of_listeners()}))
+def supported(*, services: bool = False) -> tuple[str, ...]:
+    """Return the names of the supported features, sorted; ``services``: Gateways have Services."""
+    return tuple(sorted({*_of_rules(), *_of_fields(services=services), *_of_listeners()}))
 
 
 def _of_rules() -> Iterator[str]:
@@ -138,8 +143,9 @@ def is_served(rule: dict[str, Any], record: type[_R], parse: Callable[[_R], Pars
     return isinstance(found, ParsedRule) and found != parse(msgspec.convert(bare, record))
 
 
-def _of_fields() -> Iterator[str]:
-    return (name for name, (record, path) in FIELDS.items() if has_field(record, path))
+def _of_fields(*, services: bool) -> Iterator[str]:
+    found = FIELDS | OF_SERVICES if services else FIELDS
+    return (name for name, (record, path) in found.items() if has_field(record, path))
 
 
 def has_field(record: type[msgspec.Struct], path: str) -> bool:

@@ -112,15 +112,15 @@ def class_fault(gateway_class: GatewayClass) -> Fault | None:
     return Fault("InvalidParameters", "spec.parametersRef", f"{parameters.kind} {parameters.name}", detail)
 
 
-def class_status(gateway_class: GatewayClass) -> ObjectStatus:
-    """Return the status of a class."""
+def class_status(gateway_class: GatewayClass, *, services: bool = False) -> ObjectStatus:
+    """Return the status of a class; ``services``: its Gateways have Services."""
     fault, meta = class_fault(gateway_class), gateway_class.metadata
     accepted = of_faults("Accepted", (fault,) if fault is not None else ())
     return object_status(
         meta,
         {
             "conditions": conditions((accepted,), meta.generation),
-            "supportedFeatures": [{"name": name} for name in features.supported()],
+            "supportedFeatures": [{"name": name} for name in features.supported(services=services)],
         },
     )
 

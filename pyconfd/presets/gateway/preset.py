@@ -10,6 +10,7 @@ from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName
 from pyconfd.model.gateway_api import Gateway, GRPCRoute, HTTPRoute, ListenerSet, TCPRoute, TLSRoute
+from pyconfd.model.gateway_service import GatewayService
 from pyconfd.model.kubernetes import AnyObject
 from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import ObjectKey, ObjectStatus
@@ -70,7 +71,8 @@ class GatewayCollections(PresetCollections):
             key=_owned_name,
             value=_owner_of,
         )
-        self._statuses = Published[ObjectKey, ObjectStatus](gateways.statuses, rank=None)
+        self._statuses = Published[ObjectKey, ObjectStatus](gateways.statuses, key=_key_of_status, rank=None)
+        self._services = Published[Key, GatewayService](gateways.services, key=lambda at: at[1])
         self._policies = Published[ObjectKey, PolicyDecision](gateways.policies)
         self._presented = Published[str, PresentedCertificate](gateways.presented, key=lambda at: at[1], rank=None)
         self._refused = JoinedRefusals(gateways.refused)
@@ -111,12 +113,17 @@ class GatewayCollections(PresetCollections):
             owners=owners,
             reserves=NO_OWNERS,
             statuses=self._statuses.mapping(),
+            services=self._services.mapping(),
             certificates=self._presented.mapping(),
         )
 
 
 def _rank_of_route(id_: ObjectKey) -> tuple[int, Key]:
     return ROUTES.index(id_.resource), id_.key
+
+
+def _key_of_status(at: Any) -> ObjectKey:
+    return at if isinstance(at, ObjectKey) else ObjectKey(Resource.SERVICES, at[1])
 
 
 def _port_name(at: tuple[ObjectKey, int]) -> str:

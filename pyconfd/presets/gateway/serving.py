@@ -9,7 +9,7 @@ themselves; a route is asked, placed at listeners and served (:mod:`pyconfd.pres
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,7 @@ from pyconfd.model.gateway_api import (
     ListenerSet,
     ReferenceGrant,
 )
+from pyconfd.model.gateway_service import GatewayService
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import Listener
 from pyconfd.model.object_status import ObjectKey, ObjectStatus
@@ -31,6 +32,7 @@ from pyconfd.model.reservation import Owner
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.presets import values
 from pyconfd.presets.address_ownership import AddressOwners
+from pyconfd.presets.addresses import is_of_gateway
 from pyconfd.presets.certificates import certificate_for, is_named, notes_on, presented
 from pyconfd.presets.gateway.attachment import (
     Labels,
@@ -54,6 +56,11 @@ from pyconfd.presets.gateway.gateways import (
     mistaken_class,
 )
 from pyconfd.presets.gateway.grants import Grants
+from pyconfd.presets.gateway.infrastructure import (
+    service_key,
+    service_of,
+    service_status,
+)
 from pyconfd.presets.gateway.listener_sets import (
     AskedListenerSet,
     ListenerSetDecision,
@@ -250,7 +257,10 @@ def gateways_asked(
 
 
 class ServedGateways:
-    """All that is made of the Gateway API. ``ports`` and ``frontends`` are by Gateway and number."""
+    """All that is made of the Gateway API. ``ports`` and ``frontends`` are by Gateway and number.
+
+    Keys of ``statuses`` are those of objects, and those of ``services``.
+    """
 
     def __init__(
         self, objects: Objects, addresses: AddressOwners, owners: ListenerOwners, listener_sets: ListenerSets
@@ -312,8 +322,11 @@ class ServedGateways:
         self._attached = Tally(self.routes, lambda _, route: ((at, 1) for at in route.attached), "attached routes")
         references = Derived(self.routes, _references_of, "references of routes")
         self._by_service = Grouped(references, lambda _, found: found.services, "routes by Service")
-        self.statuses = Joined[ObjectKey, ObjectStatus](
-            Derived(objects.gateway_classes, _class_status, "statuses of GatewayClasses"),
+        made = Derived(self.gateways, self._service, "Services by Gateway")
+        self.services = Spread(made, lambda _, found: (found,), "Services of Gateways")
+        self.statuses = Joined[Any, ObjectStatus](
+            Derived(objects.gateway_classes, self._class_status, "statuses of GatewayClasses"),
+            Derived(self.services, self._service_status, "statuses of Services of Gateways"),
             Derived(self.gateways, self._gateway_status, "statuses of Gateways"),
             Derived(self.listener_sets, self._listener_set_status, "statuses of ListenerSets"),
             Derived(self.routes, lambda _, __, route: route.status, "statuses of routes"),
@@ -481,6 +494,24 @@ class ServedGateways:
         sets = read(self._attached_sets, id_.key) or 0
         return gateway_status(gateway, self._attached_routes(read, id_.key, gateway.listeners), sets)
 
+    def _service(self, read: Read, id_: ObjectKey, _: GatewayDecision) -> tuple[Key, GatewayService] | None:
+        gateway = read(self._objects.gateways, id_) if read.value(self._objects.gateway_services) else None
+        listeners = read(self._listeners, id_)
+        found = service_of(gateway, listeners) if gateway is not None and listeners is not None else None
+        if gateway is None or found is None:
+            return None
+        return service_key(id_.key, gateway.spec.gateway_class_name), found
+
+    def _service_status(self, read: Read, at: tuple[ObjectKey, Key], _: GatewayService) -> ObjectStatus | None:
+        """Return the status of the Service of a Gateway, once it is there."""
+        seen, gateway = read(self._objects.declared, at[1]), read(self.gateways, at[0])
+        if gateway is None or seen is None or seen.object is None or not is_of_gateway(seen.object):
+            return None
+        return service_status(seen.object, gateway)
+
+    def _class_status(self, read: Read, _: ObjectKey, found: GatewayClass) -> ObjectStatus | None:
+        return class_status(found, services=read.value(self._objects.gateway_services)) if is_mine(found) else None
+
     def _listener_set_status(self, read: Read, _: ObjectKey, decided: ListenerSetDecision) -> ObjectStatus:
         key = decided.asked.gateway
         gateway = read(self.gateways, ObjectKey(Resource.GATEWAYS, key))
@@ -632,10 +663,6 @@ def _streams_of(_: ObjectKey, route: ServedRoute) -> Iterator[tuple[int, StreamA
 
 def _references_of(_: Read, __: ObjectKey, route: ServedRoute) -> References:
     return References(route.services, frozenset(gateway for gateway, _ in route.attached))
-
-
-def _class_status(_: Read, __: ObjectKey, found: GatewayClass) -> ObjectStatus | None:
-    return class_status(found) if is_mine(found) else None
 
 
 def _presented(id_: ObjectKey, listeners: Iterable[ListenerDecision]) -> Iterator[tuple[str, PresentedCertificate]]:

@@ -12,8 +12,9 @@ import msgspec
 from pyconfd.errors import PyconfdError, TransientError
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.finding import Finding, Level
+from pyconfd.model.gateway_service import GatewayService
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.snapshot import KIND_OF, Resource
+from pyconfd.model.snapshot import KIND_OF, Key, Resource
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.client import Connection, Method, Params
 from pyconfd.sources.kubernetes.config_maps import config_map
@@ -21,6 +22,7 @@ from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.decode import decode_list
 from pyconfd.sources.kubernetes.events import event_of, refused_object
 from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure
+from pyconfd.sources.kubernetes.gateway_services import ServiceWrite
 from pyconfd.sources.kubernetes.lease import LeaseRecord, claimed, lease_document, leases_path
 from pyconfd.sources.kubernetes.object_status import APPLY
 from pyconfd.sources.kubernetes.resources import (
@@ -148,6 +150,8 @@ class _ServerCheck(threading.Thread):
             )
         if rights.events:
             yield "events", self._may_create_events
+        if rights.services:
+            yield "services of Gateways", self._may_make_services
 
     def _compare_clocks(self, server_time: float | None) -> None:
         if server_time is None:
@@ -223,6 +227,19 @@ class _ServerCheck(threading.Thread):
         verbs = " and ".join(missing)
         message = f"this account may not {verbs} {kept.what}"
         return Finding(Level.WARNING, "permissions", place, message, f"add the verb {verbs}: {_REMEDY}")
+
+    @staticmethod
+    def _may_make_services(connection: Connection, place: str) -> Finding:
+        """Apply a Service that does not exist, without keeping it; raises ApiError.
+
+        The API server asks for both verbs then. Without the right all is served: so a warning.
+        """
+        trial = ServiceWrite(Key("default", _TRIAL), GatewayService(_TRIAL, _TRIAL, (), (), (80,)), "")
+        if not _is_denied(connection, Method.APPLY, trial.path, trial.body, {**trial.params, **_DRY_RUN}):
+            return Finding.ok("permissions", place, "can be created and patched")
+        message = "this account may not create or patch services: Gateways have none"
+        remedy = "add the verbs: pyconfd rbac prints all; or set cluster_status.gateway_services = false"
+        return Finding(Level.WARNING, "permissions", place, message, remedy)
 
     def _may_create_events(self, connection: Connection, place: str) -> Finding:
         """Create an Event without keeping it; raises ApiError.

@@ -167,7 +167,8 @@ class Rights:
 
     ``statuses`` are the kinds whose status it writes. With ``events`` it creates Events in every namespace: they stand
     beside the objects that they are about. With ``owners`` it keeps the record of whose each name is, and says
-    to the other balancers what it serves. For each of these it takes the ``lease`` (namespace and name).
+    to the other balancers what it serves. With ``services`` it makes them for Gateways. For each of these it takes the
+    ``lease`` (namespace and name).
     """
 
     reads: Sequence[ResourceRead] = ()
@@ -175,11 +176,12 @@ class Rights:
     lease: tuple[str, str] = ("", "")
     events: bool = False
     owners: bool = False
+    services: bool = False
 
     @property
     def needs_lease(self) -> bool:
         """Whether something is written that one of several balancers writes."""
-        return bool(self.lease[1] and (self.statuses or self.events or self.owners))
+        return bool(self.lease[1] and (self.statuses or self.events or self.owners or self.services))
 
 
 def owners_names(lease: str) -> tuple[str, ...]:
@@ -236,6 +238,8 @@ def _rules_by_scope(rights: Rights) -> dict[str, list[dict[str, Any]]]:
         for group in sorted({_group(each) for each in writes}):
             parts = [f"{each.value}/status" for each in Resource if each in writes and _group(each) == group]
             everywhere.append({"apiGroups": [group], "resources": parts, "verbs": ["patch"]})
+    if rights.services:
+        found.setdefault("", []).append({"apiGroups": [""], "resources": ["services"], "verbs": ["create", "patch"]})
     if rights.needs_lease:
         home, name = rights.lease
         leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
@@ -268,6 +272,7 @@ def _summary(rights: Rights) -> Iterator[str]:
         ("keep the record of names in", [f"ConfigMaps {'/'.join(rights.lease)}-owners*"] if rights.owners else []),
         ("say what they serve in", [f"ConfigMap {'/'.join(rights.lease)}-nodes"] if rights.owners else []),
         ("create", ["events"] if rights.events else []),
+        ("create and patch", ["services"] if rights.services else []),
     ):
         if names:
             text = f"{what} {', '.join(names)}"

@@ -21,6 +21,7 @@ from pyconfd.settings import ClusterStatusSettings, KubernetesSettings
 from pyconfd.sources.kubernetes.client import Method
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.failures import ApiError
+from pyconfd.sources.kubernetes.gateway_services import ServiceBacklog, ServiceWrite
 from pyconfd.sources.kubernetes.lease import ANSWER_S, Election
 from pyconfd.sources.kubernetes.object_status import APPLY, WITH_STATUS, Scope, status_path
 from pyconfd.sources.kubernetes.status_backlog import Asked, StatusBacklog, StatusWrite
@@ -47,6 +48,7 @@ _RETRY_FIRST_S, _RETRY_LAST_S = 1.0, 30.0
 _PLACE = "status of objects"
 _REMEDY = "let it write status and the Lease: pyconfd rbac prints the manifest; or set cluster_status.enabled = false"
 _SHOWN = 3
+_SERVICES = "Services of Gateways"
 
 _RESOURCE_OF: Mapping[str, Resource] = {KIND_OF[resource]: resource for resource in WITH_STATUS}
 
@@ -117,6 +119,7 @@ class StatusWriter:
             clock=self._clock,
         )
         self._backlog = StatusBacklog(options.grace_s, scope)
+        self._services = ServiceBacklog()
         self._pace = Pace()
         self._pauses = Backoff(first_s=_RETRY_FIRST_S, last_s=_RETRY_LAST_S)
         self._paused_until = 0.0
@@ -188,7 +191,9 @@ class StatusWriter:
         if offered is not None and snapshot is not None:
             asked = Asked(offered.statuses, self._quarantined_of(offered.refused))
             self._backlog.take(asked, snapshot, self._clock.monotonic())
-        self.election.want(wanted=bool(self._wanted_for) or not self._backlog.is_idle)
+            self._services.take(offered.services, snapshot)
+        idle = self._backlog.is_idle and self._services.is_idle
+        self.election.want(wanted=bool(self._wanted_for) or not idle)
 
     def _quarantined_of(self, refused: tuple[Refusal, ...]) -> frozenset[ObjectKey]:
         if refused is not self._quarantined[0]:
@@ -208,7 +213,13 @@ class StatusWriter:
             return min(pause_s, LOOK_EVERY_S)
         write = self._backlog.next_write(now, _date(self._clock.now()))
         if write is None:
-            due_at = self._backlog.next_due()
+            service = self._services.next_write(now)
+            if service is not None:
+                self._write_service(service, now)
+                return 0.0
+            due_at = min(
+                (at for at in (self._backlog.next_due(), self._services.next_due()) if at is not None), default=None
+            )
             return LOOK_EVERY_S if due_at is None else min(LOOK_EVERY_S, max(0.0, due_at - now))
         self._pace.count(now)
         try:
@@ -225,6 +236,39 @@ class StatusWriter:
             self.written_total += 1
             self._succeeded(write, answer, now)
         return 0.0
+
+    def _write_service(self, write: ServiceWrite, now: float) -> None:
+        """Create or change the Service of a Gateway."""
+        self._pace.count(now)
+        try:
+            answer = msgspec.json.decode(
+                self._writer.send(Method.APPLY, write.path, write.body, write.params), type=_Answer
+            )
+        except ApiError as error:
+            self.failures_total += 1
+            self._service_failed(write, error, now)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            self.failures_total += 1
+            self._pause(TransientError(Problem(_PLACE, f"the answer cannot be read: {error}")), now)
+        else:
+            self.written_total += 1
+            log.debug("service.written", object=f"Service {write.key.namespace}/{write.key.name}")
+            self._services.written(write, answer.metadata.uid, now)
+            self._writer.succeeded()
+            self._writer.succeeded(_SERVICES)
+            self._pauses.reset()
+
+    def _service_failed(self, write: ServiceWrite, error: ApiError, now: float) -> None:
+        if error.status == FORBIDDEN:
+            self._services.block(now + FORBIDDEN_S)
+            self._writer.failed(error, _SERVICES)
+        elif error.status in {400, NOT_FOUND, CONFLICT, NOT_ACCEPTED}:
+            # Its namespace goes, it has changed, or the API server does not take what the Gateway says.
+            self._services.failed(write, now)
+            name = f"Service {write.key.namespace}/{write.key.name}"
+            log.warning("service.refused", object=name, problem=error.problems[0].message)
+        else:
+            self._pause(error, now)
 
     def _succeeded(self, write: StatusWrite, answer: _Answer, now: float) -> None:
         log.debug("status.written", object=_name(write.of))
@@ -262,7 +306,7 @@ class StatusWriter:
         waiting = len(self._backlog) if leads or not holder else 0  # what another one writes does not wait here
         self._state = StatusWriterState(role, holder, waiting, self.written_total, self.failures_total)
         self._refused = {of: each for of, each in self._refused.items() if of in self._backlog}
-        self._problems = (*self._contested(), *self._not_accepted())
+        self._problems = (*self._contested(), *self._not_accepted(), *self._services.problems())
 
     def _contested(self) -> tuple[Problem, ...]:
         contested = self._backlog.contested(self._clock.monotonic())

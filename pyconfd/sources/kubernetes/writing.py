@@ -26,6 +26,7 @@ class AnswerMetadata(msgspec.Struct, rename="camel"):
     """What is read of the ``metadata`` of an object that the API server returns after a write."""
 
     resource_version: str = ""
+    uid: str = ""
 
 
 class FirstDenialError(ApiError):

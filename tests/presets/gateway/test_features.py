@@ -11,6 +11,7 @@ from pyconfd.presets.gateway.features import (
     FIELDS,
     GRPC_RULES,
     HTTP_RULES,
+    OF_SERVICES,
     TLS_MODES,
     has_field,
     is_served,
@@ -41,11 +42,12 @@ def test_each_feature_was_tested_by_the_suite() -> None:
         extended = profile.get("extended", {})
         if extended.get("result") == "success" and not extended["statistics"]["Failed"]:
             tested |= set(extended["supportedFeatures"])
-    assert set(supported()) == tested
+    assert set(supported(services=True)) == tested
 
 
 def test_each_feature_is_parsed() -> None:
     assert {*HTTP_RULES, *GRPC_RULES, *FIELDS, *TLS_MODES} <= set(supported())
+    assert set(supported(services=True)) == {*supported(), *OF_SERVICES}
     assert {"HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute"} <= set(supported())
     assert list(supported()) == sorted(supported())
 

@@ -78,6 +78,7 @@ RIGHTS = Rights(
     ("pyconfd", "lb"),
     events=True,
     owners=True,
+    services=True,
 )
 
 
@@ -93,7 +94,13 @@ def judged(server: ApiServer, *, applied: Rights = RIGHTS) -> tuple[list[str], l
 ALL_IN_ORDER = [
     *("services", "gatewayclasses", "gateways"),
     *("status of services", "status of gatewayclasses", "status of gateways"),
-    *("lease pyconfd/lb", "configmap pyconfd/lb-owners", "configmap pyconfd/lb-nodes", "events"),
+    *(
+        "lease pyconfd/lb",
+        "configmap pyconfd/lb-owners",
+        "configmap pyconfd/lb-nodes",
+        "events",
+        "services of Gateways",
+    ),
 ]
 
 
@@ -117,6 +124,7 @@ def test_what_rbac_prints_is_all_that_preflight_wants(installed: bool) -> None:
         ({"lease": ("elsewhere", "lb")}, "may not get and create and update the Lease"),
         ({"owners": False}, "may not get and create and update ConfigMaps lb-owners*"),
         ({"events": False}, "may not create events"),
+        ({"services": False}, "may not create or patch services"),
         ({"reads": RIGHTS.reads[:2]}, "may not list and watch gateways"),
     ],
 )
