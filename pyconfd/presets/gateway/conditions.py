@@ -4,7 +4,7 @@ What reaches the text is validated while it is parsed: no value can add a word, 
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 
@@ -19,6 +19,8 @@ from pyconfd.presets.routing.types import EXACT_PATHS, PathKind, RouteGroup, Rou
 
 _MOST_WORDS = 52
 """Of the conditions in a line: HAProxy reads at most 64 words, and ten stand before them."""
+_MOST_VALUES = 32
+"""Of headers and query parameters of a match; the API has at most 16 of each."""
 _WORDS_OF_METHOD, _WORDS_OF_PATH, _WORDS_OF_VALUE, _WORDS_OF_PATTERN = 4, 8, 7, 13
 SHORT_PATH = "txn.short_path"
 """The variable of the path, for regular expressions: it is not there where the path is too long for one."""
@@ -143,11 +145,8 @@ def _exact(value: str, field: str) -> str:
 
 
 def _limited(match: RouteMatch, field: str) -> RouteMatch:
-    values_of = (*match.headers, *match.query)
-    words = sum(_WORDS_OF_PATTERN if each.regex else _WORDS_OF_VALUE for each in values_of)
-    words += _WORDS_OF_METHOD * bool(match.method) + _WORDS_OF_PATH * (match.kind is PathKind.REGEX)
-    if words > _MOST_WORDS:
-        refuse(field, len(values_of), "more conditions than HAProxy takes in a line: 7 values, or 4 expressions")
+    if (number := len(match.headers) + len(match.query)) > _MOST_VALUES:
+        refuse(field, number, f"expected at most {_MOST_VALUES} headers and query parameters")
     return match
 
 
@@ -167,7 +166,11 @@ def choices_of(groups: Iterable[RouteGroup]) -> tuple[Choice, ...]:
         less_specific = known.get((rest[0], len(rest))) if len(rest) > 1 else None
         same = less_specific is not None and less_specific.rules == rest
         rules = group.rules[:own] if same else group.rules
-        choices = [Choice(group.id, condition_of(rule.match), rule.backend) for rule in rules]
+        choices = [
+            choice
+            for number, rule in enumerate(rules)
+            for choice in _choices_of_rule(group.id, number, conditions_of(rule.match), rule.backend)
+        ]
         if less_specific is not None and same:
             choices.append(Choice(group.id, "", less_specific.id))
         known[group.rules[0], len(group.rules)] = group
@@ -179,17 +182,36 @@ def _same_place(first: RouteRule, rule: RouteRule) -> bool:
     return place_of(first.match) == place_of(rule.match)
 
 
-def condition_of(match: RouteMatch) -> str:
-    """Return what of a match the maps do not decide, as HAProxy reads it; "" for nothing."""
+def _choices_of_rule(route: str, number: int, conditions: Sequence[str], to: str) -> Iterator[Choice]:
+    """Return the choices that lead to a rule, a line each; a request that fails at a later one is led back."""
+    steps = [route, *(f"{route}-{number}-{place}" for place in range(1, len(conditions)))]
+    for place, condition in enumerate(conditions):
+        yield Choice(steps[place], condition, steps[place + 1] if place + 1 < len(steps) else to)
+    for step in steps[1:]:
+        yield Choice(step, "", route)
+
+
+def conditions_of(match: RouteMatch) -> tuple[str, ...]:
+    """Return what of a match the maps do not decide, in as many lines as HAProxy needs; one that is "" for nothing."""
     found = []
     if match.kind is PathKind.REGEX:
-        found.append(_matched(f"var({SHORT_PATH})", match.path))
+        found.append((_WORDS_OF_PATH, _matched(f"var({SHORT_PATH})", match.path)))
     if match.method:
-        found.append(f"{{ method {match.method} }}")
+        found.append((_WORDS_OF_METHOD, f"{{ method {match.method} }}"))
     # The whole header: one with a comma is one value here.
-    found += [_value(f"req.fhdr({each.name})", each) for each in match.headers]
-    found += [_value(f"url_param({each.name}),url_dec(1)", each) for each in match.query]
-    return " ".join(found)
+    samples = [(f"req.fhdr({each.name})", each) for each in match.headers]
+    samples += [(f"url_param({each.name}),url_dec(1)", each) for each in match.query]
+    for sample, each in samples:
+        found.append((_WORDS_OF_PATTERN if each.regex else _WORDS_OF_VALUE, _value(sample, each)))
+    lines: list[list[str]] = [[]]
+    left = _MOST_WORDS
+    for words, condition in found:
+        if words > left:
+            lines.append([])
+            left = _MOST_WORDS
+        lines[-1].append(condition)
+        left -= words
+    return tuple(" ".join(line) for line in lines)
 
 
 def shares(route: str, sections: Sequence[tuple[str, int]]) -> tuple[Choice, ...]:

@@ -43,6 +43,10 @@ def prefix(path: str) -> dict[str, Any]:
 REF = {"backendRefs": [{"name": "web", "port": 80}]}
 EDITS = {"set": {"X-Set": "a 'b\" 100% $HOME"}, "add": {"X-Add": "two", "X-If": "if"}}
 MATCH = {"path": {"type": "PathPrefix", "value": "/match"}}
+MANY = [*({"name": f"n{number}", "value": f"v {number}"} for number in range(14))]
+MANY += [{"name": name, "value": "(?i)[a-z]+", "type": "RegularExpression"} for name in ("n14", "n15")]
+MANY_HEADERS = [*((f"n{number}", f"v {number}") for number in range(14)), ("n14", "A"), ("n15", "b")]
+MANY_PARAMETERS = "&".join(f"{name}={value.replace(' ', '+')}" for name, value in MANY_HEADERS)
 RULES = [
     on("/", **REF),
     on("/edit", **REF, filters=[modifier("RequestHeaderModifier", ["X-Remove"], **EDITS)]),
@@ -71,6 +75,7 @@ RULES = [
             },
             "/by-query": {**MATCH, "queryParams": [{"name": "animal", "value": "a whale"}]},
             "/by-method": {**MATCH, "method": "DELETE"},
+            "/by-many": {**MATCH, "method": "PUT", "headers": MANY, "queryParams": MANY},
             "/by-path": {"path": {"type": "RegularExpression", "value": "/match/[a-z]+/end"}},
             "/by-exact": {"path": {"type": "Exact", "value": "/exact"}},
             "/by-case": {"path": {"type": "RegularExpression", "value": "(?i)/Any/Case[0-9](/|$)(.*)"}},
@@ -140,6 +145,21 @@ CASES = [
     Case("/match?animal=a%20whale&x=y", seen="/by-query?animal=a%20whale&x=y"),
     Case("/match?animal=a%20whales", seen="/match?animal=a%20whales"),
     Case("/match/deep", method="DELETE", seen="/by-method"),
+    # What fails at the last of many conditions goes on to later rules.
+    Case(f"/match?{MANY_PARAMETERS}", method="PUT", headers=MANY_HEADERS, seen=f"/by-many?{MANY_PARAMETERS}"),
+    Case("/match?n0=v", method="PUT", headers=MANY_HEADERS, seen="/match?n0=v"),
+    Case(
+        f"/match?{MANY_PARAMETERS[:-1]}4",
+        method="PUT",
+        headers=[*MANY_HEADERS, ("mode", "or")],
+        seen=f"/by-word?{MANY_PARAMETERS[:-1]}4",
+    ),
+    Case(
+        f"/match?{MANY_PARAMETERS}",
+        method="PUT",
+        headers=[*MANY_HEADERS[1:], ("version", "22")],
+        seen=f"/by-pattern?{MANY_PARAMETERS}",
+    ),
     Case("/match/abc/end", seen="/by-path"),
     Case("/match/abc1/end", seen="/match/abc1/end"),
     Case("/match/" + "a" * 1013 + "/end", seen="/by-path"),

@@ -12,13 +12,13 @@ from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import plan
 from pyconfd.model.plan import RuntimeUpdate
 from pyconfd.model.reservation import Owner
-from pyconfd.presets.gateway.conditions import choices_of, condition_of
+from pyconfd.presets.gateway.conditions import choices_of, conditions_of
 from pyconfd.presets.gateway.faults import INCOMPATIBLE, UNSUPPORTED, RuleFault
 from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.gateway.http_rules import ParsedRule, sections_of
 from pyconfd.presets.routing.rules import Handling, Retry
 from pyconfd.presets.routing.table import Place
-from pyconfd.presets.routing.types import PathKind, RouteGroup, RouteMatch, RouteRule, ValueCondition
+from pyconfd.presets.routing.types import PathEntry, PathKind, RouteGroup, RouteMatch, RouteRule, ValueCondition
 from pyconfd.render.filters import quote
 from tests.presets.gateway import stage
 from tests.presets.gateway.stage import Routes, endpoint, gateway, grpc_rule, http_rule, parsed, render
@@ -83,7 +83,6 @@ CORS = {"type": "CORS", "cors": {"allowOrigins": ["*"]}}
         (header("x", "a\r\nb"), "matches[0].headers[0].value"),
         (header("x", "a", "Prefix"), "matches[0].headers[0].type"),
         ({"matches": [{"method": "FETCH"}]}, "matches[0].method"),
-        ({"matches": [{"headers": [{"name": f"x-{place}", "value": "a"} for place in range(8)]}]}, "matches[0]"),
         (edit("set", "X-A", "a\nb"), "filters[0].requestHeaderModifier.set[0].value"),
         (edit("add", "X-A", "a  b"), "filters[0].requestHeaderModifier.add[0].value"),
         (edit("set", "X-A", ""), "filters[0].requestHeaderModifier.set[0].value"),
@@ -238,6 +237,31 @@ def test_the_conditions_of_a_match() -> None:
     )
 
 
+def test_more_conditions_than_the_api_has_are_refused() -> None:
+    names = [{"name": f"h{number}", "value": "a"} for number in range(33)]
+    found = http_rule({"matches": [{"headers": names[:17], "queryParams": names[17:]}]})
+    assert isinstance(found, RuleFault)
+    assert (found.field, found.value) == ("matches[0]", "33")
+    assert isinstance(http_rule({"matches": [{"headers": names[:16], "queryParams": names[17:]}]}), ParsedRule)
+
+
+@pytest.mark.parametrize("kind", ["Exact", "RegularExpression"])
+@pytest.mark.parametrize("number", [*range(12), 32])
+def test_no_line_has_more_words_than_haproxy_reads(kind: str, number: int) -> None:
+    headers = tuple(ValueCondition(f"h{place}", "(?i)a b", kind != "Exact") for place in range(number))
+    match = RouteMatch(PathKind.REGEX, "(?i)/a", "GET", headers)
+    group = RouteGroup("group:a", PathEntry("", ""), (RouteRule("gw|*", match, "b", Owner("", "", "", ""), 0),))
+    choices = choices_of([group])
+    lines = [
+        f"http-request set-var(txn.route) str(b) if {{ var(txn.route) -m str a }} {each}"
+        for each in conditions_of(match)
+    ]
+    assert max(map(_words, lines)) <= 64
+    assert " ".join(conditions_of(match)).count("-i -m reg") == 1 + number * (kind != "Exact")
+    assert [each.condition for each in choices if each.condition] == list(conditions_of(match))
+    assert [each.to for each in choices if each.to == "b"] == ["b"]
+
+
 def test_a_method_of_grpc_with_other_characters_is_refused() -> None:
     for value in ("a/b", "a b", "%"):
         assert isinstance(grpc_rule({"matches": [{"method": {"service": value}}]}), RuleFault)
@@ -260,7 +284,7 @@ def test_no_value_adds_a_word_or_a_line(one: str, two: str, three: str) -> None:
         if isinstance(found, RuleFault):
             continue
         for match in found.matches:
-            condition = condition_of(match)
+            (condition,) = conditions_of(match)
             assert "\n" not in condition
             assert _words(condition) in (0, 7)
         edits = [*(each.format for each in found.filters.request)]
