@@ -37,7 +37,7 @@ from pyconfd.model.listener import ANY
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import Phase
 from pyconfd.presets.gateway.http_rules import SPLIT
-from pyconfd.presets.routing.rules import AS_USUAL, PathEdit, Redirect, RuleBackend
+from pyconfd.presets.routing.rules import AS_USUAL, EMPTY_OF, PathEdit, Redirect, RuleBackend
 from pyconfd.presets.routing.types import RouteServer
 from pyconfd.presets.views import EndpointView
 
@@ -47,7 +47,7 @@ _SETTINGS = frozenset(
         *("balance", "mode", "retries", "retry-on"),
     ]
 )
-_RAND = re.compile(r"\{ rand\(([0-9]+)\) lt ([0-9]+) \}.*")
+_RAND = re.compile(r"\{ rand\(([0-9]+)\) lt ([0-9]+) \}")
 _ORIGIN = re.compile(r"\{ req\.hdr\(origin\) -m (found|str|reg)(?: -i)?(?: --)?(?: '?(.*?)'?)? \}")
 _LOOPBACK = "127.0.0.1"
 _IDLE = frozenset({"down", "maint", "drain", "absent"})
@@ -185,7 +185,7 @@ def shares_of(route: str, tables: RoutingTables) -> tuple[tuple[str, float], ...
         if found := _RAND.fullmatch(each.condition):
             shares[each.to] += left * int(found[2]) / int(found[1])
             left -= left * int(found[2]) / int(found[1])
-        elif each.condition:  # the first of those without chance is that which the rest goes to
+        else:  # the rest goes there
             shares[each.to] += left
             left = 0.0
     return tuple((name, round(100 * share, 2)) for name, share in shares.items())
@@ -423,8 +423,8 @@ def in_backend(request: ClientRequest, backend: AnsweringBackend, share: float, 
         ended = _by_words(request, rule, trace) if not backend.is_tcp else _failing(rule, trace)
         if ended is None and not backend.is_tcp:
             ended = _filtered(request, rule, trace)
-        if ended is None and rule.failing:
-            trace.sometimes[0 if backend.is_tcp else 500] += share * rule.failing / rule.of
+        if ended is None:
+            _count_failing(rule, share, trace)
     trace.chosen("backend", f"{backend.name}: {share:g} % of such requests{weights}", at=at, where=where)
     if not trace.only_end and backend.leaves_out(request.name):
         text = "answers of servers below 500 are left out of the access log"
@@ -449,7 +449,19 @@ def _failing(rule: RuleBackend, trace: Trace) -> _Ended | None:
     if rule.failing:
         text = f"{rule.failing} of {rule.of} get {what}: their reference leads to no Service"
         trace.add("backend", text, at=at, where=where)
+    if rule.empty:
+        text = f"{100 * rule.empty / EMPTY_OF:g} % get 503: their reference has no endpoint that is ready"
+        trace.add("backend", text, at=at, where=where)
     return None
+
+
+def _count_failing(rule: RuleBackend, share: float, trace: Trace) -> None:
+    """Count the requests of references without a Service, or without endpoints."""
+    failing = rule.failing / rule.of
+    if failing:
+        trace.sometimes[500 if rule.mode == "http" else 0] += share * failing
+    if rule.empty:
+        trace.sometimes[503] += share * (1 - failing) * rule.empty / EMPTY_OF
 
 
 def _filtered(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:

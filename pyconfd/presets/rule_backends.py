@@ -12,9 +12,9 @@ import msgspec
 from pyconfd.derived import Collection, Derived, Grouped, Joined, Read, Spread, Tally
 from pyconfd.model.reservation import Owner
 from pyconfd.presets.objects import Objects
-from pyconfd.presets.routing.rules import RuleBackend, RuleProfile
+from pyconfd.presets.routing.rules import EMPTY_OF, RuleBackend, RuleProfile
 from pyconfd.presets.routing.table import entry_of
-from pyconfd.presets.routing.weights import weighted_servers
+from pyconfd.presets.routing.weights import empty_share, weighted_servers
 
 MOST_PROFILES = 32
 """Of a namespace: sections of rules with the same lines are spares of their own, and part of each reload."""
@@ -74,8 +74,9 @@ class RuleBackends:
 
     def _backend(self, read: Read, _: object, backend: RuleBackend) -> RuleBackend:
         """Add the servers, which change far more often than all else of a rule."""
-        servers = weighted_servers([(weight, self._objects.servers(read, at)) for weight, at in backend.ports])
-        return msgspec.structs.replace(backend, servers=servers)
+        references = [(weight, self._objects.servers(read, at)) for weight, at in backend.ports]
+        empty = empty_share(references, EMPTY_OF) if backend.divided else 0
+        return msgspec.structs.replace(backend, servers=weighted_servers(references), empty=empty)
 
 
 def _profile_of(_: object, section: RuleSection) -> tuple[tuple[tuple[str, RuleProfile], int], ...]:

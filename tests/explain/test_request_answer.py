@@ -203,6 +203,17 @@ def test_a_rule_of_a_route_is_named_with_its_conditions_and_effects() -> None:
     assert (server.text.partition(" (")[0], server.field) == ("timeout server 5000ms", "spec.rules[0].timeouts")
 
 
+def test_the_share_of_a_reference_without_endpoints_is_said() -> None:
+    empty = WEB.partition("---")[0].replace("name: web", "name: empty")
+    references = "backendRefs: [{name: web, port: 80, weight: 3}, {name: gone, port: 80, weight: 1}]"
+    three = references.replace("]", ", {name: empty, port: 80, weight: 1}]")
+    found = evidence(f"{empty}---{GATEWAY.replace(references, three)}")
+    made = answer(found, "http://api.example.com/v2/cart", "X-Canary: token-of-canary", method="GET")
+    assert any(each.text.startswith("25 % get 503") for each in steps(made, "backend"))
+    assert dict(made.sometimes) == {500: 20.0, 503: 20.0}
+    assert made.status == 0
+
+
 def test_conditions_that_do_not_hold_are_named_without_their_values() -> None:
     found = evidence(GATEWAY)
     made = answer(found, "http://api.example.com/v2", "X-Canary: other", method="POST")

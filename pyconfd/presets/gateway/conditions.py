@@ -217,16 +217,14 @@ def conditions_of(match: RouteMatch) -> tuple[str, ...]:
 def shares(route: str, sections: Sequence[tuple[str, int]]) -> tuple[Choice, ...]:
     """Return how requests are divided among sections by weights.
 
-    The share of a section without usable servers falls to another one that has a weight; the first answers where none
-    has any.
+    That of one without usable servers is answered by HAProxy, with 503.
     """
     left = [(name, weight) for name, weight in sections if weight]
     found = []
     for place, (name, weight) in enumerate(left[:-1]):
         rest = sum(each for _, each in left[place:])
-        found.append(Choice(route, f"{{ rand({rest}) lt {weight} }} {{ nbsrv({name}) gt 0 }}", name))
-    found += [Choice(route, f"{{ nbsrv({name}) gt 0 }}", name) for name, _ in reversed(left)]
-    return (*found, *(Choice(route, "", name) for name, _ in left[:1]))
+        found.append(Choice(route, f"{{ rand({rest}) lt {weight} }}", name))
+    return (*found, *(Choice(route, "", name) for name, _ in left[-1:]))
 
 
 def _value(sample: str, wanted: ValueCondition) -> str:

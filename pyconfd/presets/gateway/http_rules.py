@@ -219,6 +219,7 @@ def _backend(rule: ParsedRule, own: Filters, references: Sequence[Reference], na
         failing = total = 1
         # Nothing is forwarded, so nothing is changed or handled; what browsers ask before a request is answered.
         filters, handling = Filters(cors=filters.cors), AS_USUAL
+    ports = tuple((each.weight, each.port) for each in valid if each.port is not None)
     return RuleBackend(
         name,
         owner,
@@ -234,5 +235,7 @@ def _backend(rule: ParsedRule, own: Filters, references: Sequence[Reference], na
         policy=rule.policy,
         options=valid[0].options if valid else "",
         sans=valid[0].sans if valid else (),
-        ports=tuple((each.weight, each.port) for each in valid if each.port is not None),
+        ports=ports,
+        # Whatever their weights are: a step of a canary changes no lines.
+        divided=len(ports) > 1,
     )

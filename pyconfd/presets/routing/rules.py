@@ -235,6 +235,7 @@ class RuleProfile(NamedTuple):
     options: str
     sans: tuple[str, ...]
     policy: RoutePolicy = NO_POLICY
+    divided: bool = False
     preset: str = PresetName.GATEWAY
 
     @property
@@ -253,6 +254,10 @@ def _name_of_profile(profile: RuleProfile) -> str:
     return f"{profile.preset}-profile-{hashlib.sha256(repr(profile).encode()).hexdigest()[:32]}"
 
 
+EMPTY_OF = 1_000_000
+"""The fineness of shares: the largest weight of a reference."""
+
+
 class RuleBackend(RouteBackend, frozen=True, gc=False):
     """A backend of a rule. ``route`` is what its ``entries`` lead to: its own name, or the route of choices.
 
@@ -261,6 +266,8 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     hexadecimal digits, of which one has to be there. ``profile`` is the section that has the lines for all of this, ""
     where the backend has its own; or it ``is_profile`` itself, and ``rules`` use it. ``ports`` are those that its
     servers answer for, each with the weight that these share. ``asking`` is the object, KIND/NAMESPACE/NAME.
+    ``divided``: of the requests for several references those of one without endpoints are answered with 503, which are
+    ``empty`` of :data:`EMPTY_OF`.
     """
 
     route: str = ""
@@ -276,6 +283,8 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     rules: int = 0
     ports: tuple[tuple[int, PortAt], ...] = ()
     policy: RoutePolicy = NO_POLICY
+    divided: bool = False
+    empty: int = 0
     preset: str = PresetName.GATEWAY
     asking: str = ""
 
@@ -292,6 +301,7 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
             self.options,
             self.sans,
             self.policy.lines,
+            self.divided,
             self.preset,
         )
         return None if found[:-1] == _PLAIN[:-1] else found

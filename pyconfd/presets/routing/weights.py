@@ -12,8 +12,22 @@ MOST = 256
 """HAProxy's largest weight. Source: configuration manual, 5.2 ``weight``."""
 
 
-def weighted_servers(references: Sequence[tuple[int, Sequence[EndpointView]]]) -> tuple[RouteServer, ...]:
-    """Return the servers of references, each given by its weight and endpoints.
+References = Sequence[tuple[int, Sequence[EndpointView]]]
+"""Each by its weight and endpoints."""
+
+
+def empty_share(references: References, of: int) -> int:
+    """Return how many of ``of`` requests are for references without endpoints that are ready.
+
+    Return 0 where no reference has one: HAProxy answers all requests itself then.
+    """
+    total = sum(weight for weight, _ in references)
+    empty = sum(weight for weight, endpoints in references if not any(each.state == "ready" for each in endpoints))
+    return -(-empty * of // total) if empty < total else 0
+
+
+def weighted_servers(references: References) -> tuple[RouteServer, ...]:
+    """Return the servers of references.
 
     References without endpoints that are ready count for nothing. An endpoint that is behind several of them is one
     server that has the weight of all. Where all are to get the same, each has the weight 1.

@@ -30,9 +30,9 @@ from pyconfd.presets.gateway.mirror import SCRIPT
 from pyconfd.presets.gateway.ports import VirtualHostChoices, look_ups, virtual_host_of
 from pyconfd.presets.gateway.routes import is_wildcard
 from pyconfd.presets.gateway.servers import Reference
-from pyconfd.presets.routing.rules import RuleBackend
+from pyconfd.presets.routing.rules import EMPTY_OF, RuleBackend
 from pyconfd.presets.routing.types import RouteRule, VirtualHost
-from pyconfd.presets.routing.weights import weighted_servers
+from pyconfd.presets.routing.weights import empty_share, weighted_servers
 from pyconfd.presets.views import EndpointView, PortAt
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
@@ -72,8 +72,9 @@ def reference(weight: int, endpoints: Sequence[EndpointView] = (), *more: Any, *
 
 def with_servers(backend: RuleBackend) -> RuleBackend:
     """Return the backend as the presets return it."""
-    servers = weighted_servers([(weight, _BEHIND[at]) for weight, at in backend.ports])
-    return msgspec.structs.replace(backend, servers=servers)
+    references = [(weight, _BEHIND[at]) for weight, at in backend.ports]
+    empty = empty_share(references, EMPTY_OF) if backend.divided else 0
+    return msgspec.structs.replace(backend, servers=weighted_servers(references), empty=empty)
 
 
 class Echo(BaseHTTPRequestHandler):

@@ -15,17 +15,19 @@ from pyconfd.model.context import Context
 from pyconfd.model.operations import AddBackend, AddMapEntries, FillSpare, LeadToSpare, RemoveMapEntries
 from pyconfd.model.plan import Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
+from pyconfd.model.snapshot import Key
 from pyconfd.model.spares import spare_name
 from pyconfd.presets.gateway.http_rules import ParsedRule, sections_of
 from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.registry import Memo
 from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, RuleBackend, RuleProfile
 from pyconfd.presets.rule_backends import MOST_PROFILES
+from pyconfd.presets.views import PortAt
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings.sections import ApplySettings
 from pyconfd.sources.fragments import read_fragments
 from tests.presets.gateway.objects import CLASS, snapshot
-from tests.presets.gateway.test_preset import APP, GATEWAY, given, read, route
+from tests.presets.gateway.test_preset import APP, GATEWAY, SERVICE, given, read, route
 
 HAPROXY = os.environ.get("PYCONFD_TEST_HAPROXY", "haproxy")
 ADDED = 'filters: [{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: %s, value: "%s"}]}}]'
@@ -302,9 +304,36 @@ def test_weights_make_no_profile_of_their_own() -> None:
         (backend,) = sections_of(ParsedRule(()), references, "b", "o").backends
         return backend.lines
 
-    assert lines(Reference(1, options="ssl")) == lines(Reference(99, options="ssl"), Reference(1, options="ssl"))
+    at = PortAt(Key("shop", "app"), 0)
+    assert lines(Reference(1, at), Reference(1, at)) == lines(Reference(99, at), Reference(0, at))
     failing = Reference(1, resolved=False)
     assert lines(Reference(1), failing) != lines(Reference(99), failing)
+
+
+DIVIDED = """[{backendRefs: [{name: app, port: 80, weight: 30}, {name: canary, port: 80, weight: %d}], %s}]"""
+
+
+@pytest.mark.parametrize("weight", [0, 10])
+@pytest.mark.parametrize("filters", [ADDED % ("x-by", "a"), ""])
+def test_a_reference_that_loses_its_endpoints_is_no_reload(filters: str, weight: int) -> None:
+    """Their share becomes an entry of the map."""
+    canary = SERVICE.format(name="canary", address="10.0.0.2")
+    without = canary.partition("---")[0]
+    rules = route("web", DIVIDED % (weight, filters))
+    full, empty = context_of(canary, rules), context_of(without, rules)
+    assert profiles_of(full) == profiles_of(empty)
+    before, after = rendered(full), rendered(empty)
+    for new, running in ((after, before), (before, after)):
+        assert isinstance(plan(new, running, None, abilities=Abilities(runtime=True)), RuntimeUpdate)
+    shares = {key.rpartition("|")[2]: value for key, value in values_of(empty).items()}
+    assert shares.get("empty") == ("250000" if weight else None)
+    assert "empty" not in {key.rpartition("|")[2] for key in values_of(full)}
+
+
+def test_one_reference_needs_no_lines_for_its_share() -> None:
+    one = context_of(route("web", "[{backendRefs: [{name: app, port: 80}]}]"))
+    assert profiles_of(one) == []
+    assert "txn.empty" not in rendered(one).text
 
 
 def test_a_backend_that_says_nothing_of_its_own_has_no_profile() -> None:

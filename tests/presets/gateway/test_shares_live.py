@@ -56,12 +56,26 @@ def test_one_backend_divides_by_weights_of_servers(tmp_path: Path, old: int, new
             near(shares(port, "/", TIMES), old=100 * old // total, new=100 * new // total)
 
 
-def test_a_reference_without_endpoints_leaves_its_share_to_others(tmp_path: Path) -> None:
+def test_the_share_of_a_reference_without_endpoints_is_503(tmp_path: Path) -> None:
+    with pods("new") as (new,):
+        references = [stage.reference(40), stage.reference(60, (new.endpoint,))]
+        with served(tmp_path, ({}, references)) as port:
+            near(shares(port, "/", TIMES), new=60, _503=40)
+
+
+def test_both_shares_of_what_leads_nowhere_and_what_is_empty(tmp_path: Path) -> None:
+    with pods("web") as (web,):
+        references = [stage.reference(2, (web.endpoint,)), stage.reference(1), stage.reference(1, resolved=False)]
+        with served(tmp_path, ({}, references)) as port:
+            near(shares(port, "/", TIMES), web=50, _503=25, _500=25)
+
+
+def test_a_reference_without_weight_and_endpoints_costs_nothing(tmp_path: Path) -> None:
     with (
-        pods("new") as (new,),
-        served(tmp_path, ({}, [stage.reference(99), stage.reference(1, (new.endpoint,))])) as port,
+        pods("web") as (web,),
+        served(tmp_path, ({}, [stage.reference(1, (web.endpoint,)), stage.reference(0)])) as port,
     ):
-        near(shares(port, "/", 40), new=100)
+        near(shares(port, "/", 60), web=100)
 
 
 def test_without_any_endpoint_it_is_503(tmp_path: Path) -> None:
@@ -88,8 +102,8 @@ def test_references_with_filters_are_divided_at_random(tmp_path: Path) -> None:
                 name = answer.echo["pod"] if answer.status == 200 else str(answer.status)
                 assert answer.status != 200 or answer.echo["headers"]["x-backend"] == [name]
                 found[name] += 1
-            # 20 of 150 lead nowhere, and the share of what has no endpoints falls to another one.
-            near(found, one=13, two=73, _500=13)
+            # 20 of 150 lead nowhere, and 50 to what has no endpoints.
+            near(found, one=13, two=40, _500=13, _503=33)
 
 
 def test_references_with_filters_and_no_server_are_503(tmp_path: Path) -> None:

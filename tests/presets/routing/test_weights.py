@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from pyconfd.presets.routing.types import RouteServer, section_name
-from pyconfd.presets.routing.weights import weighted_servers
+from pyconfd.presets.routing.weights import empty_share, weighted_servers
 from pyconfd.presets.views import EndpointView
 
 
@@ -55,6 +55,29 @@ def test_a_server_is_its_endpoint_with_a_weight() -> None:
 def test_an_endpoint_behind_two_references_has_the_weight_of_both() -> None:
     made = weighted_servers([(3, endpoints("a", 1)), (1, endpoints("a", 2))])
     assert weights(made, "a") == [256, 42]
+
+
+@pytest.mark.parametrize(
+    ("references", "share"),
+    [
+        ([], 0),
+        ([(1, 1)], 0),
+        ([(1, 0)], 0),
+        ([(1, 0), (2, 0)], 0),
+        ([(1, 0), (0, 3)], 0),
+        ([(0, 0), (1, 3)], 0),
+        ([(20, 0), (80, 1)], 20),
+        ([(1, 0), (1, 0), (2, 5)], 50),
+        ([(1, 0), (999_999, 1)], 1),  # of so few requests no share is lost
+    ],
+)
+def test_the_share_of_references_without_endpoints(references: list[tuple[int, int]], share: int) -> None:
+    assert empty_share([(weight, endpoints("a", number)) for weight, number in references], 100) == share
+
+
+def test_an_endpoint_that_is_not_ready_is_none() -> None:
+    references = [(1, endpoints("old", 2, "draining")), (1, endpoints("new", 1))]
+    assert empty_share(references, 100) == 50
 
 
 @pytest.mark.parametrize(("canary", "pods"), [(0, (3, 1)), (20, (3, 2)), (40, (5, 7)), (100, (2, 2)), (1, (10, 10))])
