@@ -301,6 +301,7 @@ def base_options(settings: Settings) -> PresetOptions:
             directory=f"{files_dir_of(settings.haproxy)}/{SECRETS_FOLDER}",
             namespaces=settings.kubernetes.secret_namespaces,
             default=_key(settings.tls.default_certificate),
+            passwords=settings.kubernetes.password_secrets,
         ),
         claims=_claim_options(settings),
         cluster_templates=settings.cluster_templates.allow_configuration_from_cluster,

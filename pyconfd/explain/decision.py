@@ -12,7 +12,7 @@ import msgspec
 
 from pyconfd.explain.conditions import Evidence
 from pyconfd.explain.request import ClientRequest
-from pyconfd.explain.request_answer import AnsweringBackend, BackendSections, edited, in_backend, shares_of
+from pyconfd.explain.request_answer import PREFLIGHT, AnsweringBackend, BackendSections, edited, in_backend, shares_of
 from pyconfd.explain.routing import (
     ENDED_TLS,
     NOT_KNOWN,
@@ -30,11 +30,11 @@ from pyconfd.explain.routing import (
 from pyconfd.model.listener import ANY
 from pyconfd.model.rendering import Rendering
 from pyconfd.presets.gateway.frontends import FrontendKind
-from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
+from pyconfd.presets.policies.types import NO_POLICY, BasicAuth, RoutePolicy
 from pyconfd.presets.routing.rules import NO_FILTERS, HeaderEdit, PathEdit, RuleBackend
 from pyconfd.presets.routing.types import EXACT_PATHS, HostKind, ValueCondition
 
-_PREFLIGHT = tuple(Unknown("header", ValueCondition(name, "")) for name in ("access-control-request-method", "origin"))
+_PREFLIGHT = tuple(Unknown("header", ValueCondition(name, "")) for name in PREFLIGHT)
 
 
 class RequestPart(msgspec.Struct, frozen=True):
@@ -219,7 +219,7 @@ class RoutingDecisions:
         if filters is not None:
             headers = (*filters.request, *filters.response)
             made = msgspec.structs.replace(made, host=filters.host, path=path, headers=headers)
-            made = msgspec.structs.replace(made, policy=rule.policy if rule is not None else NO_POLICY)
+            made = msgspec.structs.replace(made, policy=_policy_of(rule))
         yield made
 
     def _backend(self, name: str) -> AnsweringBackend:
@@ -281,6 +281,12 @@ class RoutingDecisions:
             frozenset(path for is_exact, path in paths if is_exact),
             frozenset(path for is_exact, path in paths if not is_exact),
         )
+
+
+def _policy_of(rule: RuleBackend | None) -> RoutePolicy:
+    """Return what its words ask for; with other passwords of the same Secret it is the same."""
+    policy = rule.policy if rule is not None else NO_POLICY
+    return policy._replace(auth=BasicAuth(policy.auth.secret)) if policy.auth is not None else policy
 
 
 def _answer(share: float, end: RequestEnd, request: ClientRequest, path: PathEdit | None = None) -> RequestPart:

@@ -50,6 +50,8 @@ _SETTINGS = frozenset(
 _RAND = re.compile(r"\{ rand\(([0-9]+)\) lt ([0-9]+) \}")
 _ORIGIN = re.compile(r"\{ req\.hdr\(origin\) -m (found|str|reg)(?: -i)?(?: --)?(?: '?(.*?)'?)? \}")
 _LOOPBACK = "127.0.0.1"
+PREFLIGHT = ("access-control-request-method", "origin")
+"""The headers of what browsers ask before a request."""
 _IDLE = frozenset({"down", "maint", "drain", "absent"})
 """States of servers that get no new connections."""
 
@@ -498,7 +500,8 @@ def _filtered(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended
 def _by_words(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:
     """Return what HAProxy answers by the words of policies, before all filters."""
     root = rule.policy.app_root
-    if (ended := _by_network(request, rule, trace)) is not None or not root or request.routed_path != "/":
+    ended = _by_network(request, rule, trace) or _by_login(request, rule, trace)
+    if ended is not None or not root or request.routed_path != "/":
         return ended
     end = RequestEnd(status=302, location=root)
     return _Ended(f"302: a redirect to {root}", end, rule.owner, "annotation pyconfd.io/app-root")
@@ -524,6 +527,24 @@ def _by_network(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _End
     if policy.allow and not any(client in each for each in policy.allow):
         return _Ended("403: the client is not in allow-networks", RequestEnd(status=403), at, where("allow"))
     trace.add("policy", "the client's network may ask", at=at, where=where("allow" if policy.allow else "deny"))
+    return None
+
+
+def _by_login(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:
+    """Return that a request needs a user; None where it has one, which may be right, and where nothing is known of it.
+
+    An access log has no headers: its requests count as those of users.
+    """
+    auth, at, where = rule.policy.auth, rule.owner, "annotation pyconfd.io/basic-auth-secret"
+    if auth is None or trace.only_end:
+        return None
+    is_preflight = request.method == "OPTIONS" and all(map(request.values_of, PREFLIGHT))
+    if rule.filters.cors is not None and is_preflight:
+        return None
+    needed = f"a user of Secret {auth.secret.namespace}/{auth.secret.name}"
+    if len(request.values_of("authorization")) != 1:
+        return _Ended(f"401: it needs {needed}", RequestEnd(status=401), at, where)
+    trace.does_not_cover(f"whether the password is that of {needed}")
     return None
 
 

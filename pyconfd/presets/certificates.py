@@ -86,12 +86,13 @@ class TlsOptions:
 
     ``directory`` (absolute) is where the certificates of Secrets are installed. ``namespaces`` are those whose Secrets
     are read, ``*`` for all. ``default`` is the Secret that clients get who name no host, or an unknown one; None: they
-    get none.
+    get none. ``passwords``: Secrets of type Opaque are read there, too.
     """
 
     directory: str = "/etc/haproxy/generated/files/secrets"
     namespaces: tuple[str, ...] = ()
     default: Key | None = None
+    passwords: bool = False
 
 
 NO_SECRETS = TlsOptions()
@@ -142,7 +143,7 @@ def certificate_for(
     """
     read = secrets.secret(Key(namespace, name))
     if read is None:
-        return ServedCertificate(fault=_missing(secrets, options, namespace, name))
+        return ServedCertificate(fault=missing_secret(secrets, options, namespace, name, TLS))
     # HAProxy takes a line without names as one for all names of the certificate; a map entry needs a value, and [] is
     # a list without options.
     names = " ".join(hosts) or "[]"
@@ -212,7 +213,8 @@ def pem_path(directory: str, *parts: str) -> str:
     return f"{directory}/{name}.pem"
 
 
-def _missing(secrets: Secrets, options: TlsOptions, namespace: str, name: str) -> str:
+def missing_secret(secrets: Secrets, options: TlsOptions, namespace: str, name: str, kind: str) -> str:
+    """Return why there is no such Secret of the type ``kind``, in words for whoever names it."""
     shown = f"{values.shortened(namespace)}/{values.shortened(name)}"
     if namespace not in options.namespaces and ALL_NAMESPACES not in options.namespaces:
         return (
@@ -220,7 +222,7 @@ def _missing(secrets: Secrets, options: TlsOptions, namespace: str, name: str) -
         )
     if secrets.denies_secrets_of(namespace):
         return f"Secrets of namespace {values.shortened(namespace)} may not be read: apply the output of `pyconfd rbac`"
-    return f"there is no Secret {shown} of type {TLS}"
+    return f"there is no Secret {shown} of type {kind}"
 
 
 def read_secret(secret: Secret, hour: int) -> ReadSecret:

@@ -1,6 +1,6 @@
 """The rich view that every preset gives beside its own names: ``cluster``."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from pyconfd.presets import values
 from pyconfd.presets.addresses import is_of_gateway
 from pyconfd.presets.certificates import TLS, ReadSecret, read_secret
 from pyconfd.presets.endpoints import join, owner_of, slices_of_endpoints
+from pyconfd.presets.policies.users import UserList, beyond_room, read_users
 from pyconfd.presets.policy import API_SERVICE, AllowedAddresses, ClaimOptions
 from pyconfd.presets.refusals import JoinedRefusals
 from pyconfd.presets.views import CertificateView, ClusterView, NodeView, PortView, ServiceView
@@ -105,6 +106,11 @@ class ReadCluster:
         parts = Derived(self._node_objects, self._node, "nodes")
         self.nodes = Derived(self.places, lambda read, *_: _views(read.all(parts)), "views of nodes")
         self.secrets = Derived(self._secret_objects, self._secret, "certificates of Secrets")
+        self.user_lists = Derived(self._secret_objects, _users, "users of Secrets")
+        lists = Grouped(
+            self.user_lists, lambda key, _: (key.namespace,), "users by namespace", rank=lambda _, each: each.rank
+        )
+        self.users_beyond_room = Derived(lists, _beyond_room, "Secrets with too many users")
         self._services_published = Published[Key, ReadService](self.services)
         self._secrets_published = Published[Key, ReadSecret](self.secrets)
         self._refused = JoinedRefusals(self.services, parts)
@@ -181,6 +187,14 @@ def ready_addresses(service: ReadService) -> Iterable[str]:
     """Return the addresses of the ready endpoints of a service, one for each port."""
     ports = service.view.ports if service.view is not None else ()
     return [endpoint.address for port in ports for endpoint in port.endpoints if endpoint.state == "ready"]
+
+
+def _users(_: Read, __: Key, found: _SecretObjects) -> UserList | None:
+    return read_users(found.now) if found.now is not None else None
+
+
+def _beyond_room(_: Read, __: str, lists: Sequence[tuple[Key, UserList]]) -> frozenset[Key] | None:
+    return beyond_room([each for _key, each in lists]) or None
 
 
 def _owners_of(key: Key, item: EndpointSlice) -> tuple[Key, ...]:

@@ -30,6 +30,7 @@ from pyconfd.presets.ingress.serving import (
 )
 from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import Objects
+from pyconfd.presets.policies.users import UserList
 from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult
 from pyconfd.presets.refusals import JoinedRefusals, faults
 from pyconfd.presets.routing.rules import RuleBackend
@@ -70,6 +71,8 @@ class PresetGraph:
         self._rules = [each.rules for each in self._presets.values() if each.rules is not None]
         of_all = Joined[Any, RuleBackend](*(each.all for each in self._rules), name="sections of rules")
         self._sections = Published[str, RuleBackend](of_all, key=lambda at: at[1], rank=rank_of_section)
+        users = Joined[Key, UserList](*(each.users for each in self._rules), name="users of rules")
+        self._users = Published[Key, UserList](users)
         self._named = Published[str, VirtualHost](named_virtual_hosts(self.hosts, self.ingresses.virtual_hosts))
         self._reserved: Reservations = VersionedDict({})
         self.faults: tuple[Refusal, ...] = ()
@@ -104,10 +107,14 @@ class PresetGraph:
         """Return the virtual hosts of hosts of the shared frontends that are named and not served."""
         return self._named.mapping()
 
-    def rules(self) -> tuple[Mapping[str, RuleBackend], int, bool]:
-        """Return the backends of rules and their profiles, by name, how many profiles these are, and if any limits."""
+    def rules(self) -> tuple[Mapping[str, RuleBackend], int, bool, Mapping[Key, UserList]]:
+        """Return the backends of rules and their profiles, by name, and what these use.
+
+        How many of them are profiles, whether any limits, and the users of Secrets.
+        """
         profiles = sum(len(each.profiles.items) for each in self._rules)
-        return self._sections.mapping(), profiles, any(each.limited.items for each in self._rules)
+        limited = any(each.limited.items for each in self._rules)
+        return self._sections.mapping(), profiles, limited, self._users.mapping()
 
     def result(self, name: str) -> PresetResult:
         """Return what a preset makes of the cluster."""

@@ -23,9 +23,11 @@ from pyconfd.model.kubernetes import ConfigMap, Namespace, Pod
 from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot, denies_secrets
 from pyconfd.model.versioned import differing
-from pyconfd.presets.certificates import ReadSecret, TlsOptions
+from pyconfd.presets.certificates import ReadSecret, TlsOptions, missing_secret
 from pyconfd.presets.cluster import ReadCluster
 from pyconfd.presets.endpoints import TargetOptions, targets_of_port
+from pyconfd.presets.policies.types import BasicAuth, RoutePolicy
+from pyconfd.presets.policies.users import BEYOND_ROOM, OPAQUE
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import EndpointView, PortAt
@@ -107,6 +109,25 @@ class Objects:
             return ()
         nodes = read.value(self.nodes) if targets.node_ports else ()
         return targets_of_port(seen.view.ports[at.place], seen.object, nodes, targets)
+
+    def with_users(self, read: Read, policy: RoutePolicy) -> tuple[RoutePolicy, str, str]:
+        """Return a policy with the users that it asks for, why there are none, and which ones are left out.
+
+        Without users nobody is let in.
+        """
+        if policy.auth is None:
+            return policy, "", ""
+        key, tls = policy.auth.secret, read.value(self.tls)
+        found = read(self.read.user_lists, key)
+        if found is None:
+            wrong = missing_secret(self.secrets_for(read), tls, key.namespace, key.name, OPAQUE)
+            if not tls.passwords and key.namespace in tls.namespaces:
+                wrong = f"Secrets of type {OPAQUE} are not read: set kubernetes.password_secrets"
+            return policy._replace(closed=True), wrong, ""
+        beyond = read(self.read.users_beyond_room, key.namespace) or ()
+        if wrong := found.fault or (BEYOND_ROOM if key in beyond else ""):
+            return policy._replace(closed=True), wrong, ""
+        return policy._replace(auth=BasicAuth(key, found.name, found.failed, found.new)), "", found.notes
 
     def secrets_for(self, read: Read) -> "SecretsView":
         """Return the Secrets, for a function of a collection."""

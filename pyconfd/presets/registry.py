@@ -248,9 +248,10 @@ def _template_names(
         lambda: GivenDict(default_certificate=default.path, in_use=in_use, reads_hello=reads_hello),
     )
 
-    backends, profiles, limited = memo.graph.rules()
+    backends, profiles, limited, users = memo.graph.rules()
     rules = memo.rules.made(
-        (backends, profiles, limited), lambda: GivenDict(backends=backends, profiles=profiles, limited=limited)
+        (backends, profiles, limited, users),
+        lambda: GivenDict(backends=backends, profiles=profiles, limited=limited, users=users),
     )
 
     def make() -> Mapping[str, object]:

@@ -11,7 +11,9 @@ import msgspec
 
 from pyconfd.derived import Collection, Derived, Grouped, Joined, Read, Spread, Tally
 from pyconfd.model.reservation import Owner
+from pyconfd.model.snapshot import Key
 from pyconfd.presets.objects import Objects
+from pyconfd.presets.policies.users import UserList
 from pyconfd.presets.routing.rules import EMPTY_OF, RuleBackend, RuleProfile
 from pyconfd.presets.routing.table import entry_of
 from pyconfd.presets.routing.weights import empty_share, weighted_servers
@@ -56,7 +58,12 @@ class RuleBackends:
         led_to = Derived(sections, self._led_to, f"sections of {preset} with what leads to them")
         self.backends = Derived(led_to, self._backend, f"backends of rules of {preset}")
         self.limited = Tally(sections, _limited, f"sections of {preset} with limits")
+        secrets = Tally(sections, _secrets_of, f"Secrets with users of {preset}")
+        self.users = Derived(secrets, self._users, f"users of {preset}")
         self.all = Joined[Any, RuleBackend](self.profiles, self.backends, name=f"sections of rules of {preset}")
+
+    def _users(self, read: Read, secret: Key, _: int) -> UserList | None:
+        return read(self._objects.read.user_lists, secret)
 
     def _section_of_profile(self, read: Read, profile: RuleProfile, _: int) -> RuleBackend:
         return profile.section(read(self._rules, profile) or 0)
@@ -86,6 +93,11 @@ def _profile_of(_: object, section: RuleSection) -> tuple[tuple[tuple[str, RuleP
 
 def _limited(_: object, section: RuleSection) -> tuple[tuple[bool, int], ...]:
     return ((True, 1),) if section.backend.policy.limits else ()
+
+
+def _secrets_of(_: object, section: RuleSection) -> tuple[tuple[Key, int], ...]:
+    auth = section.backend.policy.auth
+    return ((auth.secret, 1),) if auth is not None and auth.users and not section.backend.policy.closed else ()
 
 
 def _shared_profiles(

@@ -143,6 +143,10 @@ class KubernetesSettings:
         (), "namespaces whose TLS Secrets, and CA certificates in ConfigMaps, may be read; * is all"
     )
 
+    password_secrets: bool = setting(
+        False, "whether Secrets of type Opaque are read there too, for the users of basic-auth-secret"
+    )
+
     @property
     def secret_scopes(self) -> tuple[str, ...]:
         """The namespaces to read Secrets of, each once; the one "" is all of them."""

@@ -66,6 +66,7 @@ from pyconfd.presets.gateway.status import (
 )
 from pyconfd.presets.gateway.work import OVER_BUDGET, work_of
 from pyconfd.presets.objects import Route
+from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
 from pyconfd.presets.policies.words import CLOSED, NOTHING_ASKED, WordFault, asked_by
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import H2C, ServiceReference, UnresolvedReference, app_protocol, resolve
@@ -140,6 +141,20 @@ class AskedRoute(NamedTuple):
     unlogged: bool = False
     ignored: tuple[Fault, ...] = ()
     closed: RuleFault | None = None
+
+    def with_users(self, users_of: Callable[[RoutePolicy], tuple[RoutePolicy, str, str]]) -> "AskedRoute":
+        """Return this with the users that its words ask for; ``users_of`` is that of the sources."""
+        policy = next((each.policy for each in self.parsed if isinstance(each, ParsedRule)), NO_POLICY)
+        made, wrong, notes = users_of(policy)
+        if made is policy or made.auth is None:
+            return self
+        parsed = tuple(each._replace(policy=made) if isinstance(each, ParsedRule) else each for each in self.parsed)
+        at, name = f"annotation {OWN_PREFIX}basic-auth-secret", made.auth.secret.name
+        if wrong:
+            fault = RuleFault(UNSUPPORTED, at, name, f"{wrong}; nobody is let in to the route")
+            return self._replace(parsed=parsed, closed=fault)
+        note = (Fault("", at, name, f"{notes}: left out"),) if notes else ()
+        return self._replace(parsed=parsed, ignored=(*self.ignored, *note))
 
     @property
     def is_of_requests(self) -> bool:

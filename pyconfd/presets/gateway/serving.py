@@ -188,7 +188,8 @@ class ListenerSets:
         return None
 
     def _ask_route(self, read: Read, id_: ObjectKey, route: Route) -> AskedRoute:
-        return asked(id_, route, self._objects.cluster, read.value(self._objects.policy))
+        found = asked(id_, route, self._objects.cluster, read.value(self._objects.policy))
+        return found.with_users(partial(self._objects.with_users, read))
 
     def _hosts_of(self, read: Read, id_: ObjectKey, route: AskedRoute) -> Mapping[_HostAtParent, Owner] | None:
         if route.hosts is None or not route.hosts.names:

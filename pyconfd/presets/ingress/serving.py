@@ -9,6 +9,7 @@ what is behind it. Which namespace has a host is decided before, for all presets
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,7 +23,7 @@ from pyconfd.model.object_status import ObjectStatus
 from pyconfd.model.reservation import HostClaim, Name, Owner
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
-from pyconfd.presets.annotations import ACCESS_LOG, read_foreign
+from pyconfd.presets.annotations import ACCESS_LOG, OWN_PREFIX, read_foreign
 from pyconfd.presets.certificates import ServedCertificate, certificate_for, is_usable, notes_on, presented
 from pyconfd.presets.cluster import NO_SERVICE
 from pyconfd.presets.domains import DomainClaims
@@ -75,6 +76,7 @@ Measured with HAProxy 2.6 (PCRE2 10.42 with JIT): one of another host takes 45 n
 """
 _PATH_FIELD = "spec.rules.http.paths.path"
 _BACKEND_FIELD = "spec.rules.http.paths.backend"
+_USERS_FIELD = f"annotation {OWN_PREFIX}basic-auth-secret"
 _TLS_HOSTS, _TLS_SECRET = "spec.tls.hosts", "spec.tls.secretName"
 
 
@@ -151,7 +153,20 @@ class IngressClaims:
         own, policy, accepted = read.value(self._rules)
         if not own.serve(ingress):
             return None
-        return read_ingress(ingress, self._objects.cluster, policy, accepted, is_nginx=own.are_nginx(ingress))
+        claim = read_ingress(ingress, self._objects.cluster, policy, accepted, is_nginx=own.are_nginx(ingress))
+        return self._with_users(read, claim)
+
+    def _with_users(self, read: Read, claim: IngressClaim) -> IngressClaim:
+        asked, wrong, notes = self._objects.with_users(read, claim.asked.policy)
+        if asked is claim.asked.policy:
+            return claim
+        detail = f"{wrong}; nobody is let in to this Ingress" if wrong else f"{notes}: left out" if notes else ""
+        name = asked.auth.secret.name if asked.auth is not None else ""
+        refused = (Refusal(claim.ref, _USERS_FIELD, name, RefusalReason.INVALID_VALUE, detail),) if detail else ()
+        closed = claim.closed.union(claim.references) if wrong else claim.closed
+        return replace(
+            claim, asked=claim.asked._replace(policy=asked), refused=(*claim.refused, *refused), closed=closed
+        )
 
     def _misspelled(self, read: Read, key: Key, ingress: Ingress) -> tuple[Refusal, ...] | None:
         """Return why an Ingress is not served that was probably meant for pyconfd."""

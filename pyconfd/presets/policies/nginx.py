@@ -120,6 +120,17 @@ def _affinity(text: str, said: _Said) -> Iterator[tuple[str, str]]:
         yield "session-cookie", said.get("session-cookie-name", "INGRESSCOOKIE")
 
 
+def _basic_auth(_: str, said: _Said) -> Iterator[tuple[str, str]]:
+    """Return the word; of digest, which HAProxy cannot verify, one that closes."""
+    kind = said.get("auth-type", "basic").strip()
+    yield "basic-auth-secret", said.get("auth-secret", "") if kind == "basic" else f"auth-type {kind}"
+
+
+def _realm(text: str, said: _Said) -> Iterator[tuple[str, str]]:
+    if text.strip() and "auth-secret" in said:
+        yield "basic-auth-realm", text
+
+
 def _part_of(name: str, word: str) -> _Meaning:
     """Return the meaning of an annotation that is read with another one; alone it says nothing."""
 
@@ -136,6 +147,10 @@ MEANINGS: Mapping[str, _Meaning] = MappingProxyType(
         "whitelist-source-range": _same("allow-networks"),
         "allowlist-source-range": _same("allow-networks"),
         "denylist-source-range": _same("deny-networks"),
+        "auth-type": _basic_auth,
+        "auth-secret": _basic_auth,
+        "auth-secret-type": _basic_auth,
+        "auth-realm": _realm,
         "proxy-body-size": _same("max-body-size"),
         "proxy-connect-timeout": _seconds("connect-timeout"),
         "proxy-read-timeout": _silence,

@@ -4,8 +4,21 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from typing import NamedTuple
 
+from pyconfd.model.snapshot import Key
 from pyconfd.presets.policies.limits import NO_LIMITS, RequestLimits
 from pyconfd.presets.policy import Network
+
+
+class BasicAuth(NamedTuple):
+    """Requests need a user of a Secret. ``users`` is the list of HAProxy that has them, "" while there is none.
+
+    In a second, ``failed`` logins with wrong passwords, and ``new`` ones at all, are verified for the namespace.
+    """
+
+    secret: Key
+    users: str = ""
+    failed: int = 1
+    new: int = 1
 
 
 class RoutePolicy(NamedTuple):
@@ -15,6 +28,7 @@ class RoutePolicy(NamedTuple):
     ``max_body`` is in bytes, None for any size. Requests of / are redirected to ``app_root``.
     ``balance`` is HAProxy's algorithm, with its arguments.
     ``session`` is the cookie by which a client keeps its pod.
+    ``auth`` has the users that may ask, who are told ``realm``.
     ``closed``: what restricts it cannot be what it says, so that nobody is let in.
     """
 
@@ -26,6 +40,8 @@ class RoutePolicy(NamedTuple):
     session: str = ""
     limits: RequestLimits = NO_LIMITS
     closed: bool = False
+    auth: BasicAuth | None = None
+    realm: str = ""
 
     @property
     def lines(self) -> "RoutePolicy":
@@ -39,6 +55,8 @@ class RoutePolicy(NamedTuple):
             self.session,
             self.limits.lines,
             self.closed,
+            self.auth,
+            "=" if self.auth and self.realm else "",
         )
 
     @property
@@ -51,7 +69,8 @@ class RoutePolicy(NamedTuple):
     def values(self) -> tuple[tuple[str, str], ...]:
         """The values that lines read from a map, each by its name there."""
         found = (("body", str(self.max_body) if self.max_body is not None else ""), ("root", self.app_root))
-        return tuple((name, value) for name, value in found if value) + self.limits.values
+        realm = (("realm", self.realm),) if self.auth and self.realm else ()
+        return tuple((name, value) for name, value in found if value) + self.limits.values + realm
 
     @property
     def networks(self) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
-from pyconfd.presets.policies import balancing, changes, handling, limits
-from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
+from pyconfd.presets.policies import access, balancing, changes, handling, limits
+from pyconfd.presets.policies.types import NO_POLICY, BasicAuth, RoutePolicy
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, Network, PolicyBounds, network
 from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, Filters, Handling
 
@@ -129,6 +129,10 @@ def _limit(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
     return apply
 
 
+def _users_of(asked: AskedByWords, secret: Key) -> AskedByWords:
+    return _policy("auth")(asked, BasicAuth(access.in_own_namespace(secret)))
+
+
 def _handling(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
     return lambda asked, value: asked._replace(handling=asked.handling._replace(**{field: value}))
 
@@ -149,6 +153,15 @@ _WORDS = (
     PolicyWord(
         "deny-networks", _networks, _policy("deny"), "198.51.100.0/24",
         "clients of these networks get 403, also where `allow-networks` has them", restricts=True,
+    ),
+    PolicyWord(
+        "basic-auth-secret", access.object_name, _users_of, "staff",
+        "only users of this Secret of the namespace may ask, by HTTP basic authentication; others get 401",
+        restricts=True, live=False, names_object=True,
+    ),
+    PolicyWord(
+        "basic-auth-realm", access.realm, _policy("realm"), "Staff only",
+        "what clients show when they ask for a password",
     ),
     PolicyWord(
         "max-body-size", size_of, _policy("max_body"), "10m",

@@ -1,5 +1,6 @@
 """What is kept of Secrets and ConfigMaps that are read by namespace: a tenant writes them, and they stay in memory."""
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -8,12 +9,15 @@ import msgspec
 from pyconfd.model.kubernetes import LARGEST_PEM, NO_ROOM, ROOM_OF_NAMESPACE, TOO_LARGE, AnyObject, ConfigMap, Secret
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key, Named, Resource
+from pyconfd.presets.policies.users import FILE_KEY, OPAQUE
 
 CA_KEY = "ca.crt"
 """The only key of a ConfigMap that is read by namespace. Source: ``caCertificateRefs`` in the Gateway API."""
 _KEYS: Mapping[Resource, tuple[str, ...]] = MappingProxyType(
     {Resource.SECRETS: ("tls.crt", "tls.key"), Resource.CONFIGMAPS: (CA_KEY,)}
 )
+_HASH = re.compile(r"J[A-P][A-Za-z0-9+/]{20,200}={0,2}", re.ASCII)
+"""Base64 of what begins with a $, as hashes of passwords do, and is no longer than one."""
 
 
 class Keeper:
@@ -40,9 +44,11 @@ class Keeper:
             resource_version=meta.resource_version,
             creation_timestamp=meta.creation_timestamp if isinstance(record, Secret) else None,
         )
-        used = {
-            key: value if len(value) <= LARGEST_PEM else TOO_LARGE for key in self._keys if (value := data.get(key))
-        }
+        keys = self._keys
+        if isinstance(record, Secret) and record.type == OPAQUE:
+            # Each key may be a user: of all that such Secrets hold, hashes of passwords are kept and nothing else.
+            keys = tuple(name for name, value in data.items() if name == FILE_KEY or _HASH.fullmatch(value))
+        used = {key: value if len(value) <= LARGEST_PEM else TOO_LARGE for key in keys if (value := data.get(key))}
         key = Key(meta.namespace, meta.name)
         self.dropped(key)  # what was kept of its former state
         size = sum(map(len, used.values()))

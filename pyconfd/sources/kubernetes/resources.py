@@ -46,6 +46,23 @@ _LARGE_PAGE_SIZE = 20
 """Tenants fill Secrets and ConfigMaps with up to 1 MiB each, and a page is in memory three times at first."""
 _TLS_ONLY: Mapping[str, str] = MappingProxyType({"fieldSelector": "type=kubernetes.io/tls"})
 """Secrets of other types hold tokens and passwords that pyconfd does not need."""
+_WITH_PASSWORDS: Mapping[str, str] = MappingProxyType(
+    {
+        "fieldSelector": ",".join(
+            f"type!={each}"
+            for each in (
+                "helm.sh/release.v1",
+                "kubernetes.io/service-account-token",
+                "kubernetes.io/dockercfg",
+                "kubernetes.io/dockerconfigjson",
+                "kubernetes.io/basic-auth",
+                "kubernetes.io/ssh-auth",
+                "bootstrap.kubernetes.io/token",
+            )
+        )
+    }
+)
+"""A selector cannot say "this or that type", and two watches of one namespace would be two caches of it."""
 _ESSENTIAL = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES})
 OPTIONAL = frozenset(ROUTING_RESOURCES)
 """APIs that a cluster need not serve: those of CustomResourceDefinitions, which can be installed later, and of presets
@@ -112,7 +129,8 @@ def reads(
             namespaces = settings.secret_scopes if resource in resources else ()
         else:
             namespaces = ("",) if resource in resources and resource not in ONLY_BY_NAME else ()
-        params = _TLS_ONLY if resource is Resource.SECRETS else {}
+        of_secrets = _WITH_PASSWORDS if settings.password_secrets else _TLS_ONLY
+        params = of_secrets if resource is Resource.SECRETS else {}
         found += [(Named(resource, namespace, ""), params) for namespace in namespaces]
         if resource in BY_NAMESPACE or not namespaces:
             # After the namespaces: of an object that is read in both ways this one has all keys.
@@ -155,7 +173,7 @@ _HEAD = """\
 # changes, so a token that expires (kubectl create token) works as well where something renews the file.
 """
 _NO_TYPES = (
-    "pyconfd asks for Secrets of type kubernetes.io/tls only, but RBAC cannot limit a right to a type: with this token "
+    "pyconfd asks for Secrets of {which} only, but RBAC cannot limit a right to a type: with this token "
     "all Secrets of {where} can be read. kubernetes.secret_namespaces says which namespaces these are."
 )
 _WIDTH = 120
@@ -281,8 +299,12 @@ def _summary(rights: Rights) -> Iterator[str]:
     secrets = {scope.namespace for scope in whole if scope.resource is Resource.SECRETS}
     if secrets:
         yield "#"
+        with_passwords = any(read.params == _WITH_PASSWORDS for read in rights.reads)
+        which = "types that may have users with passwords" if with_passwords else "type kubernetes.io/tls"
         where = "the whole cluster" if "" in secrets else "these namespaces"
-        yield from textwrap.wrap(_NO_TYPES.format(where=where), _WIDTH, initial_indent="# ", subsequent_indent="# ")
+        yield from textwrap.wrap(
+            _NO_TYPES.format(which=which, where=where), _WIDTH, initial_indent="# ", subsequent_indent="# "
+        )
 
 
 def right_to_read(scope: Named) -> str:

@@ -25,6 +25,7 @@ from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import AddressOptions
+from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.policy import ClaimOptions, network
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
@@ -140,6 +141,9 @@ class Answer:
         return found
 
 
+_TLS = TlsOptions(namespaces=("*",), passwords=True)
+
+
 @dataclass
 class PolicyStage(NamedBackends):
     """A real HAProxy with a pod: :meth:`serving` has it serve objects."""
@@ -149,6 +153,7 @@ class PolicyStage(NamedBackends):
     variables: Mapping[str, Any] = field(default_factory=dict)
     nginx_classes: tuple[str, ...] = ()
     claims: ClaimOptions = field(default_factory=ClaimOptions)
+    tls: TlsOptions = _TLS
 
     evidence: Evidence | None = None
     """What `pyconfd explain` knows of what is served."""
@@ -162,7 +167,7 @@ class PolicyStage(NamedBackends):
     def options(self) -> PresetOptions:
         pool = AddressOptions((_POOL,), shared=(_SHARED,))
         claims = replace(self.claims, allow_endpoints=(network("127.0.0.0/8"),))
-        return PresetOptions(addresses=pool, claims=claims, nginx_classes=self.nginx_classes)
+        return PresetOptions(addresses=pool, claims=claims, nginx_classes=self.nginx_classes, tls=self.tls)
 
     def context(self, *objects: str) -> Context:
         """Return what the presets make of these objects and those beside them."""

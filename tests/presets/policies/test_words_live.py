@@ -9,6 +9,7 @@ import yaml
 
 from pyconfd.presets.policies.words import WORDS
 from pyconfd.presets.policy import ClaimOptions, Rule, network
+from tests.presets.policies.logins import hashed, secret
 from tests.presets.policies.stage import WAYS, PolicyStage, of_route, policy_stage
 
 pytestmark = pytest.mark.haproxy
@@ -116,7 +117,8 @@ def test_numbers_are_read_beside_other_texts(stage: PolicyStage, way: str) -> No
 @ways
 def test_a_new_value_changes_no_line(stage: PolicyStage, way: str) -> None:
     texts = [
-        stage.rendered(WAYS[way](_BESIDE.get(word.name, {}) | {word.name: text}))[0].text for word, text in _VALUES
+        stage.rendered(WAYS[way](_BESIDE.get(word.name, {}) | {word.name: text}), *_NAMED)[0].text
+        for word, text in _VALUES
     ]
     for (word, _), one, two in zip(_VALUES[::2], texts[::2], texts[1::2], strict=True):
         assert (one == two) is word.live, word.name
@@ -125,6 +127,7 @@ def test_a_new_value_changes_no_line(stage: PolicyStage, way: str) -> None:
 _ORIGINS = {"cors-allow-origins": "*"}
 _BESIDE = {
     "limit-by": {"limit-rps": "1"},
+    "basic-auth-realm": {"basic-auth-secret": "one"},
     "limit-burst": {"limit-rps": "1"},
     "redirect-code": {"redirect": "/a"},
     **{
@@ -133,11 +136,15 @@ _BESIDE = {
     },
 }
 """What words go with that say nothing alone."""
+_NAMED = [secret({"ada": hashed("one")}, name) for name in ("one", "two")]
+"""Objects that words name."""
 _VALUES = [
     (WORDS[name], text)
     for name, both in {
         "allow-networks": ("192.0.2.0/24", "192.0.2.0/25, 2001:db8::/32"),
         "deny-networks": ("192.0.2.0/24", "192.0.2.0/25"),
+        "basic-auth-secret": ("one", "two"),
+        "basic-auth-realm": ("One", "Two"),
         "max-body-size": ("1k", "2m"),
         "limit-rps": ("1", "2"),
         "limit-rpm": ("1", "2"),

@@ -1,5 +1,9 @@
 """What tenants write into Secrets and ConfigMaps stays in memory only as far as it is used."""
 
+import base64
+
+import msgspec
+
 from pyconfd.model.kubernetes import LARGEST_PEM, NO_ROOM, ROOM_OF_NAMESPACE, TOO_LARGE, ConfigMap, Secret
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key, Named, Resource
@@ -28,6 +32,15 @@ def test_of_a_secret_only_the_key_and_its_chain_are_kept() -> None:
         {"tls.crt": "CHAIN", "tls.key": "KEY"},
     )
     assert kept(Keeper(SECRETS), secret("s", more="x")) is None
+
+
+def test_of_a_secret_with_users_only_hashes_are_kept() -> None:
+    bcrypt, md5 = (
+        base64.b64encode(each).decode() for each in (b"$2y$05$" + b"a" * 53, b"$apr1$a$aaaaaaaaaaaaaaaaaaaa")
+    )
+    data = {"auth": "YQ==", "ada": bcrypt, "bob": md5, "token": "aHVudGVyMg==", "long": bcrypt * 4, "tls.key": "KEY"}
+    found = kept(Keeper(SECRETS), msgspec.structs.replace(secret("s"), type="Opaque", data=data))
+    assert found == {"auth": "YQ==", "ada": bcrypt, "bob": md5}
 
 
 def test_of_a_config_map_only_ca_certificates_are_kept() -> None:

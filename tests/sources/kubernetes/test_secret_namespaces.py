@@ -1,5 +1,6 @@
 """Secrets and CA certificates: read in the allowed namespaces, with no other right than the printed ones."""
 
+import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -109,3 +110,22 @@ def test_without_the_right_to_read_all_secrets_everything_else_goes_on(
     (problem,) = source.health().problems
     assert "in a ClusterRole" in problem.remedy
     assert kept(source)[0] == []
+
+
+def test_secrets_with_users_are_read_where_the_setting_says_so(
+    filled: Cluster, server: ApiServer, start: Start
+) -> None:
+    hashed = base64.b64encode(b"$2y$05$" + b"a" * 53).decode()
+    put(filled, "secrets", "a", "staff", type="Opaque", data={"ada": hashed, "token": "eA=="})
+    put(filled, "secrets", "a", "release", type="helm.sh/release.v1", data={"release": "eA=="})
+    settings = KubernetesSettings(secret_namespaces=("a",), password_secrets=True)
+    wanted = reads(settings, RESOURCES, [])
+    text = manifest(Rights(wanted))
+    assert "type kubernetes.io/tls only" not in " ".join(text.replace("#", " ").split())
+    server.rules = Rules(text)
+    source = start(server.url, resources=RESOURCES, secret_namespaces=("a",), password_secrets=True)
+    synced(source)
+    snapshot = source.snapshot()
+    assert snapshot is not None
+    found = {key.name: record.data for key, record in snapshot.secrets.items()}
+    assert found == {"cert": {"tls.crt": "eA=="}, "password": None, "staff": {"ada": hashed}}
