@@ -37,6 +37,7 @@ from pyconfd.model.listener import ANY
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import Phase
 from pyconfd.presets.gateway.http_rules import SPLIT
+from pyconfd.presets.policies.pods import AS_THE_SERVICE
 from pyconfd.presets.routing.rules import AS_USUAL, EMPTY_OF, PathEdit, Redirect, RuleBackend
 from pyconfd.presets.routing.types import RouteServer
 from pyconfd.presets.views import EndpointView
@@ -500,6 +501,9 @@ def _filtered(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended
 def _by_words(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:
     """Return what HAProxy answers by the words of policies, before all filters."""
     root = rule.policy.app_root
+    if rule.policy.pods != AS_THE_SERVICE and not rule.policy.closed:
+        spoken = rule.options or "HTTP/1.1 without TLS"
+        trace.add("policy", f"servers: {spoken}", at=rule.owner, where="annotations pyconfd.io/backend-*")
     ended = _by_network(request, rule, trace) or _by_login(request, rule, trace)
     if ended is not None or not root or request.routed_path != "/":
         return ended

@@ -213,13 +213,18 @@ def pem_path(directory: str, *parts: str) -> str:
     return f"{directory}/{name}.pem"
 
 
+def why_unread(options: TlsOptions, namespace: str, kind: str = "Secrets") -> str:
+    """Return that Secrets or ConfigMaps of a namespace are not read, "" where they are."""
+    if namespace in options.namespaces or ALL_NAMESPACES in options.namespaces:
+        return ""
+    return f"{kind} of namespace {values.shortened(namespace)} are not read: add it to kubernetes.secret_namespaces"
+
+
 def missing_secret(secrets: Secrets, options: TlsOptions, namespace: str, name: str, kind: str) -> str:
     """Return why there is no such Secret of the type ``kind``, in words for whoever names it."""
     shown = f"{values.shortened(namespace)}/{values.shortened(name)}"
-    if namespace not in options.namespaces and ALL_NAMESPACES not in options.namespaces:
-        return (
-            f"Secrets of namespace {values.shortened(namespace)} are not read: add it to kubernetes.secret_namespaces"
-        )
+    if unread := why_unread(options, namespace):
+        return unread
     if secrets.denies_secrets_of(namespace):
         return f"Secrets of namespace {values.shortened(namespace)} may not be read: apply the output of `pyconfd rbac`"
     return f"there is no Secret {shown} of type {kind}"

@@ -139,6 +139,7 @@ class _Ingresses(PresetCollections):
         self._presented = Published[str, PresentedCertificate](ingresses.presented, rank=None)
         self._refused = JoinedRefusals(ingresses.refused)
         self._by_secret = Published[Key, ServedCertificate](ingresses.served, rank=None)
+        self._authorities = Published[Key, OutputFile](ingresses.authority_files)
         self._given = SameParts[GivenDict]()
         self._files = SameParts[tuple[OutputFile, ...]]()
 
@@ -148,7 +149,7 @@ class _Ingresses(PresetCollections):
     def result(self) -> PresetResult:
         """Return ``ingress``: its virtual hosts, backends and certificates."""
         ingresses = self._ingresses
-        served = self._by_secret.mapping()
+        served, authorities = self._by_secret.mapping(), self._authorities.mapping()
         backends, lines, virtual_hosts = self._backends.mapping(), self._lines.mapping(), self._virtual_hosts.mapping()
         given = self._given.made(
             (virtual_hosts, backends, lines),
@@ -160,7 +161,10 @@ class _Ingresses(PresetCollections):
             self._refused.all(),
             ingresses.ready.items.get((), 0),
             partial(ingress_claims, self._asked.mapping(), owners, all_backends),
-            files=self._files.made((served,), lambda: tuple(each.file for each in served.values() if each.file)),
+            files=self._files.made(
+                (served, authorities),
+                lambda: (*(each.file for each in served.values() if each.file), *authorities.values()),
+            ),
             serves=all_backends,
             addresses_of=addresses_of,
             ends_tls=bool(ingresses.asking.items),

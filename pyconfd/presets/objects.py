@@ -78,11 +78,12 @@ class Objects:
         self._followed: list[_Followed] = []
         if PresetName.INGRESS in presets:
             self._followed.append(_Followed(Resource.INGRESSES, self.ingresses))
+        if {PresetName.INGRESS, PresetName.GATEWAY} & {*presets}:
+            self._followed.append(_Followed(Resource.CONFIGMAPS, self.config_maps))
         if PresetName.GATEWAY in presets:
             self._followed += (
                 *(_Followed(each, source, partial(ObjectKey, each)) for each, source in by_status.items()),
                 _Followed(Resource.REFERENCEGRANTS, self.grants),
-                _Followed(Resource.CONFIGMAPS, self.config_maps),
                 _Followed(Resource.NAMESPACES, self.labels, attrgetter("name"), _labels),
             )
 

@@ -22,7 +22,7 @@ class IngressPreset(Preset):
 
     name = PresetName.INGRESS
     gives = frozenset({"ingress"})
-    resources = CLUSTER_VIEW | {Resource.INGRESSES, Resource.INGRESSCLASSES}
+    resources = CLUSTER_VIEW | {Resource.INGRESSES, Resource.INGRESSCLASSES, Resource.CONFIGMAPS}
     writes_status = frozenset({Resource.INGRESSES})
 
     def how_to_claim(self, options: PresetOptions) -> str:

@@ -20,18 +20,30 @@ from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.ingress import Ingress, IngressClass
 from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.object_status import ObjectStatus
+from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.reservation import HostClaim, Name, Owner
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
 from pyconfd.presets.annotations import ACCESS_LOG, OWN_PREFIX, read_foreign
-from pyconfd.presets.certificates import ServedCertificate, certificate_for, is_usable, notes_on, presented
+from pyconfd.presets.certificates import (
+    ServedCertificate,
+    certificate_for,
+    is_usable,
+    notes_on,
+    pem_path,
+    presented,
+    why_unread,
+)
 from pyconfd.presets.cluster import NO_SERVICE
 from pyconfd.presets.domains import DomainClaims
+from pyconfd.presets.gateway.authorities import ca_bundle
+from pyconfd.presets.gateway.listeners import ResolvedCertificate
 from pyconfd.presets.gateway.work import MOST_WORK, work_of_expression
 from pyconfd.presets.host_ownership import HostRights, Hosts
 from pyconfd.presets.ingress.claims import IngressClaim, TlsHosts, as_expression, name_of, read_ingress
 from pyconfd.presets.ingress.classes import OwnClasses, is_misspelled, mistaken_class, own_classes
 from pyconfd.presets.objects import Objects
+from pyconfd.presets.policies.words import CLOSED
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import (
     H2C,
@@ -208,6 +220,9 @@ class ServedIngresses:
 
         references = Spread(claims, lambda _, claim: claim.references.items(), "references")
         named = Grouped(references, lambda at, _: (at[1],), "references by backend")
+        naming = Grouped(claims, _authority_of, "Ingresses by CA certificates of their pods")
+        self._authorities = Derived(naming, self._authority, "CA certificates of pods")
+        self.authority_files = Derived(self._authorities, self._authority_file, "files of CA certificates of pods")
         self._targets = Derived(named, self._target, "targets of references")
         faulty = Derived(self._targets, lambda _, __, found: found if found.fault else None, "faults of references")
         self._faults_of = Grouped(faulty, lambda _, found: found.users, "faults by Ingress")
@@ -356,6 +371,10 @@ class ServedIngresses:
         if claim is None or leading is None:
             return None
         reference, port, asked = target.reference, target.port, claim.asked_at(name)
+        policy, ca_file = asked.policy, ""
+        if policy.pods.ca is not None:
+            file = read(self.authority_files, policy.pods.ca)
+            policy, ca_file = (policy, file.path) if file is not None else (CLOSED.policy, "")
         backend = RuleBackend(
             name,
             f"Ingress {claim.owner.namespace}/{claim.owner.name}, Service {reference.name}, port {reference.port}",
@@ -363,17 +382,27 @@ class ServedIngresses:
             reference.name,
             (),
             (),
-            options=target.options,
+            options=policy.pods.options(target.options, ca_file, Key(reference.namespace, reference.name)),
             deciders=leading.deciders,
             unlogged=(name,) if claim.unlogged else (),
             route=name,
             filters=asked.filters,
             handling=asked.handling,
-            policy=asked.policy,
+            policy=policy,
             ports=((1, port),) if port is not None else (),
             preset=PresetName.INGRESS,
         )
         return RuleSection(claim.owner, backend)
+
+    def _authority(self, read: Read, key: Key, _: object) -> ResolvedCertificate:
+        """Return the CA certificates in a ConfigMap that words name."""
+        if unread := why_unread(read.value(self._objects.tls), key.namespace, "ConfigMaps"):
+            return ResolvedCertificate(fault=unread)
+        return ca_bundle(read(self._objects.config_maps, key), key)
+
+    def _authority_file(self, read: Read, key: Key, found: ResolvedCertificate) -> OutputFile | None:
+        path = pem_path(read.value(self._objects.tls).directory, "ca_of", *key)
+        return OutputFile(FileKind.CERTIFICATE, path, found.pem) if found.pem else None
 
     def _owner_of_options(self, read: Read, name: str, target: IngressTarget) -> Owner | None:
         """Return the object whose words, or options of servers, a backend is for: other ones may be a reload."""
@@ -433,6 +462,9 @@ class ServedIngresses:
         for item in claim.tls:
             for host in item.hosts:
                 found.update(self._refused_certificate(read, claim, item, host))
+        if (ca := claim.asked.policy.pods.ca) is not None and (fault := _fault(read(self._authorities, ca))):
+            field, detail = "annotation pyconfd.io/backend-ca", f"{fault}; nobody is let in to this Ingress"
+            found.add(Refusal(claim.ref, field, ca.name, RefusalReason.NO_CERTIFICATE, detail))
         if claim.unlogged:
             found.update(self._logged_all_the_same(read, key, claim))
         return tuple(sorted(found)) or None
@@ -484,6 +516,15 @@ def _hosts_with_expressions(key: Key, claim: IngressClaim) -> Iterator[tuple[tup
     """Return the hosts, with the namespace: an Ingress says nothing of the paths of other namespaces."""
     hosts = dict.fromkeys(rule.virtual_host for rule in claim.rules) if claim.expressions else ()
     return (((key.namespace, host), 1) for host in hosts)
+
+
+def _authority_of(_: Key, claim: IngressClaim) -> tuple[Key, ...]:
+    ca = claim.asked.policy.pods.ca
+    return (ca,) if ca is not None else ()
+
+
+def _fault(found: ResolvedCertificate | None) -> str:
+    return found.fault if found is not None else ""
 
 
 def _host_of_expression(_: object, rule: RouteRule) -> tuple[str, ...]:

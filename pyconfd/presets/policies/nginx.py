@@ -131,6 +131,19 @@ def _realm(text: str, said: _Said) -> Iterator[tuple[str, str]]:
         yield "basic-auth-realm", text
 
 
+def _verified(text: str, said: _Said) -> Iterator[tuple[str, str]]:
+    """Return the CAs, which are in a Secret there: the word names what is in its place, or what is missing."""
+    if text.strip().lower() == "on":
+        yield "backend-ca", said.get("proxy-ssl-secret", "")
+        yield from _server_name("", said)
+
+
+def _server_name(_: str, said: _Said) -> Iterator[tuple[str, str]]:
+    asks = any(said.get(each, "").strip().lower() == "on" for each in ("proxy-ssl-server-name", "proxy-ssl-verify"))
+    if asks and (name := said.get("proxy-ssl-name")) is not None:
+        yield "backend-server-name", name
+
+
 def _part_of(name: str, word: str) -> _Meaning:
     """Return the meaning of an annotation that is read with another one; alone it says nothing."""
 
@@ -174,6 +187,10 @@ MEANINGS: Mapping[str, _Meaning] = MappingProxyType(
         "temporal-redirect": _redirect("temporal", "302"),
         "temporal-redirect-code": _part_of("temporal-redirect", "redirect-code"),
         "upstream-vhost": _same("upstream-host"),
+        "backend-protocol": _same("backend-protocol"),
+        "proxy-ssl-verify": _verified,
+        "proxy-ssl-name": _server_name,
+        "proxy-ssl-server-name": _server_name,
     }
 )
 """What each annotation says, given its text and all of them."""

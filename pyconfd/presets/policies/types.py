@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.policies.limits import NO_LIMITS, RequestLimits
+from pyconfd.presets.policies.pods import AS_THE_SERVICE, PodConnection
 from pyconfd.presets.policy import Network
 
 
@@ -27,7 +28,7 @@ class RoutePolicy(NamedTuple):
     ``allow`` and ``deny`` are networks of clients: where there are some of the first, all others are refused.
     ``max_body`` is in bytes, None for any size. Requests of / are redirected to ``app_root``.
     ``balance`` is HAProxy's algorithm, with its arguments.
-    ``session`` is the cookie by which a client keeps its pod.
+    ``session`` is the cookie by which a client keeps its pod. ``pods`` is how these are spoken with: words of servers.
     ``auth`` has the users that may ask, who are told ``realm``.
     ``closed``: what restricts it cannot be what it says, so that nobody is let in.
     """
@@ -42,6 +43,7 @@ class RoutePolicy(NamedTuple):
     closed: bool = False
     auth: BasicAuth | None = None
     realm: str = ""
+    pods: PodConnection = AS_THE_SERVICE
 
     @property
     def lines(self) -> "RoutePolicy":

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
-from pyconfd.presets.policies import access, balancing, changes, handling, limits
+from pyconfd.presets.policies import access, balancing, changes, handling, limits, pods
 from pyconfd.presets.policies.types import NO_POLICY, BasicAuth, RoutePolicy
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, Network, PolicyBounds, network
 from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, Filters, Handling
@@ -50,7 +50,7 @@ class PolicyWord(NamedTuple):
     ``restricts``: it lets somebody or something out, so that nothing is served where it cannot be what it says.
     ``live``: a new value is a runtime update, and no reload. ``kinds`` are those of objects that may say it. ``beyond``
     returns why a value is more than the operator's settings allow, or "". ``names_object``: the value is the name of an
-    object in the namespace of who says the word, and is applied as its key.
+    object in the namespace of who says the word, and is applied as its key. ``instead``: what other kinds have for it.
     """
 
     name: str
@@ -63,6 +63,7 @@ class PolicyWord(NamedTuple):
     kinds: tuple[str, ...] = KINDS
     beyond: Callable[[Any, PolicyBounds], str] = lambda _, __: ""
     names_object: bool = False
+    instead: str = ""
 
 
 class WordFault(NamedTuple):
@@ -131,6 +132,13 @@ def _limit(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
 
 def _users_of(asked: AskedByWords, secret: Key) -> AskedByWords:
     return _policy("auth")(asked, BasicAuth(access.in_own_namespace(secret)))
+
+
+def _pods(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
+    def apply(asked: AskedByWords, value: Any) -> AskedByWords:
+        return _policy("pods")(asked, asked.policy.pods._replace(**{field: value}))
+
+    return apply
 
 
 def _handling(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
@@ -234,6 +242,24 @@ _WORDS = (
         " `balance` and `hash-by`; its value is random", live=False, kinds=_OF_BROWSERS,
     ),
     PolicyWord(
+        "backend-protocol", pods.protocol, _pods("protocol"), "grpc",
+        "how pods are spoken with, whatever the Service says: `http`, `https`, `grpc` (or `h2c`: HTTP/2 without"
+        " TLS) or `grpcs` (HTTP/2 with TLS); certificates are verified with `backend-ca` only", restricts=True,
+        live=False, kinds=("Ingress",), instead="write appProtocol into the Service, or a BackendTLSPolicy for TLS",
+    ),
+    PolicyWord(
+        "backend-ca", pods.config_map, _pods("ca"), "internal-ca",
+        "pods have TLS, and a certificate of these authorities: a ConfigMap of the namespace, with them in `ca.crt`;"
+        " without it requests get 403, and with a pod of another certificate 503", restricts=True, live=False,
+        kinds=("Ingress",), names_object=True, instead="write a BackendTLSPolicy for the Service",
+    ),
+    PolicyWord(
+        "backend-server-name", pods.server_name, _pods("server_name"), "app.internal.example",
+        "the name that pods with TLS are asked for (SNI), and that their certificate has with `backend-ca`; without it"
+        " `SERVICE.NAMESPACE.svc`", restricts=True, live=False, kinds=("Ingress",),
+        instead="write a BackendTLSPolicy for the Service",
+    ),
+    PolicyWord(
         "request-headers", changes.set_headers, _filters(changes.add_request), "X-Name: value",
         "headers that requests get, or get instead of their own: lines `Name: value`", restricts=True,
     ),
@@ -333,7 +359,7 @@ def asked_by(
         if (text := texts.get(word.name)) is None:
             continue
         if kind not in word.kinds:
-            why = f"it is no word of a {kind}, but of {' and '.join(word.kinds)}"
+            why = f"it is no word of a {kind}, but of {' and '.join(word.kinds)}{word.instead and f': {word.instead}'}"
             faults.append(WordFault(word.name, text, why, word.restricts))
             continue
         try:

@@ -122,6 +122,12 @@ def of_route(words: Mapping[str, str], *, path: str = "/", name: str = "web") ->
     return yaml.safe_dump(document)
 
 
+def ca_map(pem: str, name: str = "internal-ca") -> str:
+    """Return a ConfigMap with CA certificates."""
+    return yaml.safe_dump({"kind": "ConfigMap", "metadata": {"name": name}, "data": {"ca.crt": pem}})
+
+
+KIND_OF_WAY = {"ingress": "Ingress", "httproute": "HTTPRoute"}
 WAYS = {"ingress": of_ingress, "httproute": of_route}
 """Each way to say words, by its name."""
 
@@ -154,6 +160,7 @@ class PolicyStage(NamedBackends):
     nginx_classes: tuple[str, ...] = ()
     claims: ClaimOptions = field(default_factory=ClaimOptions)
     tls: TlsOptions = _TLS
+    """Whose Secrets and ConfigMaps are read."""
 
     evidence: Evidence | None = None
     """What `pyconfd explain` knows of what is served."""
@@ -167,7 +174,8 @@ class PolicyStage(NamedBackends):
     def options(self) -> PresetOptions:
         pool = AddressOptions((_POOL,), shared=(_SHARED,))
         claims = replace(self.claims, allow_endpoints=(network("127.0.0.0/8"),))
-        return PresetOptions(addresses=pool, claims=claims, nginx_classes=self.nginx_classes, tls=self.tls)
+        tls = replace(self.tls, directory=f"{self.folder}/files/secrets")
+        return PresetOptions(addresses=pool, claims=claims, tls=tls, nginx_classes=self.nginx_classes)
 
     def context(self, *objects: str) -> Context:
         """Return what the presets make of these objects and those beside them."""

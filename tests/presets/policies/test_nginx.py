@@ -37,6 +37,7 @@ _CORS = {
     "cors-allow-credentials": "true",
     "cors-max-age": "1728000",
 }
+_VERIFIED = {"backend-ca": "", "backend-server-name": "a"}
 EACH: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "whitelist-source-range": ({}, {"allow-networks": "7"}),
     "allowlist-source-range": ({}, {"allow-networks": "7"}),
@@ -68,6 +69,10 @@ EACH: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "temporal-redirect": ({"temporal-redirect": "/a/b/c"}, {"redirect": "/a/b/c", "redirect-code": "302"}),
     "temporal-redirect-code": ({"temporal-redirect": "/a/b/c"}, {"redirect": "/a/b/c", "redirect-code": "7"}),
     "upstream-vhost": ({}, {"upstream-host": "7"}),
+    "backend-protocol": ({}, {"backend-protocol": "7"}),
+    "proxy-ssl-verify": ({"proxy-ssl-verify": "on", "proxy-ssl-name": "a"}, _VERIFIED),
+    "proxy-ssl-name": ({"proxy-ssl-server-name": "on"}, {"backend-server-name": "7"}),
+    "proxy-ssl-server-name": ({"proxy-ssl-server-name": "on", "proxy-ssl-name": "a"}, {"backend-server-name": "a"}),
 }
 """What each annotation says whose text is 7, beside others or with another text."""
 

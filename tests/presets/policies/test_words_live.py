@@ -10,7 +10,8 @@ import yaml
 from pyconfd.presets.policies.words import WORDS
 from pyconfd.presets.policy import ClaimOptions, Rule, network
 from tests.presets.policies.logins import hashed, secret
-from tests.presets.policies.stage import WAYS, PolicyStage, of_route, policy_stage
+from tests.presets.policies.stage import KIND_OF_WAY, WAYS, PolicyStage, ca_map, of_route, policy_stage
+from tests.world.pki import CertificateAuthority
 
 pytestmark = pytest.mark.haproxy
 ways = pytest.mark.parametrize("way", WAYS)
@@ -115,12 +116,15 @@ def test_numbers_are_read_beside_other_texts(stage: PolicyStage, way: str) -> No
 
 
 @ways
-def test_a_new_value_changes_no_line(stage: PolicyStage, way: str) -> None:
+def test_a_new_value_changes_no_line(stage: PolicyStage, way: str, tmp_path: Path) -> None:
+    pem = CertificateAuthority(tmp_path / "named").cert.read_text()
+    named = [ca_map(pem, name) for name in ("one", "two")]
+    said = [each for each in _VALUES if KIND_OF_WAY[way] in each[0].kinds]
     texts = [
-        stage.rendered(WAYS[way](_BESIDE.get(word.name, {}) | {word.name: text}), *_NAMED)[0].text
-        for word, text in _VALUES
+        stage.rendered(WAYS[way](_BESIDE.get(word.name, {}) | {word.name: text}), *_NAMED, *named)[0].text
+        for word, text in said
     ]
-    for (word, _), one, two in zip(_VALUES[::2], texts[::2], texts[1::2], strict=True):
+    for (word, _), one, two in zip(said[::2], texts[::2], texts[1::2], strict=True):
         assert (one == two) is word.live, word.name
 
 
@@ -130,6 +134,7 @@ _BESIDE = {
     "basic-auth-realm": {"basic-auth-secret": "one"},
     "limit-burst": {"limit-rps": "1"},
     "redirect-code": {"redirect": "/a"},
+    "backend-server-name": {"backend-protocol": "https"},
     **{
         f"cors-{each}": _ORIGINS
         for each in ("allow-methods", "allow-headers", "expose-headers", "allow-credentials", "max-age")
@@ -176,6 +181,9 @@ _VALUES = [
         "cors-expose-headers": ("X-A", "X-B"),
         "cors-allow-credentials": ("true", "false"),
         "cors-max-age": ("1", "2"),
+        "backend-protocol": ("grpc", "https"),
+        "backend-ca": ("one", "two"),
+        "backend-server-name": ("a.example", "b.example"),
     }.items()
     for text in both
 ]
