@@ -347,10 +347,24 @@ class HttpRetry(Record, frozen=True, gc=False):
     backoff: str | None = None
 
 
-class SessionPersistence(Record, frozen=True, gc=False):
-    """Asks that a client keeps its backend; only its presence is looked at."""
+class SessionConfig(Record, frozen=True, gc=False):
+    """The cookie or header of a session; ``lifetime_type`` is Session or Permanent."""
 
-    type: str = ""
+    name: str = ""
+    path: str = "/"
+    lifetime_type: str = "Session"
+
+
+class SessionPersistence(Record, frozen=True, gc=False):
+    """Asks that a client keeps its backend; ``session_name`` and ``cookie_config`` are those of the API before 1.7."""
+
+    type: str = "Cookie"
+    session_name: str = ""
+    absolute_timeout: str | None = None
+    idle_timeout: str | None = None
+    cookie_config: SessionConfig | None = None
+    cookie: SessionConfig | None = None
+    header: SessionConfig | None = None
 
 
 class HttpRule(Record, frozen=True, gc=False):

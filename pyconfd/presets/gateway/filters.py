@@ -81,14 +81,19 @@ def _edits(modifier: HeaderModifier, field: str) -> tuple[HeaderEdit, ...]:
     for action, headers in (("set", modifier.set), ("add", modifier.add)):
         for place, header in enumerate(headers or ()):
             where = f"{field}.{action}[{place}]"
-            name = _edited_name(header.name, f"{where}.name", host=action == "set")
+            name = edited_name(header.name, f"{where}.name", host=action == "set")
             found.append(HeaderEdit(action, name, _header_format(header, f"{where}.value")))
     for place, name in enumerate(modifier.remove or ()):
-        found.append(HeaderEdit("del", _edited_name(name, f"{field}.remove[{place}]", host=False)))
+        found.append(HeaderEdit("del", edited_name(name, f"{field}.remove[{place}]", host=False)))
     return tuple(found)
 
 
-def _edited_name(name: str, field: str, *, host: bool) -> str:
+def edited_name(name: str, field: str, *, host: bool) -> str:
+    """Return the name of a header that a rule may change.
+
+    Raises:
+        InvalidRule: it is none, or belongs to the connection.
+    """
     conditions.header_name(name, field)
     if name.lower() in _FRAMING or (name.lower() == "host" and not host):
         refuse(field, name, "this header belongs to the connection and cannot be changed")

@@ -11,11 +11,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from pyconfd.model.gateway_api import GrpcRule, HttpMatch, HttpRetry, HttpRule, HttpTimeouts, RouteBackendRef
+from pyconfd.model.gateway_api import (
+    GrpcRule,
+    HttpMatch,
+    HttpRetry,
+    HttpRule,
+    HttpTimeouts,
+    RouteBackendRef,
+    SessionConfig,
+    SessionPersistence,
+)
 from pyconfd.presets.gateway import conditions, filters
 from pyconfd.presets.gateway.faults import InvalidRule, RuleFault, refuse
 from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.gateway.servers import Reference
+from pyconfd.presets.policies import sessions
+from pyconfd.presets.policies.sessions import Session
 from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
 from pyconfd.presets.policies.words import AskedByWords
 from pyconfd.presets.routing.rules import (
@@ -35,6 +46,9 @@ _DURATION = re.compile(r"(?:[0-9]{1,5}(?:h|m|s|ms)){1,4}", re.ASCII)
 _UNIT_MS = {"h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _LONGEST_MS = 24 * 24 * 3_600_000
 """HAProxy's longest timeout is a little longer."""
+_SESSION = "PYCONFD_SESSION"
+"""The cookie of a session where none is named: its value is random, so that rules of a host may share it."""
+_LONGEST_SESSION_S = 10 * 365 * 24 * 3600
 SPLIT = "split:"
 """What a route begins with that is divided among several backends."""
 
@@ -56,7 +70,7 @@ class ParsedRule(NamedTuple):
         return self._replace(
             filters=self.filters.beside(asked.filters),
             handling=self.handling.beside(asked.handling),
-            policy=asked.policy,
+            policy=asked.policy._replace(session=self.policy.session or asked.policy.session),
         )
 
 
@@ -79,13 +93,12 @@ def parse_http(rule: HttpRule) -> ParsedRule | RuleFault:
             conditions.http_match(match, f"matches[{place}]")
             for place, match in enumerate(rule.matches or (HttpMatch(),))
         )
-        if rule.session_persistence is not None:
-            refuse("sessionPersistence", rule.session_persistence.type, "a session does not keep its server here")
         return ParsedRule(
             matches,
             filters.parse(rule.filters, matches, "filters"),
             _of_references(rule.backend_refs, matches),
             _handling(rule),
+            _policy(rule.session_persistence),
         )
     except InvalidRule as error:
         return error.fault
@@ -97,10 +110,11 @@ def parse_grpc(rule: GrpcRule) -> ParsedRule | RuleFault:
         matches = tuple(
             conditions.grpc_match(match, f"matches[{place}]") for place, match in enumerate(rule.matches or ())
         ) or (RouteMatch(),)
-        if rule.session_persistence is not None:
-            refuse("sessionPersistence", rule.session_persistence.type, "a session does not keep its server here")
         return ParsedRule(
-            matches, filters.parse(rule.filters, matches, "filters"), _of_references(rule.backend_refs, matches)
+            matches,
+            filters.parse(rule.filters, matches, "filters"),
+            _of_references(rule.backend_refs, matches),
+            policy=_policy(rule.session_persistence),
         )
     except InvalidRule as error:
         return error.fault
@@ -116,6 +130,44 @@ def _of_references(references: Sequence[RouteBackendRef] | None, matches: Sequen
             )
         found.append(parsed)
     return tuple(found)
+
+
+def _policy(wanted: SessionPersistence | None) -> RoutePolicy:
+    """Return what a rule itself asks for of what words can."""
+    if wanted is None:
+        return NO_POLICY
+    field, is_header = "sessionPersistence", wanted.type == "Header"
+    if wanted.type not in {"Cookie", "Header"}:
+        refuse(f"{field}.type", wanted.type, "expected Cookie or Header")
+    own = (wanted.header if is_header else wanted.cookie or wanted.cookie_config) or SessionConfig()
+    part = f"{field}.{'header' if is_header else 'cookie'}"
+    name = own.name or wanted.session_name or ("" if is_header else _SESSION)
+    times = (wanted.absolute_timeout, f"{field}.absoluteTimeout"), (wanted.idle_timeout, f"{field}.idleTimeout")
+    absolute, idle = (_seconds(text, at) for text, at in times)
+    if own.lifetime_type not in {"Session", "Permanent"}:
+        refuse(f"{part}.lifetimeType", own.lifetime_type, "expected Session or Permanent")
+    is_permanent = own.lifetime_type == "Permanent" and not is_header
+    if is_permanent and absolute is None:
+        refuse(f"{field}.absoluteTimeout", "", "a permanent cookie needs the time after which it ends")
+    try:
+        path = sessions.path(own.path)
+    except ValueError as error:
+        refuse(f"{part}.path", own.path, str(error))
+    session = Session(
+        filters.edited_name(name, f"{part}.name", host=False) if is_header else conditions.header_name(name, part),
+        is_header,
+        path,
+        max_age=absolute if is_permanent else None,
+        absolute=absolute,
+        idle=idle,
+    )
+    return NO_POLICY._replace(session=session)
+
+
+def _seconds(text: str | None, field: str) -> int | None:
+    """Return a duration in whole seconds, None for 0, which is none."""
+    seconds = -(-_ms(text, field) // 1000) if text is not None else 0
+    return min(seconds, _LONGEST_SESSION_S) or None
 
 
 def _handling(rule: HttpRule) -> Handling:
@@ -137,12 +189,13 @@ def _timeout_ms(timeouts: HttpTimeouts | None) -> int | None:
 
 def _duration_ms(text: str | None, field: str) -> int | None:
     """Return a duration, the longest possible one for 0; None where none is given."""
-    if text is None:
-        return None
+    return min(_ms(text, field), _LONGEST_MS) or _LONGEST_MS if text is not None else None
+
+
+def _ms(text: str, field: str) -> int:
     if not _DURATION.fullmatch(text):
         refuse(field, text, "not a duration: expected a text like 500ms, 10s or 1m30s")
-    ms = sum(int(number) * _UNIT_MS[unit] for number, unit in re.findall(r"([0-9]+)(h|ms|m|s)", text))
-    return min(ms, _LONGEST_MS) or _LONGEST_MS
+    return sum(int(number) * _UNIT_MS[unit] for number, unit in re.findall(r"([0-9]+)(h|ms|m|s)", text))
 
 
 def _retry(retry: HttpRetry | None) -> Retry | None:

@@ -131,6 +131,16 @@ def _realm(text: str, said: _Said) -> Iterator[tuple[str, str]]:
         yield "basic-auth-realm", text
 
 
+def _of_cookie(word: str) -> _Meaning:
+    """Return the meaning of an attribute of the cookie; its age comes before when it expires."""
+
+    def meaning(text: str, said: _Said) -> Iterator[tuple[str, str]]:
+        if said.get("affinity", "").strip() == "cookie":
+            yield word, said.get(word, text)
+
+    return meaning
+
+
 def _verified(text: str, said: _Said) -> Iterator[tuple[str, str]]:
     """Return the CAs, which are in a Secret there: the word names what is in its place, or what is missing."""
     if text.strip().lower() == "on":
@@ -181,6 +191,12 @@ MEANINGS: Mapping[str, _Meaning] = MappingProxyType(
         "cors-max-age": _part_of("enable-cors", "cors-max-age"),
         "affinity": _affinity,
         "session-cookie-name": _part_of("affinity", "session-cookie"),
+        "session-cookie-path": _of_cookie("session-cookie-path"),
+        "session-cookie-domain": _of_cookie("session-cookie-domain"),
+        "session-cookie-max-age": _of_cookie("session-cookie-max-age"),
+        "session-cookie-expires": _of_cookie("session-cookie-max-age"),
+        "session-cookie-samesite": _of_cookie("session-cookie-samesite"),
+        "session-cookie-secure": _of_cookie("session-cookie-secure"),
         "app-root": _same("app-root"),
         "permanent-redirect": _redirect("permanent", "301"),
         "permanent-redirect-code": _part_of("permanent-redirect", "redirect-code"),

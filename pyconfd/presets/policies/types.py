@@ -7,6 +7,7 @@ from typing import NamedTuple
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.policies.limits import NO_LIMITS, RequestLimits
 from pyconfd.presets.policies.pods import AS_THE_SERVICE, PodConnection
+from pyconfd.presets.policies.sessions import NO_SESSION, Session
 from pyconfd.presets.policy import Network
 
 
@@ -28,7 +29,7 @@ class RoutePolicy(NamedTuple):
     ``allow`` and ``deny`` are networks of clients: where there are some of the first, all others are refused.
     ``max_body`` is in bytes, None for any size. Requests of / are redirected to ``app_root``.
     ``balance`` is HAProxy's algorithm, with its arguments.
-    ``session`` is the cookie by which a client keeps its pod. ``pods`` is how these are spoken with: words of servers.
+    ``session`` is what a client keeps its pod by. ``pods`` is how these are spoken with: words of servers.
     ``auth`` has the users that may ask, who are told ``realm``.
     ``closed``: what restricts it cannot be what it says, so that nobody is let in.
     """
@@ -38,7 +39,7 @@ class RoutePolicy(NamedTuple):
     max_body: int | None = None
     app_root: str = ""
     balance: str = ""
-    session: str = ""
+    session: Session = NO_SESSION
     limits: RequestLimits = NO_LIMITS
     closed: bool = False
     auth: BasicAuth | None = None
@@ -54,7 +55,7 @@ class RoutePolicy(NamedTuple):
             0 if self.max_body is not None else None,
             "/" if self.app_root else "",
             self.balance,
-            self.session,
+            self.session.lines,
             self.limits.lines,
             self.closed,
             self.auth,
@@ -72,7 +73,8 @@ class RoutePolicy(NamedTuple):
         """The values that lines read from a map, each by its name there."""
         found = (("body", str(self.max_body) if self.max_body is not None else ""), ("root", self.app_root))
         realm = (("realm", self.realm),) if self.auth and self.realm else ()
-        return tuple((name, value) for name, value in found if value) + self.limits.values + realm
+        fixed = tuple((name, value) for name, value in found if value)
+        return fixed + self.limits.values + self.session.values + realm
 
     @property
     def networks(self) -> tuple[str, ...]:

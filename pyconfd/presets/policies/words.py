@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
-from pyconfd.presets.policies import access, balancing, changes, handling, limits, pods
+from pyconfd.presets.policies import access, balancing, changes, handling, limits, pods, sessions
 from pyconfd.presets.policies.types import NO_POLICY, BasicAuth, RoutePolicy
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, Network, PolicyBounds, network
 from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, Filters, Handling
@@ -141,6 +141,17 @@ def _pods(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
     return apply
 
 
+def _named_session(asked: AskedByWords, name: str) -> AskedByWords:
+    return _policy("session")(asked, asked.policy.session._replace(name=name))
+
+
+def _session(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
+    def apply(asked: AskedByWords, value: Any) -> AskedByWords:
+        return _policy("session")(asked, sessions.with_field(asked.policy.session, field, value))
+
+    return apply
+
+
 def _handling(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
     return lambda asked, value: asked._replace(handling=asked.handling._replace(**{field: value}))
 
@@ -237,9 +248,30 @@ _WORDS = (
         " `cookie:NAME`", live=False,
     ),
     PolicyWord(
-        "session-cookie", balancing.cookie, _policy("session"), "SESSION",
+        "session-cookie", balancing.cookie, _named_session, "SESSION",
         "a client keeps its pod by a cookie of this name, until that pod goes, or one comes that takes it over; before"
         " `balance` and `hash-by`; its value is random", live=False, kinds=_OF_BROWSERS,
+    ),
+    PolicyWord(
+        "session-cookie-path", sessions.path, _session("path"), "/app", "the path of this cookie, instead of `/`",
+        kinds=_OF_BROWSERS,
+    ),
+    PolicyWord(
+        "session-cookie-domain", sessions.domain, _session("domain"), "example.com",
+        "the domain of this cookie: browsers send it to all hosts below; without it to its host alone",
+        kinds=_OF_BROWSERS,
+    ),
+    PolicyWord(
+        "session-cookie-max-age", sessions.max_age, _session("max_age"), "86400",
+        "for how many seconds browsers keep this cookie; without it until they are closed", kinds=_OF_BROWSERS,
+    ),
+    PolicyWord(
+        "session-cookie-samesite", sessions.same_site, _session("same_site"), "Strict",
+        "`Strict`, `Lax` (as without it) or `None`, which makes it `Secure` too", kinds=_OF_BROWSERS,
+    ),
+    PolicyWord(
+        "session-cookie-secure", values.flag, _session("secure"), "true",
+        "whether this cookie is sent over TLS only; without it where the client came by TLS", kinds=_OF_BROWSERS,
     ),
     PolicyWord(
         "backend-protocol", pods.protocol, _pods("protocol"), "grpc",

@@ -58,7 +58,7 @@ def test_each_feature_is_parsed() -> None:
         {},
         {"backendRefs": [{"name": "a"}]},
         {"futureField": {"a": 1}},
-        {"sessionPersistence": {"type": "Cookie"}},
+        {"sessionPersistence": {"type": "Header"}},
         {"filters": [{"type": "ExtensionRef", "extensionRef": {"kind": "Other"}}]},
         {"filters": [{"type": "RequestRedirect", "requestRedirect": {"statusCode": 304}}]},
         {"retry": {"backoff": "1s"}},

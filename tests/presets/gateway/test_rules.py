@@ -106,7 +106,7 @@ CORS = {"type": "CORS", "cors": {"allowOrigins": ["*"]}}
         ({"retry": {"attempts": 101}}, "retry.attempts"),
         ({"retry": {"attempts": -1}}, "retry.attempts"),
         ({"timeouts": {"backendRequest": "1.5s"}}, "timeouts.backendRequest"),
-        ({"sessionPersistence": {"type": "Cookie"}}, "sessionPersistence"),
+        ({"sessionPersistence": {"type": "Header"}}, "sessionPersistence.header.name"),
         ({"backendRefs": [{"name": "a", "filters": [CORS]}]}, "backendRefs[0].filters"),
     ],
 )  # fmt: skip

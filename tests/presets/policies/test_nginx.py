@@ -63,6 +63,13 @@ EACH: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "cors-max-age": ({"enable-cors": "true"}, {**_CORS, "cors-max-age": "7"}),
     "affinity": ({"affinity": "cookie"}, {"session-cookie": "INGRESSCOOKIE"}),
     "session-cookie-name": ({"affinity": "cookie"}, {"session-cookie": "7"}),
+    **{
+        f"session-cookie-{name}": (
+            {"affinity": "cookie"},
+            {"session-cookie": "INGRESSCOOKIE", f"session-cookie-{'max-age' if name == 'expires' else name}": "7"},
+        )
+        for name in ("path", "domain", "max-age", "expires", "samesite", "secure")
+    },
     "app-root": ({}, {"app-root": "7"}),
     "permanent-redirect": ({"permanent-redirect": "http://a"}, {"redirect": "http://a/", "redirect-code": "301"}),
     "permanent-redirect-code": ({"permanent-redirect": "/a/b/c"}, {"redirect": "/a/b/c", "redirect-code": "7"}),

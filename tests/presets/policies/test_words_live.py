@@ -134,6 +134,10 @@ _BESIDE = {
     "basic-auth-realm": {"basic-auth-secret": "one"},
     "limit-burst": {"limit-rps": "1"},
     "redirect-code": {"redirect": "/a"},
+    **{
+        f"session-cookie-{each}": {"session-cookie": "A"}
+        for each in ("path", "domain", "max-age", "samesite", "secure")
+    },
     "backend-server-name": {"backend-protocol": "https"},
     **{
         f"cors-{each}": _ORIGINS
@@ -158,6 +162,11 @@ _VALUES = [
         "limit-by": ("route", "header:X-Api-Key"),
         "server-timeout": ("1s", "2s"),
         "session-cookie": ("A", "B"),
+        "session-cookie-path": ("/", "/a"),
+        "session-cookie-domain": ("a.example", "example"),
+        "session-cookie-max-age": ("1", "2"),
+        "session-cookie-samesite": ("Strict", "None"),
+        "session-cookie-secure": ("true", "false"),
         "balance": ("leastconn", "random"),
         "hash-by": ("source", "cookie:a"),
         "request-timeout": ("1s", "2s"),
