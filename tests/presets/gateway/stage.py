@@ -225,7 +225,7 @@ def render(
     virtual_hosts = {virtual_host.id: virtual_host for each in frontends for virtual_host in each.virtual_hosts}
     names = {"frontends": fronts, "virtual_hosts": virtual_hosts, "mirror_script": script}
     tls = {"default_certificate": "", "in_use": False, "reads_hello": False}
-    rules = {"backends": dict(backends), "profiles": 0, "limited": False}
+    rules = {"backends": dict(backends), "profiles": 0, "limited": False, "users": {}}
     context = Context({"domains": {}, "tls": tls, "gateway": names, "rules": rules})
     return copy(Renderer(read_fragments(directory()), options)).render(context, curdate="").rendering
 
