@@ -90,7 +90,12 @@ class GatewayCollections(PresetCollections):
         virtual_hosts, path = self._virtual_hosts.mapping(), script.path if script else ""
         given = self._given.made(
             (frontends, virtual_hosts, path),
-            lambda: GivenDict(frontends=frontends, virtual_hosts=virtual_hosts, mirror_script=path),
+            lambda: GivenDict(
+                frontends=frontends,
+                virtual_hosts=virtual_hosts,
+                mirror_script=path,
+                verifies_clients=any(each.verification is not None for each in frontends.values()),
+            ),
         )
         return PresetResult(
             {"gateway": given},

@@ -223,7 +223,12 @@ def render(
     script = f"{files_dir}/mirror.lua" if any(each.mirrors for each in backends.values()) else ""
     fronts = {each.name: each for each in frontends}
     virtual_hosts = {virtual_host.id: virtual_host for each in frontends for virtual_host in each.virtual_hosts}
-    names = {"frontends": fronts, "virtual_hosts": virtual_hosts, "mirror_script": script}
+    names = {
+        "frontends": fronts,
+        "virtual_hosts": virtual_hosts,
+        "mirror_script": script,
+        "verifies_clients": any(each.verification is not None for each in frontends),
+    }
     tls = {"default_certificate": "", "in_use": False, "reads_hello": False}
     rules = {"backends": dict(backends), "profiles": 0, "limited": False, "users": {}}
     context = Context({"domains": {}, "tls": tls, "gateway": names, "rules": rules})

@@ -184,6 +184,59 @@ def test_clients_show_certificates(
                     ask_tls(port, "a.test", client=client)
 
 
+def resumed(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None) -> tuple[int, ssl.SSLSession | None]:
+    """Return the status of an answer, and a session to resume the connection with."""
+    with (
+        socket.create_connection(("127.0.0.1", port), 30) as raw,
+        context.wrap_socket(raw, server_hostname="a.test", session=session) as connection,
+    ):
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n")
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        response.read()
+        return response.status, connection.session
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("verified", [True, False])
+def test_a_session_of_another_port_is_no_certificate(
+    tmp_path: Path, authority: CertificateAuthority, version: ssl.TLSVersion, verified: bool
+) -> None:
+    foreign = CertificateAuthority(tmp_path / "foreign", "foreign")
+    own, others = free_port(), free_port()
+    of_others = ClientVerification(str(foreign.cert), True) if verified else None
+    with pods("web") as (web,):
+        fronts, backends = [], {}
+        for port, verification in ((own, ClientVerification(str(authority.cert), True)), (others, of_others)):
+            name = f"gw_demo_web_{port}"
+            route = Routes(name).add(
+                parsed({"backendRefs": [{"name": "web", "port": 80}]}), stage.reference(1, (web.endpoint,))
+            )
+            front, found = gateway(
+                name,
+                [route],
+                kind=FrontendKind.TLS,
+                port=port,
+                listener_of={route.virtual_host: "a"},
+                listeners=(EndingListener("a", (combined(authority, tmp_path, f"a{port}", "a.test"),)),),
+                names=(NameRoute("", "a"),),
+                verification=verification,
+            )
+            fronts.append(front)
+            backends.update(found)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.minimum_version = context.maximum_version = version
+        if verified:
+            pair = foreign.client()
+            context.load_cert_chain(pair.cert, pair.key)
+        with running(fronts, backends, tmp_path):
+            status, session = resumed(others, context, None)
+            assert status == 200
+            with pytest.raises((ssl.SSLError, ConnectionError, http.client.HTTPException)):
+                resumed(own, context, session)
+
+
 @contextmanager
 def tls_pod(title: str, certificate: str, ca: Path | None = None) -> Iterator[EchoServer]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
