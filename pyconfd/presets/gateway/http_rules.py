@@ -74,6 +74,10 @@ class ParsedRule(NamedTuple):
         )
 
 
+BACKOFF = "retry.backoff"
+"""The field for which the whole route is refused."""
+
+
 class RuleSections(NamedTuple):
     """The backends of a rule, without servers.
 
@@ -202,7 +206,7 @@ def _retry(retry: HttpRetry | None) -> Retry | None:
     if retry is None:
         return None
     if retry.backoff is not None:
-        refuse("retry.backoff", retry.backoff, "HAProxy does not wait before it tries again: leave it out")
+        refuse(BACKOFF, retry.backoff, "HAProxy does not wait before it tries again: leave it out")
     attempts = 3 if retry.attempts is None else retry.attempts
     if not 0 <= attempts <= MOST_ATTEMPTS:
         refuse("retry.attempts", attempts, f"expected a number from 0 to {MOST_ATTEMPTS}")

@@ -47,6 +47,7 @@ from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.gateway.gateways import GatewayDecision
 from pyconfd.presets.gateway.grants import Grants, ReferenceTarget, Referrer
 from pyconfd.presets.gateway.http_rules import (
+    BACKOFF,
     ParsedRule,
     RuleSections,
     parse_grpc,
@@ -304,7 +305,17 @@ def _closing(faults: Sequence[WordFault]) -> RuleFault | None:
 
 def _parse(route: Route) -> Iterable[ParsedRule | RuleFault]:
     if isinstance(route, HTTPRoute):
-        return map(parse_http, route.spec.rules or ())
+        parsed = tuple(map(parse_http, route.spec.rules or ()))
+        backoff = next(
+            (at for at, each in enumerate(parsed) if isinstance(each, RuleFault) and each.field == BACKOFF), -1
+        )
+        if backoff < 0:
+            return parsed
+        # Those who do not wait have to refuse the route. Source: ``HTTPRouteRetry`` of the Gateway API.
+        why = f"rules[{backoff}].{BACKOFF} refuses the whole route: leave it out"
+        return tuple(
+            RuleFault(UNSUPPORTED, "retry", "", why) if isinstance(each, ParsedRule) else each for each in parsed
+        )
     if isinstance(route, GRPCRoute):
         return map(parse_grpc, route.spec.rules or ())
     return (ParsedRule(()),) * len(route.spec.rules or ())

@@ -116,6 +116,10 @@ def test_one_route_is_served_and_says_so() -> None:
             {"Accepted": "UnsupportedValue", "ResolvedRefs": "ResolvedRefs"},
         ),
         (
+            "[{backendRefs: [{name: app, port: 80}]}, {retry: {backoff: 1s}, backendRefs: [{name: app, port: 80}]}]",
+            {"Accepted": "UnsupportedValue", "ResolvedRefs": "ResolvedRefs"},
+        ),
+        (
             '[{backendRefs: [{name: app, port: 80}]}, {matches: [{headers: [{name: "a\\nb", value: x}]}]}]',
             {"Accepted": "Accepted", "ResolvedRefs": "ResolvedRefs", "PartiallyInvalid": "UnsupportedValue"},
         ),
