@@ -453,7 +453,8 @@ def _failing(rule: RuleBackend, trace: Trace) -> _Ended | None:
         text = f"{rule.failing} of {rule.of} get {what}: their reference leads to no Service"
         trace.add("backend", text, at=at, where=where)
     if rule.empty:
-        text = f"{100 * rule.empty / EMPTY_OF:g} % get 503: their reference has no endpoint that is ready"
+        what = "503" if rule.mode == "http" else what
+        text = f"{100 * rule.empty / EMPTY_OF:g} % get {what}: their reference has no endpoint that is ready"
         trace.add("backend", text, at=at, where=where)
     return None
 
@@ -464,7 +465,7 @@ def _count_failing(rule: RuleBackend, share: float, trace: Trace) -> None:
     if failing:
         trace.sometimes[500 if rule.mode == "http" else 0] += share * failing
     if rule.empty:
-        trace.sometimes[503] += share * (1 - failing) * rule.empty / EMPTY_OF
+        trace.sometimes[503 if rule.mode == "http" else 0] += share * (1 - failing) * rule.empty / EMPTY_OF
 
 
 def _filtered(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:

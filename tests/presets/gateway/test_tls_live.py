@@ -312,6 +312,22 @@ def test_tcp_is_divided_by_weights_and_closed_without_a_route(tmp_path: Path) ->
                 ask(closed, "/")
 
 
+def test_the_share_of_connections_for_no_endpoints_is_closed(tmp_path: Path) -> None:
+    port = free_port()
+    with pods("one") as (one,):
+        references = [stage.reference(50, (one.endpoint,)), stage.reference(50)]
+        backends = {"gw_tcp": stage.with_servers(stream_backend(references, "gw_tcp", "TCPRoute demo/web"))}
+        front = Front("gw_demo_web", "Gateway demo/web", FrontendKind.TCP, ("127.0.0.1",), port, backend="gw_tcp")
+        with running([front], backends, tmp_path):
+            closed = 0
+            for _ in range(200):
+                try:
+                    assert ask(port, "/").echo["pod"] == "one"
+                except (ConnectionError, http.client.HTTPException):
+                    closed += 1
+    assert 70 <= closed <= 130
+
+
 SPIFFE = SubjectAltName("URI", uri="spiffe://example.org/web")
 DNS = SubjectAltName("Hostname", hostname="web.example.org")
 OTHER = SubjectAltName("Hostname", hostname="other.example.org")
