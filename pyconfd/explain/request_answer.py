@@ -502,7 +502,15 @@ def _filtered(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended
 def _by_words(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:
     """Return what HAProxy answers by the words of policies, before all filters."""
     root = rule.policy.app_root
+    if rule.policy.compressed and not rule.policy.closed:
+        where = "annotation pyconfd.io/compression"
+        trace.add("policy", f"answers are compressed: {rule.policy.compressed}", at=rule.owner, where=where)
     if rule.policy.pods != AS_THE_SERVICE and not rule.policy.closed:
+        checked = f"; a healthy one answers to GET {rule.policy.pods.lines.health}" * bool(
+            rule.policy.pods.lines.health
+        )
+        text = f"servers: {rule.options or 'HTTP/1.1 without TLS'}{checked}"
+        trace.add("policy", text, at=rule.owner, where="metadata.annotations")
         spoken = rule.options or "HTTP/1.1 without TLS"
         trace.add("policy", f"servers: {spoken}", at=rule.owner, where="annotations pyconfd.io/backend-*")
     ended = _by_network(request, rule, trace) or _by_login(request, rule, trace)

@@ -26,6 +26,7 @@ from pyconfd.presets.gateway.faults import InvalidRule, RuleFault, refuse
 from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.gateway.servers import Reference
 from pyconfd.presets.policies import sessions
+from pyconfd.presets.policies.pods import with_words
 from pyconfd.presets.policies.sessions import Session
 from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
 from pyconfd.presets.policies.words import AskedByWords
@@ -290,7 +291,7 @@ def _backend(rule: ParsedRule, own: Filters, references: Sequence[Reference], na
         of=total if failing else 1,
         handling=handling,
         policy=rule.policy,
-        options=valid[0].options if valid else "",
+        options=with_words(valid[0].options, rule.policy.pods) if valid else "",
         sans=valid[0].sans if valid else (),
         ports=ports,
         # Whatever their weights are: a step of a canary changes no lines.

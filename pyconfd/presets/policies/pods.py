@@ -4,6 +4,7 @@ A tenant decides so for connections to his own pods. A certificate of a pod that
 closes: requests would else go to whoever has the pod's address.
 """
 
+import re
 from typing import NamedTuple
 
 from pyconfd.model.snapshot import Key
@@ -11,6 +12,8 @@ from pyconfd.presets import values
 from pyconfd.presets.gateway.servers import BackendTls, server_options
 
 _PROTOCOLS = {"http": "http", "https": "https", "h2c": "h2c", "grpc": "h2c", "grpcs": "grpcs"}
+_MOST_CONNECTIONS = 100_000
+_PATH = re.compile(r"/[A-Za-z0-9._~:@?=&,/+-]{0,255}", re.ASCII)
 _REMEDIES = {
     "fcgi": "HAProxy speaks FastCGI for one application by its configuration only: put a web server into the pod",
     "auto_http": "write http or https, which pods are asked by whatever clients use",
@@ -21,20 +24,39 @@ class PodConnection(NamedTuple):
     """How HAProxy speaks with the pods of a backend; "" and None: as the Service says.
 
     ``protocol`` is one of http, https, h2c and grpcs. Certificates are verified with the CAs that the ConfigMap ``ca``
-    has, and for ``server_name``, which is asked for in any case.
+    has, and for ``server_name``, which is asked for in any case. ``most`` connections go to each pod, a new one has its
+    share only after ``slow_start_ms``, and ``health`` is how HAProxy looks after them: tcp, off, or a path to ask for.
     """
 
     protocol: str = ""
     ca: Key | None = None
     server_name: str = ""
+    most: int | None = None
+    slow_start_ms: int | None = None
+    health: str = ""
 
     @property
     def is_tls(self) -> bool:
         """Return whether it says that pods have TLS."""
         return self.protocol in {"https", "grpcs"} or self.ca is not None
 
+    @property
+    def lines(self) -> "PodConnection":
+        """Itself without what stands in the options of servers."""
+        return PodConnection(health=self.health if self.health.startswith("/") else "")
+
+    @property
+    def words(self) -> str:
+        """What it says of all servers, whatever they speak."""
+        found = [f"maxconn {self.most}"] if self.most is not None else []
+        found += [f"slowstart {self.slow_start_ms}ms"] if self.slow_start_ms is not None else []
+        return " ".join([*found, *(["no-check"] if self.health == "off" else [])])
+
     def options(self, usual: str, ca_file: str, service: Key) -> str:
         """Return the words of server lines; ``usual`` are those that the Service asks for."""
+        return with_words(self._spoken(usual, ca_file, service), self)
+
+    def _spoken(self, usual: str, ca_file: str, service: Key) -> str:
         if not (self.protocol or self.ca or self.server_name):
             return usual
         h2 = self.protocol in {"h2c", "grpcs"}
@@ -49,6 +71,31 @@ class PodConnection(NamedTuple):
 
 
 AS_THE_SERVICE = PodConnection()
+
+
+def with_words(options: str, pods: PodConnection) -> str:
+    """Return words of server lines, and those of a policy behind them."""
+    return " ".join(filter(None, (options, pods.words)))
+
+
+def connections(text: str) -> int:
+    """Parse how many connections a pod takes; raise ValueError."""
+    wanted = text.strip()
+    number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) <= 6 else 0
+    if not 0 < number <= _MOST_CONNECTIONS:
+        raise ValueError(f"expected a number from 1 to {_MOST_CONNECTIONS}")
+    return number
+
+
+def health(text: str) -> str:
+    """Parse how HAProxy looks after pods; raise ValueError."""
+    said = text.strip()
+    if said in {"tcp", "off"}:
+        return said
+    path = said.removeprefix("http:")
+    if path == said or not _PATH.fullmatch(path):
+        raise ValueError("expected tcp, off, or http:PATH, such as http:/healthz; of gRPC say tcp")
+    return path
 
 
 def protocol(text: str) -> str:

@@ -31,6 +31,7 @@ class RoutePolicy(NamedTuple):
     ``balance`` is HAProxy's algorithm, with its arguments.
     ``session`` is what a client keeps its pod by. ``pods`` is how these are spoken with: words of servers.
     ``auth`` has the users that may ask, who are told ``realm``.
+    Answers of the types in ``compressed`` are.
     ``closed``: what restricts it cannot be what it says, so that nobody is let in.
     """
 
@@ -45,6 +46,7 @@ class RoutePolicy(NamedTuple):
     auth: BasicAuth | None = None
     realm: str = ""
     pods: PodConnection = AS_THE_SERVICE
+    compressed: str = ""
 
     @property
     def lines(self) -> "RoutePolicy":
@@ -60,6 +62,8 @@ class RoutePolicy(NamedTuple):
             self.closed,
             self.auth,
             "=" if self.auth and self.realm else "",
+            pods=self.pods.lines,
+            compressed=self.compressed,
         )
 
     @property

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
-from pyconfd.presets.policies import access, balancing, changes, handling, limits, pods, sessions
+from pyconfd.presets.policies import access, answers, balancing, changes, handling, limits, pods, sessions
 from pyconfd.presets.policies.types import NO_POLICY, BasicAuth, RoutePolicy
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, Network, PolicyBounds, network
 from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, Filters, Handling
@@ -274,6 +274,20 @@ _WORDS = (
         "whether this cookie is sent over TLS only; without it where the client came by TLS", kinds=_OF_BROWSERS,
     ),
     PolicyWord(
+        "max-connections-per-pod", pods.connections, _pods("most"), "100",
+        "the most connections of a pod, of each load balancer; others wait, at most `queue-timeout`, else 503",
+        live=False,
+    ),
+    PolicyWord(
+        "slow-start", _duration_ms, _pods("slow_start_ms"), "30s",
+        "how long the share of a pod grows that is new, or is up again", live=False, beyond=_beyond_timeout,
+    ),
+    PolicyWord(
+        "health-check", pods.health, _pods("health"), "http:/healthz",
+        "how pods are looked after: `tcp` (as without it), `http:PATH`, which has to answer with 200 to 399, or `off`",
+        live=False,
+    ),
+    PolicyWord(
         "backend-protocol", pods.protocol, _pods("protocol"), "grpc",
         "how pods are spoken with, whatever the Service says: `http`, `https`, `grpc` (or `h2c`: HTTP/2 without"
         " TLS) or `grpcs` (HTTP/2 with TLS); certificates are verified with `backend-ca` only", restricts=True,
@@ -306,6 +320,11 @@ _WORDS = (
     PolicyWord(
         "remove-response-headers", changes.removed_headers, _filters(changes.add_response), "Server",
         "headers that answers lose", restricts=True, live=False,
+    ),
+    PolicyWord(
+        "compression", answers.compressed_types, _policy("compressed"), "application/json, text/html",
+        "answers of these types are compressed (gzip) for clients that take it: `on` for the usual texts, `off`, or"
+        " types", live=False,
     ),
     PolicyWord(
         "redirect", changes.redirect, _filters(changes.with_redirect), "https://www.example.com/new",

@@ -29,6 +29,8 @@ OF_A_POLICY = re.compile(
     r"# What rules with the same filters have in common|# What says no `from` inherits .*|defaults from base"
     r"|(?:defaults ingress-profile-[0-9a-f]{32}|backend ingress-profile-[0-9a-f]{32}-spare-\w+) from [\w-]+"
     r"|# Ingress [\w./-]+, Service [\w.-]+, port [\w.-]+|backend ing_[\w.-]+ from ingress-profile-[0-9a-f]{32}"
+    r"|    compression (?:algo gzip|type [\w./+ -]+)"
+    r"|    option httpchk|    http-check (?:send|expect) .*|    default-server (?:maxconn \d+|slowstart \d+ms|no-check)"
     r"|    default-server (?:ssl verify none(?: alpn h2| sni str\([\w.-]+\))?|proto h2)"
     r"|    # .*|    balance hash var\(txn.session\)|    hash-type consistent"
     r"|    (?:mode http|http-(?:request|response)"

@@ -1,19 +1,24 @@
 """Words that say how HAProxy speaks with pods: these are another HAProxy, which says how it was spoken to."""
 
+import csv
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from pyconfd.haproxy.runtime.sockets import ask
 from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.policies import nginx
-from pyconfd.presets.policies.words import WORDS, asked_by
+from pyconfd.presets.policies.words import NOTHING_ASKED, WORDS, asked_by
 from tests.presets.policies.stage import WAYS, PolicyStage, ca_map, of_ingress, policy_stage, service
-from tests.world.haproxy import HaproxyProcess, free_port
+from tests.world.haproxy import HaproxyProcess, free_port, wait_until
 from tests.world.pki import CertificateAuthority
 
 haproxy = pytest.mark.haproxy
+ways = pytest.mark.parametrize("way", WAYS)
 _NAME = "app.shop.svc"
 _SAID = "%[fc_http_major] %[ssl_fc,iif(tls,plain)] %[ssl_fc_sni]"
 
@@ -165,6 +170,99 @@ def test_ingress_nginx(stage: PolicyStage, speaking: SpeakingPods) -> None:
     with_own = verified.replace("annotations:", "annotations:\n    pyconfd.io/backend-ca: internal-ca")
     stage.serving(with_own, *objects)
     assert stage.request("ingress").body.split() == ["1", "tls", _NAME]
+
+
+def _of_server(stage: PolicyStage, field: str) -> str:
+    """Return what HAProxy says of the first server of an object of the test."""
+    lines = ask(stage.haproxy.master_socket, "@1 show stat").lstrip("# ").splitlines()
+    return next(
+        row[field]
+        for row in csv.DictReader(lines)
+        if "_shop_" in row["pxname"] and row["svname"] not in {"BACKEND", "FRONTEND"}
+    )
+
+
+@haproxy
+@ways
+def test_requests_wait_for_a_pod_that_has_no_room(stage: PolicyStage, way: str) -> None:
+    is_in, may_go = threading.Event(), threading.Event()
+
+    def script(path: str) -> int:
+        if path == "/long":
+            is_in.set()
+            may_go.wait(60)
+        return 200
+
+    assert stage.pod is not None
+    stage.pod.script = script
+    words = {"max-connections-per-pod": "1", "queue-timeout": "200ms"}
+    stage.serving(WAYS[way](words))
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            first = pool.submit(stage.request, way, "/long")
+            assert is_in.wait(60)
+            assert stage.request(way, "/short").status == 503
+        finally:
+            may_go.set()
+        assert first.result(60).status == 200
+    assert stage.request(way, "/short").status == 200
+
+
+@haproxy
+@ways
+def test_the_share_of_a_pod_grows(stage: PolicyStage, way: str) -> None:
+    stage.serving(WAYS[way]({"slow-start": "10m"}))
+    lines = ask(stage.haproxy.master_socket, "@1 show servers state").splitlines()
+    server = next(f"{each.split()[1]}/{each.split()[3]}" for each in lines if "_shop_" in each)
+    ask(stage.haproxy.master_socket, f"@1 set server {server} weight 100")
+    ask(stage.haproxy.master_socket, f"@1 set server {server} state maint")
+    ask(stage.haproxy.master_socket, f"@1 set server {server} state ready")
+    assert 0 < int(_of_server(stage, "weight")) < 50
+    assert stage.request(way).status == 200
+
+
+@haproxy
+@ways
+def test_a_pod_that_says_it_is_ill_gets_no_request(stage: PolicyStage, way: str) -> None:
+    assert stage.pod is not None
+    stage.pod.script = lambda path: 500 if path == "/healthz?deep=1" else 200
+    stage.serving(WAYS[way]({"health-check": "http:/healthz?deep=1"}))
+    wait_until(lambda: stage.request(way).status == 503, "the pod is down")
+    stage.pod.script = lambda path: 302 if path == "/healthz?deep=1" else 200
+    stage.serving(WAYS[way]({"health-check": "http:/healthz?deep=1"}))
+    wait_until(lambda: _of_server(stage, "check_status") == "L7OK", "the pod was asked")
+    assert stage.request(way, "/other").status == 200
+    assert stage.pod.seen.count("/healthz?deep=1") >= 2
+
+
+@haproxy
+@ways
+@pytest.mark.parametrize(("text", "status"), [("tcp", "UP"), ("off", "no check")])
+def test_pods_are_not_asked(stage: PolicyStage, way: str, text: str, status: str) -> None:
+    stage.serving(WAYS[way]({"health-check": text}))
+    wait_until(lambda: _of_server(stage, "status") == status, "its state is known")
+    assert stage.request(way).status == 200
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("max-connections-per-pod", "0"),
+        ("max-connections-per-pod", "1000000"),
+        ("max-connections-per-pod", "5 check-sni a"),
+        ("slow-start", "0s"),
+        ("slow-start", "10"),
+        ("health-check", "grpc"),
+        ("health-check", "http:healthz"),
+        ("health-check", "http:/a b"),
+        ("health-check", "http:/%[src]"),
+        ("health-check", "http:/$HOME"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Ingress", "HTTPRoute", "GRPCRoute"])
+def test_hostile_text_of_any_kind(word: str, text: str, kind: str) -> None:
+    asked, (fault,) = asked_by([(word, text)], kind, "shop")
+    assert (asked, fault.name) == (NOTHING_ASKED, word)
 
 
 @pytest.mark.parametrize(
