@@ -423,6 +423,7 @@ def in_backend(request: ClientRequest, backend: AnsweringBackend, share: float, 
         if len(rule.ports) > 1:
             parts = (f"{port.service.namespace}/{port.service.name} {weight}" for weight, port in rule.ports)
             weights = f", weights of its references: {', '.join(parts)}"
+        _at_pods(rule, trace)
         ended = _by_words(request, rule, trace) if not backend.is_tcp else _failing(rule, trace)
         if ended is None and not backend.is_tcp:
             ended = _filtered(request, rule, trace)
@@ -499,20 +500,24 @@ def _filtered(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended
     return None
 
 
+def _at_pods(rule: RuleBackend, trace: Trace) -> None:
+    """Add what words say of pods and their answers."""
+    policy, at = rule.policy, rule.owner
+    if policy.closed:
+        return
+    if policy.compressed:
+        text = f"answers are compressed: {policy.compressed}"
+        trace.add("policy", text, at=at, where="annotation pyconfd.io/compression")
+    if policy.pods != AS_THE_SERVICE:
+        asked = policy.pods.lines.health
+        checked = f"; those that answer to GET {asked}" if asked else ""
+        text = f"servers: {rule.options or 'HTTP/1.1 without TLS'}{checked}"
+        trace.add("policy", text, at=at, where="metadata.annotations")
+
+
 def _by_words(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:
     """Return what HAProxy answers by the words of policies, before all filters."""
     root = rule.policy.app_root
-    if rule.policy.compressed and not rule.policy.closed:
-        where = "annotation pyconfd.io/compression"
-        trace.add("policy", f"answers are compressed: {rule.policy.compressed}", at=rule.owner, where=where)
-    if rule.policy.pods != AS_THE_SERVICE and not rule.policy.closed:
-        checked = f"; a healthy one answers to GET {rule.policy.pods.lines.health}" * bool(
-            rule.policy.pods.lines.health
-        )
-        text = f"servers: {rule.options or 'HTTP/1.1 without TLS'}{checked}"
-        trace.add("policy", text, at=rule.owner, where="metadata.annotations")
-        spoken = rule.options or "HTTP/1.1 without TLS"
-        trace.add("policy", f"servers: {spoken}", at=rule.owner, where="annotations pyconfd.io/backend-*")
     ended = _by_network(request, rule, trace) or _by_login(request, rule, trace)
     if ended is not None or not root or request.routed_path != "/":
         return ended
