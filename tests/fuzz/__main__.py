@@ -7,11 +7,11 @@ import sys
 import tempfile
 import time
 
-from tests.fuzz import neighbours, ownership, pods
+from tests.fuzz import injection, neighbours, ownership, pods
 from tests.fuzz.fuzz import SCENES, run
 
 _SHOWN = 20
-_STORIES = {"ownership": ownership.run, "neighbours": neighbours.run}
+_STORIES = {"ownership": ownership.run, "neighbours": neighbours.run, "words": injection.run}
 """Scenes of which one case is many steps."""
 
 

@@ -20,9 +20,12 @@ from pyconfd.fragments import directory
 from pyconfd.model.snapshot import KIND_OF, RECORD_OF, HostFacts, Key, Snapshot
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
+from tests.fuzz import words
 from tests.world.pki import CertificateAuthority
 
 NAMESPACES = ("a", "b", "c")
+OWN_CLASSES = ("pyconfd", words.NGINX_CLASS)
+"""Classes of Ingresses that are served; those of the second one mean what ingress-nginx makes of them."""
 INTRUDER = "d"
 """A namespace that no object of the others names; it has objects where a test adds them."""
 OPERATOR = "operator"
@@ -45,6 +48,10 @@ Slot = tuple[str, str, str]
 """Kind, namespace and name of an object."""
 
 _RESOURCES = {kind: resource for resource, kind in KIND_OF.items()}
+
+
+PODS_OF = "pods-of-"
+"""Begins the names of Services that have endpoints of their own."""
 
 
 def pod_of(namespace: str) -> str:
@@ -126,7 +133,16 @@ def _ingress(rng: Random, namespace: str, name: str) -> Document:
         nginx = "nginx.ingress.kubernetes.io"
         restricting = {f"{nginx}/whitelist-source-range": "10.0.0.0/8"}
         annotations |= rng.choice((restricting, {f"{nginx}/canary": "true"}, {"pyconfd.io/hsts": "never"}))
+    aside = _aside(rng)
+    if spec["ingressClassName"] == "pyconfd" and aside.random() < 0.4:
+        spec["ingressClassName"] = words.NGINX_CLASS
+    annotations |= words.annotations(aside, "Ingress", spec["ingressClassName"])
     return {"metadata": {"annotations": annotations}, "spec": spec}
+
+
+def _aside(rng: Random) -> Random:
+    """Return a generator that takes nothing of another: a new word does not make other clusters of the same seed."""
+    return Random(hash(rng.getstate()[1]))
 
 
 def _backend(rng: Random) -> Document:
@@ -208,7 +224,7 @@ def _route(kind: str) -> Callable[[Random, str, str], Document]:
             rule["matches"] = [{"method": {"service": "shop.Cart"}}]
         if kind != "TCPRoute" and (kind == "TLSRoute" or rng.random() < 0.6):
             spec["hostnames"] = [rng.choice(HOSTS)]
-        return {"metadata": {"annotations": {}}, "spec": spec}
+        return {"metadata": {"annotations": words.annotations(_aside(rng), kind)}, "spec": spec}
 
     return make
 
@@ -227,7 +243,7 @@ def _grant(rng: Random, namespace: str, name: str) -> Document:
 def _more_endpoints(rng: Random, namespace: str, name: str) -> Document:
     """Return a slice that its tenant wrote for one of his Services."""
     address = rng.choice((*FORBIDDEN, *(each for each in FORBIDDEN if ":" in each), pod_of(namespace)))
-    return _slice_of(namespace, rng.choice(("web", "web", "d0", "l0")), name, address)
+    return slice_of(namespace, rng.choice(("web", "web", "d0", "l0")), name, address)
 
 
 def _policy(rng: Random, namespace: str, name: str) -> Document:
@@ -375,16 +391,16 @@ class Cluster:
             if kind == "EndpointSlice" and document["addressType"] == "IPv6"
         }
         for kind, namespace, name in self.objects:
-            if kind == "Service" and (namespace, name) not in of_tenants:
+            if kind == "Service" and (namespace, name) not in of_tenants and not name.startswith(PODS_OF):
                 yield ("EndpointSlice", namespace, f"{name}-a"), _slice(namespace, name)
 
 
 @cache
 def _slice(namespace: str, service: str) -> Document:
-    return _slice_of(namespace, service, f"{service}-a", pod_of(namespace))
+    return slice_of(namespace, service, f"{service}-a", pod_of(namespace))
 
 
-def _slice_of(namespace: str, service: str, name: str, address: str) -> Document:
+def slice_of(namespace: str, service: str, name: str, address: str) -> Document:
     labels = {"kubernetes.io/service-name": service}
     return {
         "metadata": {"name": name, "namespace": namespace, "labels": labels},
@@ -406,7 +422,7 @@ def _default_certificate() -> Document:
 _ALWAYS: Mapping[Slot, Document] = dict(
     (
         (("Secret", OPERATOR, "default"), _default_certificate()),
-        (("EndpointSlice", "default", "kubernetes"), _slice_of("default", "kubernetes", "kubernetes", API_SERVERS[1])),
+        (("EndpointSlice", "default", "kubernetes"), slice_of("default", "kubernetes", "kubernetes", API_SERVERS[1])),
         _named("IngressClass", "pyconfd", spec={"controller": "pyconfd.io/ingress"}),
         _named("GatewayClass", "pyconfd", spec={"controllerName": "pyconfd.io/gateway"}),
         *(_named("Namespace", namespace) for namespace in NAMESPACES),

@@ -5,11 +5,12 @@ that the shipped fragments use for routing; the fuzzer compares the others by th
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from ipaddress import ip_address, ip_network
 from itertools import pairwise
+from operator import eq, ge, gt, le, lt
 
 SECTIONS = frozenset(
     {
@@ -122,15 +123,19 @@ class Config:
         of_kind = (section for section in self.sections if section.header[0] in {"frontend", "listen"})
         return [(section, tuple(_binds(section))) for section in of_kind]
 
-    def is_closed(self, backend: Section) -> bool:
-        """Return whether a backend lets nobody in, by its lines or those of the section that it is from."""
-        of = [each for each in self.sections if each.header[:2] == ("defaults", backend.header[-1])]
-        lines = (line for each in (backend, *of) for line in each.lines)
-        return ("http-request", "deny", "deny_status", "403") in lines
-
     def backend(self, name: str) -> Section | None:
-        """Return the backend of that name."""
-        return next((each for each in self.sections if each.header[:2] == ("backend", name)), None)
+        """Return the backend of that name, with the lines of the section that it is from before its own."""
+        return self._backends.get(name)
+
+    @cached_property
+    def _backends(self) -> dict[str, Section]:
+        found: dict[str, Section] = {}
+        defaults = {each.name: each for each in self.sections if each.header[0] == "defaults"}
+        for each in self.sections:
+            if each.header[0] == "backend":
+                of = defaults[each.header[3]].lines if each.header[2:3] == ("from",) else ()
+                found.setdefault(each.name, Section(each.header, (*of, *each.lines)))
+        return found
 
     def entries(self, path: str) -> list[tuple[str, str]]:
         """Return keys and values of a map file in order."""
@@ -145,6 +150,11 @@ def _entries(text: str) -> list[tuple[str, str]]:
         if key and not key.startswith("#"):
             found.append((key, value.strip()))
     return found
+
+
+@lru_cache(maxsize=1024)
+def _by_key(text: str) -> dict[str, str]:
+    return dict(reversed(_entries(text)))
 
 
 def parse(text: str, files: Mapping[str, str]) -> Config:
@@ -228,9 +238,10 @@ def route(config: Config, request: Request) -> Answer:
 
 def _servers(config: Config, section: Section, request: Request, certificates: set[str]) -> set[str]:
     """Return the servers of the backend that a frontend chooses; add the certificates of listeners on the way."""
-    backend = config.backend(chosen(config, section, request))
+    samples = Samples(config, request)
+    backend = config.backend(_chosen(section, samples))
     found: set[str] = set()
-    for line in backend.lines if backend and not config.is_closed(backend) else ():
+    for line in backend.lines if backend and _passes(backend, samples) else ():
         if line[0] != "server":
             continue
         behind = [(each, words) for each, words in _inner(config, line[2])]
@@ -268,9 +279,9 @@ def _certificates(config: Config, options: tuple[str, ...], host: str) -> Iterat
 
 
 _ENDS_CONNECTION = re.compile(
-    r"tcp-request (?:connection|content) (?:reject|accept)\b|http-request (?:deny|return|redirect)\b"
+    r"tcp-request (?:connection|content) (?:reject|accept)\b|http-request (?:deny|return|redirect|auth)\b"
 )
-_SET = re.compile(r"(?:http-request|tcp-request content) set-var\((\S+?)\) (\S+)(.*)$", re.DOTALL)
+_SET = re.compile(r"(?:http-request|tcp-request content) set-var(?:-fmt)?\((\S+?)\) (\S+)(.*)$", re.DOTALL)
 _UNSET = re.compile(r"http-request unset-var\((\S+?)\)")
 
 
@@ -282,7 +293,10 @@ def shared_tls(config: Config) -> Section | None:
 
 def chosen(config: Config, section: Section, request: Request) -> str:
     """Return the name of the backend that a frontend chooses; "" for none."""
-    samples = Samples(config, request)
+    return _chosen(section, Samples(config, request))
+
+
+def _chosen(section: Section, samples: "Samples") -> str:
     if not _passes(section, samples):
         return ""
     for line in section.lines:
@@ -296,7 +310,7 @@ def chosen(config: Config, section: Section, request: Request) -> str:
 
 
 def _passes(section: Section, samples: "Samples") -> bool:
-    """Apply the rules of a frontend; return whether none of them ends the request or its connection."""
+    """Apply the rules of a section; return whether none of them ends the request or its connection."""
     accepted = False
     for line in section.lines:
         rule = _rule(line)
@@ -306,7 +320,8 @@ def _passes(section: Section, samples: "Samples") -> bool:
         if not samples.holds(condition):
             continue
         if found:
-            if (value := samples.of(found[2])) is not None:
+            value = samples.text(found[2]) if "set-var-fmt" in found[0] else samples.of(found[2])
+            if value is not None:
                 samples.variables[found[1]] = value
         elif unset:
             samples.variables.pop(unset[1], None)
@@ -349,9 +364,7 @@ def passed_headers(config: Config, section: Section, request: Request) -> list[t
             named = line[2] if kind == "reg" else line[2].lower()
             kept = [each for each in samples.request.headers if edit[1] == "add" or not _matches(kind, each[0], named)]
             if edit[1] != "del":
-                parts = _FORMAT.split(line[3])  # the expressions are at odd places
-                value = "".join((samples.of(part) or "") if place % 2 else part for place, part in enumerate(parts))
-                kept.append((line[2].lower(), value))
+                kept.append((line[2].lower(), samples.text(line[3])))
             samples = replace(samples, request=replace(samples.request, headers=tuple(kept)))
     return list(samples.request.headers)
 
@@ -373,6 +386,11 @@ class Samples:
                 return None
             value = self._converted(value, *_call(each))
         return value
+
+    def text(self, format_: str) -> str:
+        """Return what a format comes to, in which samples stand as ``%[...]``."""
+        parts = _FORMAT.split(format_)  # the expressions are at odd places
+        return "".join((self.of(part) or "") if place % 2 else part for place, part in enumerate(parts))
 
     def _fetched(self, name: str, argument: str) -> str | None:
         request = self.request
@@ -397,13 +415,20 @@ class Samples:
     def _converted(self, value: str, name: str, argument: str) -> str | None:
         first, *others = argument.split(",")
         if name == "concat":
-            variable, *end = others
+            variable, *end = others or ("",)
             return "".join((value, first, self.variables.get(variable, ""), *end))
         if name == "field":
             assert argument == "2,.,0"
             return value.partition(".")[2]
         if name == "strcmp":
             return "0" if value == self.variables.get(first) else "1"
+        if name == "hex":  # of an address, which is all that it is used for
+            return ip_address(value).packed.hex().upper()
+        if name == "bytes":
+            offset, *length = map(int, argument.split(","))
+            return value[offset:][: length[0]] if length else value[offset:]
+        if name == "length":
+            return str(len(value.encode()))
         if name.startswith("map_"):
             return self._looked_up(value, name.removeprefix("map_"), first, others[0] if others else None)
         return {"lower": value.lower(), "host_only": re.sub(r":\d+$", "", value), "rtrim": value.rstrip(argument)}.get(
@@ -413,8 +438,9 @@ class Samples:
     def _looked_up(self, value: str, kind: str, path: str, default: str | None) -> str | None:
         entries = self.config.entries(path)
         if kind == "beg":  # from a tree: the longest, wherever it stands
-            found = max((key for key, _ in entries if value.startswith(key)), key=len, default=None)
-            return default if found is None else dict(entries)[found]
+            known = _by_key(self.config.files.get(path, ""))
+            found = next((value[:length] for length in range(len(value), 0, -1) if value[:length] in known), None)
+            return default if found is None else known[found]
         for key, result in entries:
             if _matches_map(kind, value, key):
                 return result
@@ -458,7 +484,11 @@ class Samples:
                 kind = rest.pop(0)
         if kind == "found" or value is None:
             return value is not None
-        rest = rest[1:] if rest[:1] == ["eq"] else rest
+        if kind == "len":
+            first, _, last = rest[0].partition(":")
+            return int(first) <= len(value) <= int(last or first)
+        if rest[0] in _COMPARED:
+            return _COMPARED[rest[0]](int(value), int(rest[1]))
         return any(_matches(kind, *((value.lower(), each.lower()) if fold else (value, each))) for each in rest)
 
 
@@ -474,7 +504,12 @@ def _call(text: str) -> tuple[str, str]:
     return name, rest.removesuffix(")")
 
 
+_COMPARED: Mapping[str, Callable[[int, int], bool]] = {"eq": eq, "ge": ge, "gt": gt, "le": le, "lt": lt}
+
+
 def _matches_map(kind: str, value: str, key: str) -> bool:
+    if kind == "reg":
+        return _matches(kind, value, key)
     if kind == "ip":
         return ip_address(value) in ip_network(key)
     return value.endswith(key) if kind == "end" else value == key

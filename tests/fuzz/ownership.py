@@ -37,6 +37,7 @@ from tests.fuzz.clusters import (
     INTRUDER,
     NAMESPACES,
     OPERATOR,
+    OWN_CLASSES,
     PATHS,
     POOL,
     SHARED_ADDRESS,
@@ -49,6 +50,8 @@ from tests.fuzz.clusters import (
     renderer,
 )
 from tests.fuzz.haproxy_model import Config, Request, Section, parse, route
+from tests.fuzz.restrictions import Restrictions
+from tests.fuzz.words import NGINX_CLASS
 
 KEEP_S = 600.0
 STEPS = 40
@@ -100,7 +103,7 @@ def asked_for(slot: Slot, document: Document) -> Iterator[tuple[str, Asking]]:
 
     if kind == "Service" and (domain := annotations.get("pyconfd.io/domain", "")) and " " not in domain:
         yield domain.lower().rstrip("."), asking(has_tls="pyconfd.io/tls-secret" in annotations)
-    if kind == "Ingress" and document["spec"]["ingressClassName"] == "pyconfd" and not _is_canary(annotations):
+    if kind == "Ingress" and document["spec"]["ingressClassName"] in OWN_CLASSES and not _is_canary(annotations):
         spec = document["spec"]
         hosts = [rule["host"] for rule in spec["rules"]] or ([""] if "defaultBackend" in spec else [])
         for host in hosts:
@@ -231,7 +234,9 @@ class Story:
     step: int = 0
     other: list[str] = field(default_factory=list)
     trusted: tuple[str, ...] = ()
+    restrictions: Restrictions = field(default_factory=Restrictions)
     _renderer: Renderer = field(init=False)
+    _former: NameRegister = field(default_factory=NameRegister)
 
     def __post_init__(self) -> None:
         """Begin with an empty cluster."""
@@ -242,6 +247,7 @@ class Story:
             addresses=AddressOptions(POOL, (SHARED_ADDRESS,), per_namespace=self.per_namespace),
             tls=TlsOptions(f"{self.folder}/files/secrets", ("*",), rng.choice((None, Key(OPERATOR, "default")))),
             claims=ClaimOptions(shared_hosts=shared, own_addresses=frozenset(POOL)),
+            nginx_classes=(NGINX_CLASS,),
         )
         self.trusted = rng.choice(((), edge.TRUSTED))
         self._renderer = copy(_renderer(self.folder, self.trusted))
@@ -262,11 +268,12 @@ class Story:
         if self.step % OTHER_ORDER_EVERY == 0:
             addresses = self.options.addresses
             self.options = replace(self.options, addresses=replace(addresses, pool=addresses.pool[::-1]))
-        seen = self._read()
+        seen = self.read()
         self.hosts.update(self.cluster, self.register)
         return seen
 
-    def _read(self) -> Seen:
+    def read(self) -> Seen:
+        """Return what the cluster leads to now."""
         snapshot = self.cluster.snapshot()
         context = self._translate(snapshot, self.memo)
         self.other = []
@@ -274,8 +281,13 @@ class Story:
             fresh = self._translate(snapshot, None)
             parts = "names", "refused", "register", "statuses"
             self.other = [part for part in parts if getattr(fresh, part) != getattr(context, part)]
-        self.register = context.register
+        self._former, self.register = self.register, context.register
         return self.rendered(context)
+
+    def opened(self) -> Seen:
+        """Return what the last step leads to without words."""
+        names = FormerNames(self._former, self.cluster.now, KEEP_S)
+        return self.rendered(self.restrictions.translated(PRESETS, self.options, self.cluster, names))
 
     def rendered(self, context: Context) -> Seen:
         """Return the configuration of what was translated."""
@@ -313,6 +325,7 @@ class Story:
         yield from edge.misdirected(seen.config, self.hosts.owners_of_requests, rng)
         yield from edge.misdirected_at_gateways(seen.config, self.cluster.objects, rng)
         yield from edge.targets(seen.config)
+        yield from self.restrictions.judged(self.cluster, self.opened().config, seen.config, rng)
         if self.cluster.happened is Happened.STATUS and self.before is not None and self.before.config != seen.config:
             yield "a written status changes the configuration"
 
