@@ -329,6 +329,7 @@ def _claim_options(settings: Settings) -> ClaimOptions:
         tuple(map(network, own.endpoint_networks)),
         frozenset(own.shared_hosts),
         PolicyBounds(size_of(settings.policies.max_body_size or "0"), round(settings.policies.max_timeout_s * 1000)),
+        size_of(settings.ingress.nginx_body_size),
     )
 
 

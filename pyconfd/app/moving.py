@@ -13,6 +13,7 @@ from pyconfd.presets import registry, values
 from pyconfd.presets.annotations import AnnotationEffect, effects_of
 from pyconfd.presets.ingress.classes import OwnClasses, class_of, own_classes
 from pyconfd.presets.policies.nginx import PREFIX, read_nginx
+from pyconfd.presets.policies.nginx_snippets import SNIPPET
 from pyconfd.presets.preset import PresetOptions
 
 _MOST_CLASSES = 10
@@ -23,7 +24,8 @@ _NORMALISED = (
     "a restricted path: ingress-nginx compares /x/../path, //path and %70ath as /path, and HAProxy as they are sent:"
     " restrict all of the host, or have the pods check"
 )
-_SNIPPETS = tuple(f"{PREFIX}{name}" for name in ("configuration-snippet", "server-snippet", "auth-snippet"))
+_SNIPPET = f"{PREFIX}{SNIPPET}"
+_SNIPPETS = (_SNIPPET, f"{PREFIX}server-snippet", f"{PREFIX}auth-snippet")
 _HINTS = (
     (("deny ", "allow "), "clients by their network: pyconfd.io/allow-networks or deny-networks"),
     (("client_max_body_size",), "a limit for bodies: pyconfd.io/max-body-size"),
@@ -128,8 +130,10 @@ def _opened(key: Key, ingress: Ingress, stops: list[Refusal], closing: Mapping[s
 
 
 def _restricts(ingress: Ingress) -> list[str]:
-    found = effects_of(ingress.metadata.annotations)
-    return [name for name, effect in found if effect is AnnotationEffect.RESTRICTS]
+    annotations = ingress.metadata.annotations
+    headers = {_SNIPPET} & read_nginx(annotations).read
+    found = effects_of(annotations)
+    return [name for name, effect in found if effect is AnnotationEffect.RESTRICTS and name not in headers]
 
 
 def _paths(ingress: Ingress) -> Iterator[str]:
@@ -147,8 +151,10 @@ def _hosts_closed_by_others(ingresses: Mapping[Key, Ingress]) -> dict[str, tuple
 
 def _snippets(ingress: Ingress) -> Iterator[str]:
     """Return what snippets probably want; they are text here, and nothing of them is executed."""
+    annotations = ingress.metadata.annotations or {}
+    read = read_nginx(annotations).read
     for name in _SNIPPETS:
-        text = (ingress.metadata.annotations or {}).get(name, "")
-        if text:
+        text = annotations.get(name, "")
+        if text and name not in read:
             wanted = [hint for words, hint in _HINTS if any(word in text for word in words)]
             yield f"{name} probably wants {'; '.join(wanted) or 'something that pyconfd does not know'}"

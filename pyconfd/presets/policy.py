@@ -177,7 +177,8 @@ class ClaimOptions:
     may claim nothing. ``allow_endpoints`` are networks at which endpoints are served whatever they are,
     ``endpoint_networks`` all networks where they may be, none for no limit; ``own_addresses`` are the balancer's beside
     those of its interfaces. ``shared_hosts`` are hosts to which every namespace may add paths: as they are,
-    ``*.example.com`` for all below it, or ``*``. ``bounds`` are those of words of policies.
+    ``*.example.com`` for all below it, or ``*``. ``bounds`` are those of words of policies. ``nginx_body`` is the
+    largest body, in bytes, for Ingresses of ingress-nginx that say nothing of it; 0 is any size.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -186,6 +187,7 @@ class ClaimOptions:
     endpoint_networks: tuple[Network, ...] = ()
     shared_hosts: frozenset[str] = frozenset()
     bounds: PolicyBounds = NO_BOUNDS
+    nginx_body: int = 1 << 20
 
     def places(self, snapshot: Snapshot) -> AllowedAddresses:
         """Return where endpoints may be."""

@@ -212,6 +212,12 @@ class TlsSettings:
 ClassName = Annotated[str, whole(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", "the name of an IngressClass, such as nginx")]
 
 
+PolicySize = Annotated[
+    str, whole(r"[0-9]{1,12}|[0-9]{1,9}[kK]|[0-9]{1,6}[mM]|[0-9]{1,3}[gG]", "bytes, or a size such as 100m")
+]
+"""Less than 1 TiB, as a size of the word max-body-size."""
+
+
 @dataclass(frozen=True, slots=True)
 class IngressSettings:
     """``[ingress]``: Ingresses that were written for other controllers."""
@@ -233,6 +239,11 @@ class IngressSettings:
         (),
         "classes whose Ingresses were written for ingress-nginx: they are served, and their annotations mean what they"
         " meant there",
+    )
+    nginx_body_size: PolicySize = setting(
+        "1m",
+        "the largest body for Ingresses of nginx_classes without proxy-body-size, as that key of ingress-nginx's"
+        " ConfigMap; a larger one gets 413; 0: any size",
     )
 
 
@@ -289,12 +300,6 @@ class ClaimSettings:
         "addresses of load balancers beside those of this one's interfaces and those in [vip], floating or of a"
         " node: no endpoint may be there",
     )
-
-
-PolicySize = Annotated[
-    str, whole(r"[0-9]{1,12}|[0-9]{1,9}[kK]|[0-9]{1,6}[mM]|[0-9]{1,3}[gG]", "bytes, or a size such as 100m")
-]
-"""Less than 1 TiB, as a size of the word max-body-size."""
 
 
 @dataclass(frozen=True, slots=True)

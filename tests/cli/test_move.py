@@ -46,15 +46,16 @@ def test_each_ingress_has_a_verdict(tmp_path: Path) -> None:
         tmp_path,
         ingress("plain", proxy_body_size="8m"),
         ingress("buffers", proxy_buffering="off"),
+        ingress("headers", configuration_snippet='more_set_headers "X-Frame-Options: DENY";'),
         ingress("snippet", configuration_snippet="deny 192.0.2.0/24;\x1b[31m"),
         ingress("other", class_name="haproxy"),
     )
     assert code == Exit.OK
     verdicts = {line.split("/")[1]: line.split()[0] for line in text.splitlines() if "shop/" in line[:20]}
-    assert verdicts == {"plain": "same", "buffers": "different", "snippet": "refused"}
+    assert verdicts == {"plain": "same", "buffers": "different", "headers": "same", "snippet": "refused"}
     assert "deny-networks" in text
     assert "\x1b" not in text
-    assert text.splitlines()[-1] == "3 Ingresses: 1 same, 1 different, 1 refused; 0 open that were closed"
+    assert text.splitlines()[-1] == "4 Ingresses: 2 same, 1 different, 1 refused; 0 open that were closed"
     assert "their class is not nginx: 1 of class haproxy;" in text
 
 

@@ -51,6 +51,8 @@ _LONGEST_PATH = 1_024
 _KINDS = {"Exact": PathKind.EXACT, "Prefix": PathKind.PREFIX, "ImplementationSpecific": PathKind.PREFIX}
 _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*", re.ASCII)
 """What a URL may have in its path. Source: RFC 3986, 3.3."""
+_ROOT = RouteMatch(PathKind.EXACT, "/")
+_ROOT_EXPRESSION = RouteMatch(PathKind.EXPRESSION, "/$")
 _EXPRESSION = re.compile(r"[()*$]")
 """What regular expressions for other controllers have, and paths hardly ever."""
 _SUFFIXES = {
@@ -174,12 +176,17 @@ def read_ingress(
         policy,
         backends=_backends(ingress, paths),
     )
+    if is_nginx and words.policy.max_body is None and policy.nginx_body:
+        # No word of anybody: rules and bounds of words say nothing of it.
+        words = words._replace(policy=words.policy._replace(max_body=policy.nginx_body))
     faults += tuple(misspelled_words(meta.annotations, "Ingress"))
     problems += (_wrong_word(each, meta.annotations or {}, of_nginx.names) for each in faults)
     restricted = _Restricted(ingress, foreign, faults, redirects=redirect is not False)
     # A canary owns no host.
     virtual_hosts = _virtual_hosts(ingress, policy, problems) if is_named and not foreign.canary else {}
     led = _led(ingress, virtual_hosts, restricted, paths if is_nginx else None, words=words, problems=problems)
+    if is_nginx and words.policy.app_root:
+        _add_root(led.backends)
     items = [] if foreign.canary else list(_tls(ingress, set(virtual_hosts.values())))
     tls = tuple(item for item in items if isinstance(item, TlsHosts))
     problems += (item for item in items if not isinstance(item, TlsHosts))
@@ -262,6 +269,13 @@ def _led(
             if is_closed:
                 closed.add(name)
     return led
+
+
+def _add_root(backends: dict[tuple[str, RouteMatch], str]) -> None:
+    """Add the path / of each host, which ingress-nginx redirects to ``app-root`` whatever paths there are."""
+    for virtual_host, match in tuple(backends):
+        root = _ROOT_EXPRESSION if match.kind is PathKind.EXPRESSION else _ROOT
+        backends.setdefault((virtual_host, root), backends[virtual_host, match])
 
 
 def _told(ref: ObjectRef, problems: Iterable[_Invalid]) -> tuple[Refusal, ...]:
@@ -408,11 +422,13 @@ def _edit(match: RouteMatch, nginx: NginxPaths | None) -> PathEdit | None:
         raise _Invalid(f"annotation {REWRITE}", "", str(error), _UNSUPPORTED) from None
 
 
-def as_expression(rule: RouteRule) -> RouteRule:
+def as_expression(rule: RouteRule, *, has_app_root: bool = False) -> RouteRule:
     """Return a rule of a host whose paths are regular expressions, as ingress-nginx reads them."""
     match = rule.match
     if match.kind is PathKind.EXPRESSION:
         return rule
+    if has_app_root and match == _ROOT:
+        return rule._replace(match=_ROOT_EXPRESSION)
     path = match.path if not fault_of_path(match.path) else re.escape(match.path)
     return rule._replace(match=match._replace(kind=PathKind.EXPRESSION, path=path))
 

@@ -263,7 +263,8 @@ class ServedIngresses:
             return claim.rules
         found: dict[tuple[str, RouteMatch], RouteRule] = {}
         for rule in claim.rules:
-            each = as_expression(rule) if rule.virtual_host in flagged else rule
+            has_root = bool(claim.asked.policy.app_root)
+            each = as_expression(rule, has_app_root=has_root) if rule.virtual_host in flagged else rule
             found.setdefault((each.virtual_host, each.match), each)
         return tuple(found.values())
 

@@ -1,7 +1,7 @@
 """How much may be asked for: the words of limits, as values and lines of a backend.
 
 A limit is for all rules of the object that says it together. HAProxy counts in a few stick tables that all limits
-share, under a hash of the object and of who is counted: a request that is allowed counts, one that gets 429 does
+share, under a hash of the object and of who is counted: a request that is allowed counts, one that is refused does
 not, so that a client who asks for more than the limit goes on to get as much as the limit.
 
 What a tenant can do to others with it: a full table forgets those that asked longest ago, so that many counted ones
@@ -17,13 +17,17 @@ _HEADER = re.compile(r"header:([A-Za-z0-9][A-Za-z0-9_-]{0,63})", re.ASCII)
 
 
 class RequestLimits(NamedTuple):
-    """Limits of one object, None for those that it does not ask for; ``by`` is "client", "route" or "header:NAME"."""
+    """Limits of one object, None for those that it does not ask for; ``by`` is "client", "route" or "header:NAME".
+
+    ``status`` is that of requests beyond them.
+    """
 
     second: int | None = None
     minute: int | None = None
     burst: int | None = None
     connections: int | None = None
     by: str = "client"
+    status: int = 429
 
     def __bool__(self) -> bool:
         """Return whether there is a limit: the others only say more of one."""
@@ -43,7 +47,7 @@ class RequestLimits(NamedTuple):
             0 if each is not None else None for each in (self.second, self.minute, self.connections)
         )
         has_burst = self.burst is not None and (second is not None or minute is not None)
-        return RequestLimits(second, minute, 0 if has_burst else None, connections, self.by)
+        return RequestLimits(second, minute, 0 if has_burst else None, connections, self.by, self.status)
 
     @property
     def values(self) -> tuple[tuple[str, str], ...]:
@@ -62,7 +66,7 @@ class RequestLimits(NamedTuple):
         parts = {"a second": self.second, "a minute": self.minute, "at the same time": self.connections}
         limits = ", ".join(f"{number} requests {period}" for period, number in parts.items() if number is not None)
         beyond = f", and {self.burst} beyond" if self.burst and self.lines.burst is not None else ""
-        return f"{limits}{beyond} for {whom}, else 429"
+        return f"{limits}{beyond} for {whom}, else {self.status}"
 
 
 NO_LIMITS = RequestLimits()
@@ -80,6 +84,13 @@ def most(text: str) -> int:
 def burst(text: str) -> int:
     """Parse how many requests are allowed beyond a limit, which may be none."""
     return 0 if text.strip() == "0" else most(text)
+
+
+def status(text: str) -> int:
+    """Parse the status of requests beyond a limit."""
+    if text.strip() not in {"429", "503"}:
+        raise ValueError("expected 429 or 503")
+    return int(text)
 
 
 def counted_by(text: str) -> str:

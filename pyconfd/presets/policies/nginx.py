@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from pyconfd.presets.policies.nginx_snippets import SNIPPET, words_of_snippet
+
 PREFIX = "nginx.ingress.kubernetes.io/"
 _BURST_MULTIPLIER = 5
 _NO_LIMIT = frozenset({"0", ""})
+_LIMIT_STATUS = ("limit-status", "503")
+"""Source: ingress-nginx, configmap.md, limit-req-status-code and limit-conn-status-code."""
 
 _Said = Mapping[str, str]
 """The annotations of ingress-nginx of an Ingress, without their prefix."""
@@ -45,6 +49,11 @@ def read_nginx(annotations: Mapping[str, str] | None) -> NginxWords:
             words |= found
             read.add(f"{PREFIX}{name}")
             names |= dict.fromkeys(found, f"{PREFIX}{name}")
+    if (found_headers := words_of_snippet(said.get(SNIPPET, "{"))) is not None:
+        read.add(f"{PREFIX}{SNIPPET}")
+        for word, text in found_headers.items():
+            words[word] = "\n".join(filter(None, (words.get(word), text)))
+            names.setdefault(word, f"{PREFIX}{SNIPPET}")
     return NginxWords(tuple(words.items()), frozenset(read), names)
 
 
@@ -68,6 +77,7 @@ def _limit(word: str) -> _Meaning:
         if text.strip() not in _NO_LIMIT:
             yield word, text
             yield from _burst(text, said)
+            yield _LIMIT_STATUS
 
     return meaning
 
@@ -83,6 +93,7 @@ def _burst(_: str, said: _Said) -> Iterator[tuple[str, str]]:
 def _connections(text: str, _: _Said) -> Iterator[tuple[str, str]]:
     if text.strip() not in _NO_LIMIT:
         yield "limit-connections", text
+        yield _LIMIT_STATUS
 
 
 def _redirect(kind: str, usual: str) -> _Meaning:

@@ -209,6 +209,10 @@ _WORDS = (
         "value of a header, and clients by address where they send none", restricts=True, live=False,
     ),
     PolicyWord(
+        "limit-status", limits.status, _limit("status"), "503",
+        "the status of requests beyond a limit: 429 or 503; 429 without it", live=False,
+    ),
+    PolicyWord(
         "server-timeout", _duration_ms, _handling("timeout_ms"), "30s", "how long a pod may be silent, else 504",
         beyond=_beyond_timeout,
     ),

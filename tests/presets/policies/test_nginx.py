@@ -8,7 +8,9 @@ import yaml
 
 from pyconfd.presets.policies import nginx
 from pyconfd.presets.policies.nginx import read_nginx
+from pyconfd.presets.policies.nginx_snippets import words_of_snippet
 from pyconfd.presets.policies.words import WORDS
+from pyconfd.presets.policy import ClaimOptions, PolicyBounds, Rule
 from tests.presets.policies.stage import PolicyStage, of_ingress, policy_stage
 
 
@@ -38,6 +40,7 @@ _CORS = {
     "cors-max-age": "1728000",
 }
 _VERIFIED = {"backend-ca": "", "backend-server-name": "a"}
+_BEYOND = {"limit-status": "503"}
 EACH: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "whitelist-source-range": ({}, {"allow-networks": "7"}),
     "allowlist-source-range": ({}, {"allow-networks": "7"}),
@@ -50,10 +53,10 @@ EACH: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "proxy-connect-timeout": ({}, {"connect-timeout": "7s"}),
     "proxy-read-timeout": ({}, {"server-timeout": "7s"}),
     "proxy-send-timeout": ({}, {"server-timeout": "7s"}),
-    "limit-rps": ({}, {"limit-rps": "7", "limit-burst": "28"}),
-    "limit-rpm": ({}, {"limit-rpm": "7", "limit-burst": "28"}),
-    "limit-burst-multiplier": ({"limit-rpm": "3"}, {"limit-rpm": "3", "limit-burst": "18"}),
-    "limit-connections": ({}, {"limit-connections": "7"}),
+    "limit-rps": ({}, {"limit-rps": "7", "limit-burst": "28", **_BEYOND}),
+    "limit-rpm": ({}, {"limit-rpm": "7", "limit-burst": "28", **_BEYOND}),
+    "limit-burst-multiplier": ({"limit-rpm": "3"}, {"limit-rpm": "3", "limit-burst": "18", **_BEYOND}),
+    "limit-connections": ({}, {"limit-connections": "7", **_BEYOND}),
     "enable-cors": ({"enable-cors": "true"}, _CORS),
     "cors-allow-origin": ({"enable-cors": "true"}, {**_CORS, "cors-allow-origins": "7"}),
     "cors-allow-methods": ({"enable-cors": "true"}, {**_CORS, "cors-allow-methods": "7"}),
@@ -127,10 +130,45 @@ def test_it_is_served_as_it_was(stage: PolicyStage) -> None:
 
 
 @pytest.mark.haproxy
-def test_what_restricts_and_has_no_word_is_not_served(stage: PolicyStage) -> None:
-    context = stage.serving(of_nginx(configuration_snippet="deny all;"))
+@pytest.mark.parametrize("text", ["deny all;", 'more_set_headers "X-A: b";\nallow 192.0.2.1;'])
+def test_what_restricts_and_has_no_word_is_not_served(stage: PolicyStage, text: str) -> None:
+    context = stage.serving(of_nginx(configuration_snippet=text))
     assert stage.request("ingress").status == 403
     assert "configuration-snippet" in next(iter(context.refused)).field
+
+
+@pytest.mark.haproxy
+def test_a_snippet_of_headers_only_is_read_as_words(stage: PolicyStage) -> None:
+    text = 'more_set_headers "X-Frame-Options: DENY" "X-Format: %[src] if";\nproxy_set_header X-From ingress;'
+    assert not stage.serving(of_nginx(configuration_snippet=text)).refused
+    answer = stage.request("ingress")
+    assert (answer.headers["x-frame-options"], answer.headers["x-format"]) == (["DENY"], ["%[src] if"])
+    assert answer.echo["headers"]["x-from"] == ["ingress"]
+
+
+@pytest.mark.haproxy
+def test_a_body_has_the_usual_limit_of_ingress_nginx(stage: PolicyStage) -> None:
+    def asked(**said: str) -> int:
+        stage.serving(of_nginx(**said))
+        large = {"Content-Length": str((1 << 20) + 1), "Expect": "100-continue"}
+        return stage.request("ingress", method="POST", headers=large, body=None, raw="").status
+
+    assert asked() == 413
+    stage.claims = ClaimOptions((Rule(("*",), policies=()),), bounds=PolicyBounds(body=1024))
+    assert asked() == 413  # no word of anybody
+    stage.serving(of_nginx())
+    assert stage.request("ingress", method="POST", body="x" * 2048).status == 200
+    stage.claims = ClaimOptions(nginx_body=1024)
+    stage.serving(of_nginx())
+    assert stage.request("ingress", method="POST", body="x" * 2048).status == 413
+    stage.serving(of_nginx(proxy_body_size="0"))
+    assert stage.request("ingress", method="POST", body="x" * 2048).status == 200
+
+
+@pytest.mark.haproxy
+def test_requests_beyond_a_limit_get_503(stage: PolicyStage) -> None:
+    stage.serving(of_nginx(limit_rpm="1", limit_burst_multiplier="1"))
+    assert [stage.request("ingress").status for _ in range(2)] == [200, 503]
 
 
 @pytest.mark.haproxy
@@ -156,3 +194,41 @@ def test_a_fault_names_the_annotation_that_says_it(stage: PolicyStage, own: dict
     document["metadata"]["annotations"] |= own
     (refused,) = stage.context(yaml.safe_dump(document)).refused
     assert refused.field == f"annotation {named}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('more_set_headers "A: b" "C: d"; # more\n', {"response-headers": "A: b\nC: d"}),
+        ("more_set_input_headers 'From: ingress';", {"request-headers": "From: ingress"}),
+        ("proxy_set_header X-A 'b c'; proxy_set_header X-B d;", {"request-headers": "X-A: b c\nX-B: d"}),
+        ("more_clear_headers Server X-A;", {"remove-response-headers": "Server\nX-A"}),
+        ("more_clear_input_headers X-A;", {"remove-request-headers": "X-A"}),
+        ("# nothing", {}),
+        ("", {}),
+        ('more_set_headers "Request-Id: $req_id";', None),
+        ('more_set_headers -s 404 "A: b";', None),
+        ('more_set_headers "A: b"', None),
+        ('more_set_headers "A: b\nC: d";', None),
+        ('more_set_headers "A: b\\n";', None),
+        ('more_set_headers "A:";', None),
+        ('more_set_headers "A: b"x;', None),
+        ("more_set_headers;", None),
+        ("more_clear_headers X-*;", None),
+        ('proxy_set_header X-A "";', None),
+        ("proxy_set_header X-A b c;", None),
+        ("add_header X-A b;", None),  # of some statuses only, and beside what the pod sets
+        ("if ($a) { return 403; }", None),
+        ('more_set_headers "A: b"; }', None),
+        (";", None),
+        ('more_set_headers "A: b";' * 500, None),
+    ],
+)
+def test_snippets(text: str, expected: dict[str, str] | None) -> None:
+    assert words_of_snippet(text) == expected
+
+
+def test_headers_of_a_snippet_are_parsed_as_those_of_words(stage: PolicyStage) -> None:
+    (refused,) = stage.context(of_nginx(configuration_snippet="proxy_set_header Transfer-Encoding chunked;")).refused
+    assert refused.field == f"annotation {nginx.PREFIX}configuration-snippet"
+    assert "nobody is let in" in refused.detail

@@ -216,3 +216,19 @@ def test_explain_finds_the_entry_that_haproxy_finds(asked: str, found: str) -> N
     candidate = table.find("a", asked)
     assert candidate is not None
     assert candidate.key == found
+
+
+@pytest.mark.haproxy
+def test_app_root_is_for_the_root_of_the_host(stage: PolicyStage) -> None:
+    def root(*others: str, path: str = "/app", target: str = "") -> tuple[int, str, int]:
+        web = ingress("web", {path: "ImplementationSpecific"}, app_root="/start", rewrite_target=target)
+        stage.serving(web, *others)
+        answer = stage.request("ingress", "/")
+        return answer.status, answer.headers.get("location", [""])[0], stage.request("ingress", "/else").status
+
+    redirected = (302, "/start", 404)
+    assert root() == redirected
+    assert root(path="/App(/|$)(.*)", target="/$2") == redirected
+    assert root(ingress("beside", {"/x/[a-z]+": "ImplementationSpecific"}, use_regex="true")) == redirected
+    assert root(ingress("beside", {"/": "Prefix"})) == (302, "/start", 200)
+    assert root(path="/")[:2] == redirected[:2]

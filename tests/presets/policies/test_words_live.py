@@ -133,6 +133,7 @@ _BESIDE = {
     "limit-by": {"limit-rps": "1"},
     "basic-auth-realm": {"basic-auth-secret": "one"},
     "limit-burst": {"limit-rps": "1"},
+    "limit-status": {"limit-rps": "1"},
     "redirect-code": {"redirect": "/a"},
     **{
         f"session-cookie-{each}": {"session-cookie": "A"}
@@ -160,6 +161,7 @@ _VALUES = [
         "limit-burst": ("1", "2"),
         "limit-connections": ("1", "2"),
         "limit-by": ("route", "header:X-Api-Key"),
+        "limit-status": ("429", "503"),
         "server-timeout": ("1s", "2s"),
         "session-cookie": ("A", "B"),
         "session-cookie-path": ("/", "/a"),
