@@ -26,7 +26,7 @@ GO := CGO_ENABLED=0 GOTOOLCHAIN=auto go
 CONFORMANCE := $(addprefix .cache/conformance/,controlplane echo node suite.test gateway-api)
 HA_PACKAGES := haproxy=haproxy keepalived=keepalived nft=nftables ip=iproute2 sysctl=procps unshare=util-linux faketime=faketime
 
-.PHONY: help venv move-test packages-demo packages-bench packages-test packages-ha packages-conformance lock demo test test-matrix size mutants lint docs bench bench-gateway ha-bench reload-test tls-test canary-test explain-test \
+.PHONY: help venv move-test move-gateway-test packages-demo packages-bench packages-test packages-ha packages-conformance lock demo test test-matrix size mutants lint docs bench bench-gateway ha-bench reload-test tls-test canary-test explain-test \
 	crash-test vip-test conformance fuzz soak dns-soak wheelhouse deb \
 	release release-test appliance image image-test image-bench clean
 
@@ -90,6 +90,9 @@ bench-gateway: packages-conformance packages-bench packages-ha venv $(filter-out
 
 move-test: packages-test venv ## 300 Ingresses of ingress-nginx by a real HAProxy, against what it documents (SEED=1)
 	@$(BIN)/python -m tests.moving $(SEED)
+
+move-gateway-test: packages-test venv ## the same Ingresses as ingress2gateway converts them; needs Go (SEED=1)
+	@$(BIN)/python -m tests.moving.gateway $(SEED)
 
 ha-bench: packages-ha venv ## measure each fault of the floating address; needs root (ONLY=a,b REPS=20 LONG_S=60)
 	@REPS=$(REPS) LONG_S=$(LONG_S) $(BIN)/python -m tests.vip.bench $(ONLY)

@@ -35,17 +35,13 @@ def judged(stage: MovingStage, made: Made, refusal: str, asks: Iterable[Ask]) ->
         got = stage.asked(ask)
         requests += 1
         if fault := got.fault(ask):
-            wrong[f"{fault} ({_of(ask, made)})"] = None
+            wrong[f"{fault} ({'https' if ask.tls else 'http'} {ask.method})"] = None
             opened += _opens(ask, got)
     if not wrong:
         return Result(made, "same", (), 0, requests)
     if refusal:
         return Result(made, "refused", (refusal,), opened, requests)
     return Result(made, "different", tuple(wrong), opened, requests)
-
-
-def _of(ask: Ask, made: Made) -> str:
-    return f"{'https' if ask.tls else 'http'} {ask.method}, {', '.join(made.counted) or 'no annotation'}"
 
 
 def _opens(ask: Ask, got: Got) -> bool:
@@ -72,9 +68,13 @@ def report(results: list[Result]) -> None:
             f"{name:34} {len(of_name):9} {counts['same']:5} {counts['different']:10} {counts['refused']:8} {opened:5}\n"
         )
     sys.stdout.write("\n")
-    reasons = Counter(f"{each.verdict}: {reason}" for each in results for reason in each.reasons)
-    for reason, count in reasons.most_common(_MOST_REASONS):
-        sys.stdout.write(f"{count:4}  {reason}\n")
+    reasons: dict[str, list[Made]] = {}
+    for each in results:
+        for reason in each.reasons:
+            reasons.setdefault(f"{each.verdict}: {reason}", []).append(each.made)
+    for reason, of_reason in sorted(reasons.items(), key=lambda item: -len(item[1]))[:_MOST_REASONS]:
+        first = min(of_reason, key=lambda made: len(made.counted))
+        sys.stdout.write(f"{len(of_reason):4}  {reason}, as {first.name}: {', '.join(first.counted)}\n")
     counts = Counter(each.verdict for each in results)
     total = ", ".join(f"{counts[each]} {each}" for each in ("same", "different", "refused"))
     share = 100 * counts["same"] / len(results)

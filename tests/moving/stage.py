@@ -17,6 +17,7 @@ from urllib.parse import urljoin
 
 import yaml
 
+from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.certificates import TlsOptions
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.trying.own_haproxy import short_folder
@@ -28,7 +29,8 @@ from tests.world.haproxy import HaproxyProcess
 from tests.world.pki import CertificateAuthority, KeyPair
 
 _PATIENCE_S = 8.0
-_SHARED, _POOL = "192.0.2.200", "192.0.2.1"
+_SHARED, _OWN, GATEWAY_ADDRESS = "192.0.2.200", "192.0.2.1", "192.0.2.2"
+"""The shared address; the one of the stage's own Gateway, and the one that another Gateway is given."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ class MovingStage(PolicyStage):
     @property
     def options(self) -> PresetOptions:
         tls = TlsOptions(directory=f"{self.folder}/files/secrets", namespaces=("*",))
-        return replace(super().options, tls=tls)
+        pool = AddressOptions((_OWN, GATEWAY_ADDRESS), shared=(_SHARED,))
+        return replace(super().options, tls=tls, addresses=pool)
 
     def asked(self, ask: Ask) -> Got:
         """Return the answer to a request, the last one of several."""
