@@ -20,10 +20,6 @@ _MOST_CLASSES = 10
 """Classes that are named, of those that are not looked at."""
 _OF_HOST = frozenset({f"{PREFIX}auth-tls-secret", f"{PREFIX}server-snippet"})
 """What ingress-nginx takes for the host, whichever Ingress says it: so it closed others' paths too."""
-_NORMALISED = (
-    "a restricted path: ingress-nginx compares /x/../path, //path and %70ath as /path, and HAProxy as they are sent:"
-    " restrict all of the host, or have the pods check"
-)
 _SNIPPET = f"{PREFIX}{SNIPPET}"
 _SNIPPETS = (_SNIPPET, f"{PREFIX}server-snippet", f"{PREFIX}auth-snippet")
 _HINTS = (
@@ -109,8 +105,6 @@ def _move(key: Key, ingress: Ingress, refused: list[Refusal], closing: Mapping[s
     stops = [each for each in refused if not each.reason.is_note]
     notes = [f"{each.field}{f' {each.value}' if each.value else ''}: {each.detail}" for each in refused]
     notes += _snippets(ingress)
-    if _restricts(ingress) and any(path not in {"", "/"} for path in _paths(ingress)):
-        notes.append(_NORMALISED)
     verdict = Verdict.REFUSED if stops else Verdict.DIFFERENT if notes else Verdict.SAME
     return IngressMove(key, verdict, tuple(notes), tuple(_opened(key, ingress, stops, closing)))
 
@@ -134,10 +128,6 @@ def _restricts(ingress: Ingress) -> list[str]:
     headers = {_SNIPPET} & read_nginx(annotations).read
     found = effects_of(annotations)
     return [name for name, effect in found if effect is AnnotationEffect.RESTRICTS and name not in headers]
-
-
-def _paths(ingress: Ingress) -> Iterator[str]:
-    return (path.path for rule in ingress.spec.rules or () if rule.http is not None for path in rule.http.paths)
 
 
 def _hosts_closed_by_others(ingresses: Mapping[Key, Ingress]) -> dict[str, tuple[Key, str]]:
