@@ -45,6 +45,7 @@ from pyconfd.model.gateway_api import (
 from pyconfd.model.hold import SHOWN, Hold, HoldEvent, HoldKind, HoldStep
 from pyconfd.model.ingress import Ingress, IngressClass, IngressClassSpec
 from pyconfd.model.kubernetes import ConfigMap, Endpoints, EndpointSlice, Namespace, Node, Pod, Service
+from pyconfd.model.route_policy import RoutePolicyObject
 from pyconfd.model.snapshot import ENDS_BY_DELETION, Snapshot
 from pyconfd.model.versioned import differing, versioned
 
@@ -110,6 +111,7 @@ class SavedHold(msgspec.Struct, frozen=True, omit_defaults=True):
     tcproutes: list[TCPRoute] = []
     referencegrants: list[ReferenceGrant] = []
     backendtlspolicies: list[BackendTLSPolicy] = []
+    routepolicies: list[RoutePolicyObject] = []
 
 
 class RemovalProtection:

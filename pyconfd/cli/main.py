@@ -55,6 +55,7 @@ COMMANDS = {
     "Set up": {
         "settings": ("settings:settings", "Show every setting, its value and where it is from."),
         "fragments": ("fragments:fragments", "Show or copy the shipped fragments."),
+        "crd": ("crd:crd", "Print the CustomResourceDefinition of RoutePolicies."),
         "rbac": ("rbac:rbac", "Print the permissions that pyconfd needs."),
         "record": ("record:record", "Write what the cluster holds to a file."),
         "migrate": ("migrate:migrate", "Turn a predecessor's files into pyconfd's."),

@@ -625,7 +625,13 @@ def _notes_on_secret(kind: str, name: str, evidence: Evidence) -> Iterator[str]:
         yield f"Secrets of namespace {key.namespace} are not read: add it to kubernetes.secret_namespaces"
 
 
-_ONLY_USED = {Resource.INGRESSCLASSES, Resource.GATEWAYCLASSES, Resource.REFERENCEGRANTS, Resource.BACKENDTLSPOLICIES}
+_ONLY_USED = {
+    Resource.INGRESSCLASSES,
+    Resource.GATEWAYCLASSES,
+    Resource.REFERENCEGRANTS,
+    Resource.BACKENDTLSPOLICIES,
+    Resource.ROUTEPOLICIES,
+}
 _CLAIMING = [each for each in ROUTING_RESOURCES if each not in _ONLY_USED]
 """Those that ask for traffic; the others are explained where something of them is refused."""
 

@@ -290,8 +290,16 @@ class CorsFilter(Record, frozen=True, gc=False):
     max_age: int = 5
 
 
+class ExtensionReference(Record, frozen=True, gc=False):
+    """An object of the route's namespace that says what a filter does."""
+
+    group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
 class RouteFilter(Record, frozen=True, gc=False):
-    """``type`` says which of the others is meant. No ``ExtensionRef`` is supported, so that its part is not read."""
+    """``type`` says which of the others is meant."""
 
     type: str = ""
     request_header_modifier: HeaderModifier | None = None
@@ -300,6 +308,7 @@ class RouteFilter(Record, frozen=True, gc=False):
     request_redirect: RequestRedirect | None = None
     url_rewrite: UrlRewrite | None = None
     cors: CorsFilter | None = None
+    extension_ref: ExtensionReference | None = None
 
 
 class RouteBackendRef(BackendRef, frozen=True, gc=False):

@@ -24,6 +24,7 @@ from pyconfd.model.gateway_api import (
 )
 from pyconfd.model.ingress import Ingress, IngressClass
 from pyconfd.model.records import ObjectMeta, Record, Status
+from pyconfd.model.route_policy import RoutePolicyObject
 from pyconfd.printable import clean
 
 _LONGEST_NAME = 253
@@ -338,6 +339,7 @@ AnyObject = (
     | _Route
     | ReferenceGrant
     | BackendTLSPolicy
+    | RoutePolicyObject
 )
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"

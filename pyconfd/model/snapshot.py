@@ -31,6 +31,7 @@ from pyconfd.model.kubernetes import (
     Service,
 )
 from pyconfd.model.listener import Listener, canonical
+from pyconfd.model.route_policy import RoutePolicyObject
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -121,6 +122,7 @@ class Resource(StrEnum):
     TCPROUTES = "tcproutes"
     REFERENCEGRANTS = "referencegrants"
     BACKENDTLSPOLICIES = "backendtlspolicies"
+    ROUTEPOLICIES = "routepolicies"
 
     @property
     def field(self) -> str:
@@ -140,8 +142,9 @@ ROUTING_RESOURCES = (
     Resource.TCPROUTES,
     Resource.REFERENCEGRANTS,
     Resource.BACKENDTLSPOLICIES,
+    Resource.ROUTEPOLICIES,
 )
-"""The kinds of networking.k8s.io and the Gateway API: those that ask for traffic, and what they depend on."""
+"""The kinds of networking.k8s.io, the Gateway API and pyconfd.io: what asks for traffic, and what that depends on."""
 
 ENDS_BY_DELETION = (
     Resource.SERVICES,
@@ -190,6 +193,7 @@ KIND_OF: Mapping[Resource, str] = MappingProxyType(
         Resource.TCPROUTES: "TCPRoute",
         Resource.REFERENCEGRANTS: "ReferenceGrant",
         Resource.BACKENDTLSPOLICIES: "BackendTLSPolicy",
+        Resource.ROUTEPOLICIES: "RoutePolicy",
     }
 )
 
@@ -215,6 +219,7 @@ RECORD_OF: Mapping[Resource, type[AnyObject]] = MappingProxyType(
         Resource.TCPROUTES: TCPRoute,
         Resource.REFERENCEGRANTS: ReferenceGrant,
         Resource.BACKENDTLSPOLICIES: BackendTLSPolicy,
+        Resource.ROUTEPOLICIES: RoutePolicyObject,
     }
 )
 
@@ -293,6 +298,7 @@ class Snapshot:
     tcproutes: Mapping[Key, TCPRoute] = field(default_factory=_nothing)
     referencegrants: Mapping[Key, ReferenceGrant] = field(default_factory=_nothing)
     backendtlspolicies: Mapping[Key, BackendTLSPolicy] = field(default_factory=_nothing)
+    routepolicies: Mapping[Key, RoutePolicyObject] = field(default_factory=_nothing)
     host: HostFacts = field(default_factory=HostFacts)
     denied: tuple[Named, ...] = ()
     former_secrets: Mapping[Key, Secret] = field(default_factory=_nothing)

@@ -30,6 +30,7 @@ from pyconfd.presets.ingress.serving import (
 )
 from pyconfd.presets.listener_ownership import ListenerOwners
 from pyconfd.presets.objects import Objects
+from pyconfd.presets.policies.decisions import DecidedPolicies
 from pyconfd.presets.policies.users import UserList
 from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult
 from pyconfd.presets.refusals import JoinedRefusals, faults
@@ -68,6 +69,11 @@ class PresetGraph:
         self.listeners = ListenerOwners(self.graph, asked)
         for each in self._presets.values():
             each.serve(self.listeners)
+        policies = DecidedPolicies(
+            objects, [each.policies for each in self._presets.values() if each.policies is not None]
+        )
+        self._policies = Published[ObjectKey, ObjectStatus](policies.statuses, rank=None)
+        self._refused_policies = JoinedRefusals(policies.refused)
         self._rules = [each.rules for each in self._presets.values() if each.rules is not None]
         of_all = Joined[Any, RuleBackend](*(each.all for each in self._rules), name="sections of rules")
         self._sections = Published[str, RuleBackend](of_all, key=lambda at: at[1], rank=rank_of_section)
@@ -116,6 +122,10 @@ class PresetGraph:
         limited = any(each.limited.items for each in self._rules)
         return self._sections.mapping(), profiles, limited, self._users.mapping()
 
+    def route_policies(self) -> tuple[Mapping[ObjectKey, ObjectStatus], tuple[Refusal, ...]]:
+        """Return the statuses of RoutePolicies, and what is refused of them."""
+        return self._policies.mapping(), self._refused_policies.all()
+
     def result(self, name: str) -> PresetResult:
         """Return what a preset makes of the cluster."""
         return self._presets[name].result()
@@ -128,7 +138,7 @@ class _Ingresses(PresetCollections):
         self._ingresses = ingresses
         self._asked = Published[Key, IngressClaim](claimed.claims)
         self._virtual_hosts = Published[str, VirtualHost](ingresses.virtual_hosts)
-        self.rules = ingresses.rules
+        self.rules, self.policies = ingresses.rules, ingresses.policies
         self._backends = Published[str, RouteBackend](ingresses.backends)
         self._served = Published[str, RouteBackend](ingresses.served_backends)
         self._lines = Published[str, CertificateLine](ingresses.lines, key=lambda key: f"{key.namespace}/{key.name}")

@@ -21,11 +21,14 @@ from pyconfd.model.gateway_api import (
 from pyconfd.model.ingress import Ingress, IngressClass
 from pyconfd.model.kubernetes import ConfigMap, Namespace, Pod
 from pyconfd.model.object_status import ObjectKey
+from pyconfd.model.route_policy import RoutePolicyObject
 from pyconfd.model.snapshot import HostFacts, Key, Resource, Snapshot, denies_secrets
 from pyconfd.model.versioned import differing
 from pyconfd.presets.certificates import ReadSecret, TlsOptions, missing_secret
 from pyconfd.presets.cluster import ReadCluster
 from pyconfd.presets.endpoints import TargetOptions, targets_of_port
+from pyconfd.presets.policies.attached import AttachedPolicies
+from pyconfd.presets.policies.said import PolicySources
 from pyconfd.presets.policies.types import BasicAuth, RoutePolicy
 from pyconfd.presets.policies.users import BEYOND_ROOM, OPAQUE
 from pyconfd.presets.policy import ClaimOptions
@@ -65,6 +68,8 @@ class Objects:
         self.routes = Source[ObjectKey, Route](graph, "routes")
         self.grants = Source[Key, ReferenceGrant](graph, "ReferenceGrants")
         self.tls_policies = Source[ObjectKey, BackendTLSPolicy](graph, "BackendTLSPolicies")
+        self.route_policies = Source[ObjectKey, RoutePolicyObject](graph, "sources of RoutePolicies")
+        self.attached = AttachedPolicies(self.route_policies)
         self.labels = Source[str, Mapping[str, str]](graph, "labels of namespaces")
         self.config_maps = Source[Key, ConfigMap](graph, "ConfigMaps")
         self.pods = Source[Key, Pod](graph, "Pods")
@@ -80,6 +85,9 @@ class Objects:
             self._followed.append(_Followed(Resource.INGRESSES, self.ingresses))
         if {PresetName.INGRESS, PresetName.GATEWAY} & {*presets}:
             self._followed.append(_Followed(Resource.CONFIGMAPS, self.config_maps))
+            self._followed.append(
+                _Followed(Resource.ROUTEPOLICIES, self.route_policies, partial(ObjectKey, Resource.ROUTEPOLICIES))
+            )
         if PresetName.GATEWAY in presets:
             self._followed += (
                 *(_Followed(each, source, partial(ObjectKey, each)) for each, source in by_status.items()),
@@ -129,6 +137,12 @@ class Objects:
         if wrong := found.fault or (BEYOND_ROOM if key in beyond else ""):
             return policy._replace(closed=True), wrong, ""
         return policy._replace(auth=BasicAuth(key, found.name, found.failed, found.new)), "", found.notes
+
+    def policy_sources(self, read: Read) -> PolicySources:
+        """Return what policies say, and what their words name, for a function of a collection."""
+        return PolicySources(
+            partial(self.attached.at, read), partial(self.attached.named, read), partial(self.with_users, read)
+        )
 
     def secrets_for(self, read: Read) -> "SecretsView":
         """Return the Secrets, for a function of a collection."""

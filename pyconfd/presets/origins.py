@@ -38,7 +38,11 @@ class ObjectOrigin(NamedTuple):
 APP = "app"
 """The label of pods by which claims call them, where they are claimed by pod."""
 
-WHOLE_RESOURCES = (Resource.PODS, Resource.NODES, Resource.SECRETS, *ROUTING_RESOURCES)
+_RESTRICTING = frozenset({Resource.ROUTEPOLICIES})
+"""Without one of these, others would be open: what it is for is left out instead."""
+WHOLE_RESOURCES = (
+    Resource.PODS, Resource.NODES, Resource.SECRETS, *(each for each in ROUTING_RESOURCES if each not in _RESTRICTING)
+)  # fmt: skip
 """The kinds whose objects are left out as a whole, each by itself."""
 
 

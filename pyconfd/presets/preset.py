@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.claim import Claim
@@ -22,10 +22,12 @@ from pyconfd.presets.certificates import NO_SECRETS, TlsOptions
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, PortRanges
 
 if TYPE_CHECKING:
-    from pyconfd.derived import Collection
+    from pyconfd.derived import Collection, Read
+    from pyconfd.model.object_status import ObjectKey
     from pyconfd.presets.address_ownership import AddressOwners
     from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
     from pyconfd.presets.objects import Objects
+    from pyconfd.presets.policies.said import OverriddenWord
     from pyconfd.presets.rule_backends import RuleBackends
 
 _T = TypeVar("_T")
@@ -129,15 +131,23 @@ class PresetResult:
     certificates: Mapping[str, PresentedCertificate] = field(default_factory=lambda: _NONE)
 
 
+class PolicyUse(NamedTuple):
+    """What a preset makes of RoutePolicies: words that do not count for its objects, and whether an object is its."""
+
+    overridden: "Collection[Any, OverriddenWord]"
+    serves: "Callable[[Read, ObjectKey], bool]"
+
+
 class PresetCollections(ABC):
     """The collections of one preset: what its objects ask for, and what is made of that.
 
     ``listeners`` are the places where they ask to listen, valid by the rules of the preset itself. ``rules`` are the
-    backends of rules, once it serves.
+    backends of rules, and ``policies`` what became of RoutePolicies, once it serves.
     """
 
     listeners: "Collection[Any, ListenerClaim] | None" = None
     rules: "RuleBackends | None" = None
+    policies: PolicyUse | None = None
 
     @abstractmethod
     def see(self, snapshot: Snapshot, options: PresetOptions) -> None:

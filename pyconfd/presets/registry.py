@@ -210,6 +210,7 @@ def _translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions,
         if kept := result.owners if result.reserves is None else result.reserves:
             reserved[name] = kept
     listeners = tuple(result.listeners for result in results)
+    statuses_of_policies, refused_policies = memo.graph.route_policies()
     pool = options.addresses.members
     if bound := memo.bound.made((pool, *listeners), lambda: _bound(listeners, pool)):
         reserved[listener_ownership.SCOPE] = bound
@@ -217,7 +218,12 @@ def _translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions,
     return Context(
         _template_names(names, results, read, default, memo),
         memo.sorted_refusals(
-            read.refused, *(result.refused for result in results), default.refused, off, memo.graph.faults
+            read.refused,
+            *(result.refused for result in results),
+            refused_policies,
+            default.refused,
+            off,
+            memo.graph.faults,
         ),
         EndpointTotals(claimed, read.ready),
         memo.listeners.made(listeners, lambda: frozenset().union(*listeners)),
@@ -230,7 +236,7 @@ def _translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions,
         everything=Claimed("cluster", read.services, cluster.ready_addresses),
         owners=owners,
         reserved=reserved,
-        statuses=tuple(result.statuses for result in results),
+        statuses=(*(result.statuses for result in results), statuses_of_policies),
         services=next((result.services for result in results if result.services), NO_SERVICES),
         certificates=(*(result.certificates for result in results), default.presented),
         claims={name: result.claims for name, result in zip(names, results, strict=True)},

@@ -315,6 +315,7 @@ def test_the_permissions_are_those_that_the_settings_need(settings: Settings) ->
         "tcproutes",
         "referencegrants",
         "backendtlspolicies",
+        "routepolicies",
         "ingresses",
         "ingressclasses",
     }

@@ -25,6 +25,7 @@ def rules(*arguments: str) -> Rules:
     }
 
 
+_POLICIES = ("routepolicies", "routepolicies/status")
 VIEW: Rules = {("", each, ()) for each in ("services", "endpoints", "endpointslices", "nodes")}
 PODS: Rules = {("", "pods", ())}
 OBJECTS: Rules = {("lb", "configmaps", ("certificates", "config", "services")), ("lb", "secrets", ("keys",))}
@@ -41,7 +42,7 @@ GATEWAY: Rules = {
             "tlsroutes",
             "tcproutes",
         ),
-        *("referencegrants", "backendtlspolicies"),
+        *("referencegrants", "backendtlspolicies", "routepolicies"),
     )
 }
 STATUSES: Rules = {
@@ -55,6 +56,7 @@ STATUSES: Rules = {
         "tlsroutes",
         "tcproutes",
         "backendtlspolicies",
+        "routepolicies",
     )
 }
 LEASE: Rules = {("pyconfd", "leases", ("pyconfd",)), ("pyconfd", "leases", ())}
@@ -67,7 +69,7 @@ EVENTS = {("", "events", ())}
 NEEDED: dict[str, Rules] = {
     "domains": VIEW,
     "gateway": VIEW | GATEWAY | STATUSES,
-    "ingress": VIEW | {("", each, ()) for each in ("ingresses", "ingressclasses", "ingresses/status")},
+    "ingress": VIEW | {("", each, ()) for each in ("ingresses", "ingressclasses", "ingresses/status", *_POLICIES)},
     "loadbalancer": VIEW | {("", "services/status", ())},
     "kube2lb": VIEW,
     "kubefigurator": VIEW,

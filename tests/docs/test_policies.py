@@ -4,6 +4,7 @@ import os
 import re
 from pathlib import Path
 
+from pyconfd.presets.policies.attached import field_of
 from pyconfd.presets.policies.nginx import MEANINGS
 from pyconfd.presets.policies.words import WORDS
 
@@ -17,9 +18,10 @@ def test_each_annotation_of_ingress_nginx_is_on_its_page() -> None:
 
 
 def test_each_word_is_in_the_table() -> None:
-    title = "| word | example | meaning | a new value |\n|---|---|---|---|\n"
+    title = "| word | field | example | meaning | a new value |\n|---|---|---|---|---|\n"
     rows = title + "".join(
-        f"| `{word.name}` | `{word.example}` | {word.meaning} | {'runtime update' if word.live else 'profile'} |\n"
+        f"| `{word.name}` | `{field_of(word.name)}`: {word.form} | `{word.example}` | {word.meaning} |"
+        f" {'runtime update' if word.live else 'profile'} |\n"
         for word in WORDS.values()
     )
     head, _, rest = PAGE.read_text().partition(FIRST)

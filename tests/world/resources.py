@@ -110,6 +110,16 @@ TABLE = (
     _gateway_api("tlsroutes", "TLSRoute"),
     _gateway_api("tcproutes", "TCPRoute"),
     _gateway_api("backendtlspolicies", "BackendTLSPolicy", short="btlspolicy"),
+    Resource(
+        "routepolicies",
+        "RoutePolicy",
+        group="pyconfd.io",
+        version="v1alpha1",
+        status=True,
+        generation=True,
+        unconditional=False,
+        crd=True,
+    ),
     _gateway_api("referencegrants", "ReferenceGrant", short="refgrant", also=("v1beta1",), status=False),
 )
 RESOURCES = {resource.plural: resource for resource in TABLE}

@@ -16,6 +16,7 @@ from pyconfd.model.gateway_api import (
     RouteFilter,
     UrlRewrite,
 )
+from pyconfd.model.route_policy import POLICY_GROUP, POLICY_KIND
 from pyconfd.presets import values
 from pyconfd.presets.gateway import conditions
 from pyconfd.presets.gateway.faults import INCOMPATIBLE, refuse
@@ -37,7 +38,19 @@ MAX_VALUE_BYTES = 2_000
 more than 4,000 no entry of the map could change without a reload."""
 
 
-def parse(filters: Iterable[RouteFilter] | None, matches: Sequence[RouteMatch], field: str) -> Filters:
+def names_policy(filter_: RouteFilter) -> bool:
+    """Return whether a filter is a RoutePolicy."""
+    reference = filter_.extension_ref if filter_.type == "ExtensionRef" else None
+    return reference is not None and (reference.group, reference.kind) == (POLICY_GROUP, POLICY_KIND)
+
+
+def parse(
+    filters: Iterable[RouteFilter] | None,
+    matches: Sequence[RouteMatch],
+    field: str,
+    *,
+    is_of_reference: bool = False,
+) -> Filters:
     """Parse the filters of a rule or of one of its references; ``matches`` are those of the rule.
 
     Raises:
@@ -47,6 +60,8 @@ def parse(filters: Iterable[RouteFilter] | None, matches: Sequence[RouteMatch], 
     seen: set[str] = set()
     for place, each in enumerate(filters or ()):
         where = f"{field}[{place}]"
+        if names_policy(each) and not is_of_reference:
+            continue  # its words are those of the rule
         if each.type in seen and each.type != "RequestMirror":
             refuse(f"{where}.type", each.type, "this filter is there already: put both into one", INCOMPATIBLE)
         seen.add(each.type)
@@ -72,7 +87,10 @@ def _with(  # noqa: PLR0911 - one for each kind of filter
         return found._replace(cors=_cors(each.cors, f"{field}.cors"))
     if each.type == "RequestMirror" and each.request_mirror:
         return found._replace(mirrors=(*found.mirrors, _mirror(each.request_mirror, f"{field}.requestMirror")))
-    known = "RequestHeaderModifier, ResponseHeaderModifier, RequestMirror, RequestRedirect, URLRewrite, CORS"
+    known = (
+        "RequestHeaderModifier, ResponseHeaderModifier, RequestMirror, RequestRedirect, URLRewrite, CORS, and of a rule"
+        f" ExtensionRef with a {POLICY_KIND} of {POLICY_GROUP}"
+    )
     return refuse(f"{field}.type", each.type, f"this filter is not supported, or without its part; known: {known}")
 
 

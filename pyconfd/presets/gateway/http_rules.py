@@ -57,7 +57,8 @@ SPLIT = "split:"
 class ParsedRule(NamedTuple):
     """A rule without what its references lead to.
 
-    ``filters`` are those of the rule, ``of_references`` those of each reference.
+    ``filters`` are those of the rule, ``of_references`` those of each reference. ``said`` is what says its words,
+    ``by_reference`` is the rule as it is for each reference, () where it is the same for all.
     """
 
     matches: tuple[RouteMatch, ...]
@@ -65,13 +66,16 @@ class ParsedRule(NamedTuple):
     of_references: tuple[Filters, ...] = ()
     handling: Handling = AS_USUAL
     policy: RoutePolicy = NO_POLICY
+    said: tuple[str, ...] = ()
+    by_reference: tuple["ParsedRule", ...] = ()
 
-    def asking_for(self, asked: AskedByWords) -> "ParsedRule":
+    def asking_for(self, asked: AskedByWords, said: tuple[str, ...] = ()) -> "ParsedRule":
         """Return this with what words of its route ask for; what the rule itself says comes first."""
         return self._replace(
             filters=self.filters.beside(asked.filters),
             handling=self.handling.beside(asked.handling),
             policy=asked.policy._replace(session=self.policy.session or asked.policy.session),
+            said=said,
         )
 
 
@@ -128,7 +132,7 @@ def parse_grpc(rule: GrpcRule) -> ParsedRule | RuleFault:
 def _of_references(references: Sequence[RouteBackendRef] | None, matches: Sequence[RouteMatch]) -> tuple[Filters, ...]:
     found = []
     for place, reference in enumerate(references or ()):
-        parsed = filters.parse(reference.filters, matches, f"backendRefs[{place}].filters")
+        parsed = filters.parse(reference.filters, matches, f"backendRefs[{place}].filters", is_of_reference=True)
         if parsed.redirect or parsed.cors:
             refuse(
                 f"backendRefs[{place}].filters", "", "RequestRedirect and CORS are for a whole rule: move them there"
@@ -242,20 +246,21 @@ def _sections(rule: ParsedRule, references: Sequence[Reference], name: str, owne
     if rule.filters.redirect is not None:
         return RuleSections(name, (_backend(rule, NO_FILTERS, (), name, owner),))
     of_each = rule.of_references or (NO_FILTERS,) * len(references)
-    valid = [each for each in zip(references, of_each, strict=True) if each[0].resolved]
+    rules = rule.by_reference or (rule,) * len(references)
+    valid = [each for each in zip(references, of_each, rules, strict=True) if each[0].resolved]
     # Those without a weight count, too: what gets one is a step of a canary, which should not change sections.
-    if len({(own, reference.options, reference.sans) for reference, own in valid}) < 2:
-        own = next((own for _, own in valid), NO_FILTERS)
-        return RuleSections(name, (_backend(rule, own, references, name, owner),))
+    if len({(own, each, reference.options, reference.sans) for reference, own, each in valid}) < 2:
+        own, each = next(((own, each) for _, own, each in valid), (NO_FILTERS, rule))
+        return RuleSections(name, (_backend(each, own, references, name, owner),))
     made, weights = [], []
-    for place, (reference, own) in enumerate(valid):
+    for place, (reference, own, each) in enumerate(valid):
         section = f"{name}_{place}"
         # The share is that of the rule: one reference alone has all of its backend.
-        made.append(_backend(rule, own, (reference._replace(weight=1),), section, owner))
+        made.append(_backend(each, own, (reference._replace(weight=1),), section, owner))
         weights.append((section, reference.weight))
     route = f"{SPLIT}{name}"
     choices = conditions.shares(route, weights)
-    if failing := sum(each.weight for each in references if not each.resolved):
+    if failing := sum(reference.weight for reference in references if not reference.resolved):
         section = f"{name}_failing"
         made.append(_backend(rule, NO_FILTERS, (Reference(1, resolved=False),), section, owner))
         total = failing + sum(weight for _, weight in weights)
@@ -291,6 +296,7 @@ def _backend(rule: ParsedRule, own: Filters, references: Sequence[Reference], na
         of=total if failing else 1,
         handling=handling,
         policy=rule.policy,
+        said=rule.said,
         options=with_words(valid[0].options, rule.policy.pods) if valid else "",
         sans=valid[0].sans if valid else (),
         ports=ports,

@@ -63,7 +63,7 @@ class GatewayCollections(PresetCollections):
         self._ports = Published[str, Port](gateways.ports, key=_port_name)
         self._frontends = Published[str, GatewayFrontend](gateways.frontends, key=_port_name)
         self._virtual_hosts = Published[str, VirtualHost](gateways.virtual_hosts, key=lambda at: virtual_host_id(*at))
-        self.rules = gateways.rules
+        self.rules, self.policies = gateways.rules, gateways.route_policies
         self._backends = Published[str, RuleBackend](gateways.backends, key=lambda at: at[1])
         # What asks for something else than before has another owner, too: it may take a reload, or spares.
         self._owners = Published[Name, Owner](
@@ -163,11 +163,19 @@ class GatewayPreset(Preset):
         Resource.TCPROUTES,
         Resource.REFERENCEGRANTS,
         Resource.BACKENDTLSPOLICIES,
+        Resource.ROUTEPOLICIES,
         Resource.NAMESPACES,
         Resource.CONFIGMAPS,
     }
     writes_status = frozenset(
-        {Resource.GATEWAYCLASSES, Resource.GATEWAYS, Resource.LISTENERSETS, *ROUTES, Resource.BACKENDTLSPOLICIES}
+        {
+            Resource.GATEWAYCLASSES,
+            Resource.GATEWAYS,
+            Resource.LISTENERSETS,
+            *ROUTES,
+            Resource.BACKENDTLSPOLICIES,
+            Resource.ROUTEPOLICIES,
+        }
     )
 
     def collections(self, objects: Objects, addresses: AddressOwners) -> GatewayCollections:

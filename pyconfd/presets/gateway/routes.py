@@ -21,14 +21,7 @@ from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import NEVER, Owner
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
 from pyconfd.presets import values
-from pyconfd.presets.annotations import (
-    ACCESS_LOG,
-    OWN_ANNOTATIONS,
-    OWN_PREFIX,
-    misspelled_words,
-    read_own,
-    words_of,
-)
+from pyconfd.presets.annotations import ACCESS_LOG, OWN_ANNOTATIONS, OWN_PREFIX, read_own
 from pyconfd.presets.cluster import NO_SERVICE, ReadService
 from pyconfd.presets.gateway.attachment import (
     HostAt,
@@ -56,6 +49,14 @@ from pyconfd.presets.gateway.http_rules import (
     stream_backend,
 )
 from pyconfd.presets.gateway.policies import PolicyPort, TargetPolicy, policy_of
+from pyconfd.presets.gateway.route_words import (
+    RouteWords,
+    WordedRules,
+    identity_of,
+    takes_words,
+    worded,
+    words_of_route,
+)
 from pyconfd.presets.gateway.servers import Reference, san_digits, server_options
 from pyconfd.presets.gateway.status import (
     CONTROLLER,
@@ -67,8 +68,7 @@ from pyconfd.presets.gateway.status import (
 )
 from pyconfd.presets.gateway.work import OVER_BUDGET, work_of
 from pyconfd.presets.objects import Route
-from pyconfd.presets.policies.types import NO_POLICY, RoutePolicy
-from pyconfd.presets.policies.words import CLOSED, NOTHING_ASKED, WordFault, asked_by
+from pyconfd.presets.policies.said import NO_POLICIES, OverriddenWord, PolicySources, UsersOf, Words
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import H2C, ServiceReference, UnresolvedReference, app_protocol, resolve
 from pyconfd.presets.routing.rules import RuleBackend
@@ -80,7 +80,7 @@ _WORDS: Mapping[Resource, str] = MappingProxyType(
 )
 """What stands in the names of sections for each."""
 
-_DIGITS_OF_CERTIFICATE = 8
+_DIGITS_OF_VARIANT = 8
 
 Sections = tuple[RuleSections | None, ...]
 
@@ -98,16 +98,23 @@ class RouteInputs:
 
 
 class GatewayPorts(NamedTuple):
-    """What routes ask about ports: ``listener`` returns which one of a port has exactly this host."""
+    """What routes ask about ports: ``listener`` returns which one of a port has exactly this host.
+
+    ``said`` returns what policies say for a listener, by its id, and for the objects that it is of; ``users_of`` is
+    that of :class:`PolicySources`.
+    """
 
     gateway: Callable[[Key], GatewayDecision | None]
     listener: Callable[[Key, int, str], str | None]
+    said: Callable[[Key, str], Words]
+    users_of: UsersOf
 
 
 class VirtualHostAt(NamedTuple):
     """One host in one frontend; ``precedence`` is the lower, the more of the host the route names.
 
     ``certificate`` is the file of the client certificate that this Gateway presents to servers, "" for nothing.
+    ``said`` is what policies say for its listener.
     """
 
     frontend: str
@@ -115,6 +122,12 @@ class VirtualHostAt(NamedTuple):
     host: str
     precedence: int
     certificate: str = ""
+    said: Words = ()
+
+    @property
+    def variant(self) -> "Variant":
+        """Which of the backends of a route it leads to."""
+        return self.certificate, identity_of(self.said)
 
     @property
     def id(self) -> str:
@@ -122,11 +135,15 @@ class VirtualHostAt(NamedTuple):
         return virtual_host_id(self.frontend, self.host)
 
 
+Variant = tuple[str, tuple[str, ...]]
+"""A certificate for servers, and what says words for a listener: where they differ, a route has other backends."""
+
+
 class AskedRoute(NamedTuple):
     """A route by itself; ``work`` is what conditions of a rule may take, ``hosts`` None for a kind without them.
 
-    ``unlogged``: none of its requests are to be in the access log. ``ignored`` are annotations without effect.
-    ``closed`` is the fault of a word for which nobody is let in.
+    ``parsed`` are its rules without words, which are ``said``. ``unlogged``: none of its requests are to be in the
+    access log. ``ignored`` are annotations without effect.
     """
 
     id: ObjectKey
@@ -141,21 +158,7 @@ class AskedRoute(NamedTuple):
     work: tuple[int, ...]
     unlogged: bool = False
     ignored: tuple[Fault, ...] = ()
-    closed: RuleFault | None = None
-
-    def with_users(self, users_of: Callable[[RoutePolicy], tuple[RoutePolicy, str, str]]) -> "AskedRoute":
-        """Return this with the users that its words ask for; ``users_of`` is that of the sources."""
-        policy = next((each.policy for each in self.parsed if isinstance(each, ParsedRule)), NO_POLICY)
-        made, wrong, notes = users_of(policy)
-        if made is policy or made.auth is None:
-            return self
-        parsed = tuple(each._replace(policy=made) if isinstance(each, ParsedRule) else each for each in self.parsed)
-        at, name = f"annotation {OWN_PREFIX}basic-auth-secret", made.auth.secret.name
-        if wrong:
-            fault = RuleFault(UNSUPPORTED, at, name, f"{wrong}; nobody is let in to the route")
-            return self._replace(parsed=parsed, closed=fault)
-        note = (Fault("", at, name, f"{notes}: left out"),) if notes else ()
-        return self._replace(parsed=parsed, ignored=(*self.ignored, *note))
+    said: RouteWords | None = None
 
     @property
     def is_of_requests(self) -> bool:
@@ -169,10 +172,20 @@ class AskedRoute(NamedTuple):
 
 
 class PlacedRoute(NamedTuple):
-    """What a route attaches to, and the virtual hosts where it is served."""
+    """What a route attaches to, and the virtual hosts where it is served.
+
+    ``worded`` has its rules by what says words for listeners, for each of its parents by ``of_parents``.
+    """
 
     parents: tuple[ParentDecision, ...]
     virtual_hosts: tuple[VirtualHostAt, ...]
+    worded: Mapping[tuple[str, ...], WordedRules]
+    of_parents: tuple[tuple[tuple[str, ...], ...], ...]
+
+    @property
+    def overridden(self) -> tuple[OverriddenWord, ...]:
+        """The words of policies for listeners and Services that do not count."""
+        return tuple(dict.fromkeys(each for made in self.worded.values() for each in made.overridden))
 
 
 class RuleMatch(NamedTuple):
@@ -186,14 +199,14 @@ class RuleMatch(NamedTuple):
 class ServedRoute(NamedTuple):
     """What serves a route. ``services`` are those that it refers to, ``attached`` the listeners of Gateways.
 
-    ``sections`` has what serves each rule, None for one that is left out: by the certificate that Gateways show to
-    servers, nearly always none.
+    ``sections`` has what serves each rule, None for one that is left out: by what listeners have them differ in, nearly
+    always nothing.
     """
 
     asked: AskedRoute
     virtual_hosts: tuple[VirtualHostAt, ...]
-    sections: Mapping[str, Sections]
-    matches: Mapping[str, tuple[RuleMatch, ...]]
+    sections: Mapping[Variant, Sections]
+    matches: Mapping[Variant, tuple[RuleMatch, ...]]
     services: frozenset[Key]
     attached: frozenset[tuple[Key, str]]
     refused: tuple[Refusal, ...]
@@ -222,11 +235,11 @@ class ServedRoute(NamedTuple):
 
     def section_at(self, at: VirtualHostAt) -> str:
         """Return the section of a route of connections, which has one rule, at a virtual host; "" where it has none."""
-        return next((made.route for made in self.sections.get(at.certificate, ()) if made is not None), "")
+        return next((made.route for made in self.sections.get(at.variant, ()) if made is not None), "")
 
     def rules_at(self, at: VirtualHostAt) -> Iterator[RouteRule]:
         """Return its rules for the table of paths, at one virtual host."""
-        for each in self.matches.get(at.certificate, ()):
+        for each in self.matches.get(at.variant, ()):
             yield RouteRule(at.id, each.match, each.route, self.asked.owner, each.number, at.precedence)
 
 
@@ -240,28 +253,17 @@ def virtual_host_id(frontend: str, host: str) -> str:
     return f"{frontend}|{host or '*'}"
 
 
-def asked(id_: ObjectKey, route: Route, cluster: str, claims: ClaimOptions) -> AskedRoute:
+def asked(id_: ObjectKey, route: Route, cluster: str, policies: PolicySources = NO_POLICIES) -> AskedRoute:
     """Return what a route asks for; equal where nothing but its status and the like is new."""
     meta, kind = route.metadata, KIND_OF[id_.resource]
     rules: tuple[Any, ...] = tuple(route.spec.rules or ())
     unlogged, ignored = _annotations(meta, kind)
-    said = words_of(meta.annotations) if _takes_words(kind) else ()
-    backends = sum(max(1, len(rule.backend_refs or ())) for rule in rules)
-    words, faults = asked_by(said, kind, meta.namespace, claims, backends=backends)
-    closed = _closing((*faults, *misspelled_words(meta.annotations, kind)))
-    words = CLOSED if closed is not None else words
-    parsed = tuple(
-        rule.asking_for(words) if isinstance(rule, ParsedRule) and words != NOTHING_ASKED else rule
-        for rule in _parse(route)
-    )
-    ignored += tuple(
-        Fault("", f"annotation {OWN_PREFIX}{each.name}", each.text, f"{each.why}; it has no effect")
-        for each in faults
-        if not each.restricts
-    )
+    parsed = tuple(_parse(route))
+    ref = ObjectRef(kind, meta.namespace, meta.name, cluster)
+    said = words_of_route(id_, ref, route, policies) if takes_words(kind) else None
     return AskedRoute(
         id_,
-        ObjectRef(kind, meta.namespace, meta.name, cluster),
+        ref,
         Owner(kind, meta.namespace, meta.name, meta.creation_timestamp or NEVER),
         meta.uid,
         meta.generation,
@@ -272,7 +274,7 @@ def asked(id_: ObjectKey, route: Route, cluster: str, claims: ClaimOptions) -> A
         tuple(work_of(each.matches) if isinstance(each, ParsedRule) else 0 for each in parsed),
         unlogged,
         ignored,
-        closed,
+        said,
     )
 
 
@@ -288,19 +290,6 @@ def _annotations(meta: ObjectMeta, kind: str) -> tuple[bool, tuple[Fault, ...]]:
         except ValueError as error:
             ignored.append(Fault("", f"annotation {ACCESS_LOG}", value, f"{error}; it has no effect"))
     return not is_logged, tuple(ignored)
-
-
-def _takes_words(kind: str) -> bool:
-    return kind in {"HTTPRoute", "GRPCRoute"}
-
-
-def _closing(faults: Sequence[WordFault]) -> RuleFault | None:
-    """Return the fault of the first word that restricts and cannot be what it says, None where there is none."""
-    wrong = next((each for each in faults if each.restricts), None)
-    if wrong is None:
-        return None
-    at = f"annotation {OWN_PREFIX}{wrong.name}"
-    return RuleFault(UNSUPPORTED, at, wrong.text, f"{wrong.why}; nobody is let in to the route")
 
 
 def _parse(route: Route) -> Iterable[ParsedRule | RuleFault]:
@@ -335,7 +324,34 @@ def place(
         found = tuple(each._replace(attachments=(), fault=wrong) for each in found)
     else:
         found = tuple(_allowed(each, head.namespace, claims) for each in found)
-    return PlacedRoute(found, tuple(_virtual_hosts(found, ports)))
+    virtual_hosts = tuple(_virtual_hosts(found, ports if route.said is not None else ports._replace(said=_nothing)))
+    variants = len({each.variant for each in virtual_hosts})
+    said: dict[tuple[str, ...], Words] = {}
+    of_parents = []
+    for each in found:
+        at = [ports.said(*where[:2]) for where in each.attachments] if route.said is not None else []
+        mine = {identity_of(words): words for words in at or [()]}
+        said |= mine
+        of_parents.append(tuple(mine))
+    return PlacedRoute(
+        found,
+        virtual_hosts,
+        {
+            identity: _worded(route, words, claims, ports.users_of, max(1, variants))
+            for identity, words in (said or {(): ()}).items()
+        },
+        tuple(of_parents),
+    )
+
+
+def _nothing(_: Key, __: str) -> Words:
+    return ()
+
+
+def _worded(route: AskedRoute, inherited: Words, claims: ClaimOptions, users_of: UsersOf, variants: int) -> WordedRules:
+    if route.said is None:
+        return WordedRules(route.parsed, (None,) * len(route.parsed))
+    return worded(route.said, route.parsed, inherited, (claims, users_of), variants)
 
 
 def _allowed(parent: ParentDecision, namespace: str, claims: ClaimOptions) -> ParentDecision:
@@ -373,7 +389,8 @@ def _virtual_hosts(parents: Iterable[ParentDecision], ports: GatewayPorts) -> It
             where = frontend, listener, at.host
             presented = gateway.client_certificate
             path = presented.path if presented is not None else ""
-            virtual_host = VirtualHostAt(*where, _precedence(at.asked_for), path)
+            said = ports.said(gateway.key, listener)
+            virtual_host = VirtualHostAt(*where, _precedence(at.asked_for), path, said)
             known = found.get(where)
             found[where] = virtual_host if known is None or virtual_host.precedence < known.precedence else known
     return found.values()
@@ -381,26 +398,44 @@ def _virtual_hosts(parents: Iterable[ParentDecision], ports: GatewayPorts) -> It
 
 def serve(route: AskedRoute, placed: PlacedRoute, over: frozenset[int], inputs: RouteInputs) -> ServedRoute:
     """Return what serves a route; ``over`` are the rules to leave out since their conditions would take too long."""
-    parsed = tuple(OVER_BUDGET if number in over else each for number, each in enumerate(route.parsed))
     found = _References(route.ref.kind, route.ref.namespace, inputs)
     name = section_name("gw", _WORDS[route.id.resource], *route.id.key)
-    sections = _by_certificate(
-        tuple(zip(route.rules, parsed, strict=True)), found, placed.virtual_hosts, name, route.ref
-    )
-    wrong = [each if isinstance(each, RuleFault) else route.closed for each in parsed]
-    invalid = [_of_rule(number, each) for number, each in enumerate(wrong) if each is not None]
+    made, over_budget = placed.worded, partial(_without, over)
+    parsed = {identity: over_budget(each.rules) for identity, each in made.items()}
+    sections = _by_variant(route.rules, parsed, found, placed.virtual_hosts, name, route.ref)
+    invalid = {
+        identity: [
+            _of_rule(number, wrong)
+            for number, (rule, closed) in enumerate(zip(rules, made[identity].closed, strict=True))
+            if (wrong := rule if isinstance(rule, RuleFault) else closed) is not None
+        ]
+        for identity, rules in parsed.items()
+    }
     parents = placed.parents
-    faults = (*(each.fault for each in parents if each.fault is not None), *invalid, *found.faults)
+    conditions = [
+        (each, _conditions(each, _each_once(invalid[at] for at in mine), found.faults, len(route.parsed)))
+        for each, mine in zip(parents, placed.of_parents, strict=True)
+    ]
+    faults = (*(each.fault for each in parents if each.fault is not None), *_each_once(invalid.values()), *found.faults)
+    ignored = (*route.ignored, *_each_once(each.ignored for each in made.values()))
     return ServedRoute(
         route,
         placed.virtual_hosts,
         sections,
-        {certificate: tuple(_matches(parsed, made)) for certificate, made in sections.items()},
+        {variant: tuple(_matches(parsed[variant[1]], each)) for variant, each in sections.items()},
         frozenset(found.services),
         frozenset((each.gateway, each.listener) for parent in parents for each in parent.attachments),
-        tuple(fault.refusal(route.ref) for fault in (*faults, *route.ignored) if parents),
-        _status(route, [(each, _conditions(each, invalid, found.faults, len(parsed))) for each in parents]),
+        tuple(fault.refusal(route.ref) for fault in (*faults, *ignored) if parents),
+        _status(route, conditions),
     )
+
+
+def _without(over: frozenset[int], rules: Sequence[ParsedRule | RuleFault]) -> tuple[ParsedRule | RuleFault, ...]:
+    return tuple(OVER_BUDGET if number in over else each for number, each in enumerate(rules))
+
+
+def _each_once(faults: Iterable[Iterable[Fault]]) -> list[Fault]:
+    return list(dict.fromkeys(each for some in faults for each in some))
 
 
 def _precedence(host: str) -> int:
@@ -411,7 +446,7 @@ def _precedence(host: str) -> int:
 def rule_of(section: str) -> Decider | None:
     """Return the rule whose requests go to a section of this name; None where the name does not say it."""
     prefix, word, namespace, name, rule, *more = (*section.split("_"), *[""] * 4)
-    if len(rule) == _DIGITS_OF_CERTIFICATE:
+    if len(rule) == _DIGITS_OF_VARIANT:
         rule = more[0]
     kind = next((KIND_OF[each] for each, mine in _WORDS.items() if mine == word), "")
     # A long name was cut, and has a digest where the number would be.
@@ -422,23 +457,25 @@ def rule_of(section: str) -> Decider | None:
     )
 
 
-def _by_certificate(
-    rules: Sequence[tuple[Any, ParsedRule | RuleFault]],
+def _by_variant(  # noqa: PLR0917 - what all of it is made of
+    rules: Sequence[Any],
+    parsed: Mapping[tuple[str, ...], Sequence[ParsedRule | RuleFault]],
     found: "_References",
     virtual_hosts: Sequence[VirtualHostAt],
     name: str,
     ref: ObjectRef,
-) -> dict[str, Sections]:
-    """Return what serves the rules, by the certificate for servers; nothing for a route without virtual hosts."""
-    certificates = sorted({at.certificate for at in virtual_hosts}) or [""]
+) -> dict[Variant, Sections]:
+    """Return what serves the rules, by variant; nothing for a route without virtual hosts."""
     made = {}
-    for place, certificate in enumerate(certificates):
-        prefix = (
-            f"{name}_{hashlib.sha256(certificate.encode()).hexdigest()[:_DIGITS_OF_CERTIFICATE]}" if place else name
-        )
+    # References are looked at in any case.
+    for place, variant in enumerate(sorted({at.variant for at in virtual_hosts}) or [("", next(iter(parsed)))]):
+        certificate, said = variant
+        text = repr(variant) if said else certificate
+        prefix = f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS_OF_VARIANT]}" if place else name
         found.begin(certificate)
-        made[certificate] = tuple(
-            found.sections(number, rule, each, f"{prefix}_{number}", ref) for number, (rule, each) in enumerate(rules)
+        made[variant] = tuple(
+            found.sections(number, rule, each, f"{prefix}_{number}", ref)
+            for number, (rule, each) in enumerate(zip(rules, parsed[said], strict=True))
         )
     return made if virtual_hosts else {}
 

@@ -113,7 +113,9 @@ from pyconfd.presets.gateway.status import CONTROLLER, ancestor_status, object_s
 from pyconfd.presets.gateway.work import RouteWork, beyond_budget
 from pyconfd.presets.host_ownership import wildcards_above
 from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
-from pyconfd.presets.objects import Objects, Route, class_of_gateway
+from pyconfd.presets.objects import ROUTES, Objects, Route, class_of_gateway
+from pyconfd.presets.policies.said import OverriddenWord, PolicyTarget, Words, together
+from pyconfd.presets.preset import PolicyUse
 from pyconfd.presets.routing.rules import RuleBackend
 from pyconfd.presets.routing.table import ConditionalRoutingTable
 from pyconfd.presets.routing.types import RouteRule, VirtualHost
@@ -135,6 +137,13 @@ class References(NamedTuple):
 
     services: frozenset[Key]
     gateways: frozenset[Key]
+
+
+class SaidAtGateway(NamedTuple):
+    """The words that policies say for the listeners of a Gateway, by their ids, and those that do not count there."""
+
+    words: Mapping[str, Words]
+    overridden: tuple[OverriddenWord, ...]
 
 
 class AskedGateway(NamedTuple):
@@ -188,8 +197,7 @@ class ListenerSets:
         return None
 
     def _ask_route(self, read: Read, id_: ObjectKey, route: Route) -> AskedRoute:
-        found = asked(id_, route, self._objects.cluster, read.value(self._objects.policy))
-        return found.with_users(partial(self._objects.with_users, read))
+        return asked(id_, route, self._objects.cluster, self._objects.policy_sources(read))
 
     def _hosts_of(self, read: Read, id_: ObjectKey, route: AskedRoute) -> Mapping[_HostAtParent, Owner] | None:
         if route.hosts is None or not route.hosts.names:
@@ -277,6 +285,7 @@ class ServedGateways:
         self._holders = Derived(claimants, self._holder, "policies that have their targets")
         self.policies = Derived(policies, self._policy, "decisions on policies")
 
+        self._said = Derived(self._listeners, self._said_at, "words of listeners")
         self.asked = listener_sets.routes
         self._placed = Derived(self.asked, self._place, "routes at listeners")
         works = Derived(self.asked, self._work, "work of routes")
@@ -323,8 +332,11 @@ class ServedGateways:
         self._attached = Tally(self.routes, lambda _, route: ((at, 1) for at in route.attached), "attached routes")
         references = Derived(self.routes, _references_of, "references of routes")
         self._by_service = Grouped(references, lambda _, found: found.services, "routes by Service")
-        made = Derived(self.gateways, self._service, "Services by Gateway")
-        self.services = Spread(made, lambda _, found: (found,), "Services of Gateways")
+        self.services = Spread(
+            Derived(self.gateways, self._service, "Services by Gateway"),
+            lambda _, found: (found,),
+            "Services of Gateways",
+        )
         self.statuses = Joined[Any, ObjectStatus](
             Derived(objects.gateway_classes, self._class_status, "statuses of GatewayClasses"),
             Derived(self.services, self._service_status, "statuses of Services of Gateways"),
@@ -342,7 +354,26 @@ class ServedGateways:
             Derived(self.policies, self._refused_policy, "conditions of policies"),
             name="conditions of the Gateway API",
         )
+        self.route_policies = self._use_of_policies()
         self.presented = Spread(self._listeners, _presented, "certificates of listeners")
+
+    def _use_of_policies(self) -> PolicyUse:
+        overridden = (
+            Spread(self._said, partial(_overridden, "listener"), "overridden words of listeners"),
+            Spread(self.asked, _overridden_by_route, "overridden words of routes"),
+            Spread(self._placed, partial(_overridden, "parent"), "overridden words of parents"),
+        )
+        return PolicyUse(
+            Joined[Any, OverriddenWord](*overridden, name="overridden words of the Gateway API"), self._is_served
+        )
+
+    def _is_served(self, read: Read, id_: ObjectKey) -> bool:
+        if id_.resource is Resource.GATEWAYS:
+            return read(self.gateways, id_) is not None
+        if id_.resource is Resource.LISTENERSETS:
+            return read(self.listener_sets, id_) is not None
+        placed = read(self._placed, id_) if id_.resource in ROUTES else None
+        return placed is not None and bool(placed.parents)
 
     def _parents(
         self,
@@ -428,8 +459,27 @@ class ServedGateways:
             known = read(self._hosts, (ObjectKey(Resource.GATEWAYS, gateway), (port, host)))
             return known.id if known is not None else None
 
+        def said(gateway: Key, listener: str) -> Words:
+            known = read(self._said, ObjectKey(Resource.GATEWAYS, gateway))
+            return known.words.get(listener, ()) if known is not None else ()
+
         labels, policy = partial(labels_of, read, objects), read.value(objects.policy)
-        return place(route, parent, GatewayPorts(gateway_of, listener), labels, policy)
+        users_of = partial(objects.with_users, read)
+        return place(route, parent, GatewayPorts(gateway_of, listener, said, users_of), labels, policy)
+
+    def _said_at(self, read: Read, id_: ObjectKey, listeners: Sequence[ListenerDecision]) -> "SaidAtGateway | None":
+        """Return what policies say for the listeners of a Gateway: for one of them, its ListenerSet, the Gateway."""
+        policies = self._objects.policy_sources(read)
+        words, overridden = {}, list[OverriddenWord]()
+        for each in listeners:
+            of = ObjectKey(Resource.LISTENERSETS, each.parent) if each.is_added else id_
+            levels = (PolicyTarget(of, each.name), PolicyTarget(of), *((PolicyTarget(id_),) if each.is_added else ()))
+            at = f"listener {each.name} of {each.owner.kind} {each.owner.namespace}/{each.owner.name}"
+            found, more = together(*map(policies.at, levels), at=at)
+            overridden += more
+            if found:
+                words[each.id] = found
+        return SaidAtGateway(words, tuple(overridden)) if words else None
 
     def _work(self, read: Read, id_: ObjectKey, route: AskedRoute) -> RouteWork | None:
         placed = read(self._placed, id_) if any(route.work) else None
@@ -564,6 +614,17 @@ def _namespace_of_grant(key: Key, _: ReferenceGrant) -> tuple[str]:
 
 def _targets_of(_: ObjectKey, policy: ValidatedPolicy) -> Iterator[tuple[PolicyPort, ValidatedPolicy]]:
     return ((at, policy) for at in dict.fromkeys(each.at for each in policy.targets if each.at is not None))
+
+
+def _overridden(
+    by: str, _: ObjectKey, found: SaidAtGateway | PlacedRoute
+) -> Iterator[tuple[tuple[str, int], OverriddenWord]]:
+    return (((by, number), each) for number, each in enumerate(found.overridden))
+
+
+def _overridden_by_route(_: ObjectKey, route: AskedRoute) -> Iterator[tuple[tuple[str, int], OverriddenWord]]:
+    found = route.said.overridden if route.said is not None else ()
+    return ((("route", number), each) for number, each in enumerate(found))
 
 
 def _older_policy(at: tuple[ObjectKey, PolicyPort], policy: ValidatedPolicy) -> tuple[str, Key]:

@@ -10,21 +10,28 @@ from typing import NamedTuple, TypeVar
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.ingress import Ingress, IngressBackend, IngressPath
 from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.reservation import NEVER, HostClaim, Name, Owner
+from pyconfd.model.snapshot import Key, Resource
 from pyconfd.presets import values
-from pyconfd.presets.annotations import (
-    ACCESS_LOG,
-    OWN_PREFIX,
-    Foreign,
-    misspelled_words,
-    read_foreign,
-    words_of,
-)
+from pyconfd.presets.annotations import ACCESS_LOG, Foreign, read_foreign
 from pyconfd.presets.host_ownership import ANY_HOST, SHARED_WITH, shared_with
-from pyconfd.presets.policies.nginx import NOTHING_OF_NGINX, read_nginx
+from pyconfd.presets.policies.nginx import NOTHING_OF_NGINX, NginxWords, read_nginx
 from pyconfd.presets.policies.nginx import PREFIX as NGINX
 from pyconfd.presets.policies.nginx_paths import REWRITE, NginxPaths, fault_of_path
-from pyconfd.presets.policies.words import CLOSED, NOTHING_ASKED, AskedByWords, WordFault, asked_by
+from pyconfd.presets.policies.said import (
+    NO_POLICIES,
+    OverriddenWord,
+    PolicySources,
+    PolicyTarget,
+    SaidFault,
+    SaidWord,
+    Words,
+    annotated,
+    asked_of,
+    together,
+)
+from pyconfd.presets.policies.words import CLOSED, NOTHING_ASKED, AskedByWords
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.paths import decoded, routed_path
 from pyconfd.presets.routing.references import ServiceReference
@@ -77,10 +84,13 @@ class IngressClaim:
     """What one Ingress asks for. ``references`` are by the name of the backend that is made of each.
 
     ``hosts`` are those of its rules that its namespace may have, also where no path of one can be served.
-    ``class_name`` is "" for the default class. ``asked`` is what words ask for: then its references have backends of
-    their own. ``edits`` are new paths of requests, by the name of the backend; nobody is let in to those in ``closed``.
+    ``class_name`` is "" for the default class. ``asked`` is what words ask for, ``of_services`` the same of Services
+    that policies are for: then its references have backends of their own. ``edits`` are new paths of requests, by the
+    name of the backend; nobody is let in to those in ``closed``.
     ``expressions``: for ingress-nginx, all paths of its hosts are regular expressions then, also those of others.
     ``https_only``: its author relies on plain HTTP not being served, whatever becomes of the certificate.
+    ``said`` are the sources of its words, by Service where policies say some for that; ``overridden`` are words of
+    policies that do not count for it.
     """
 
     ref: ObjectRef
@@ -100,18 +110,39 @@ class IngressClaim:
     edits: Mapping[str, PathEdit] = field(default_factory=dict)
     expressions: bool = False
     closed: frozenset[str] = frozenset()
+    of_services: Mapping[str, AskedByWords] = field(default_factory=dict)
+    said: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    overridden: tuple[OverriddenWord, ...] = ()
 
     def is_own(self, backend: str) -> bool:
         """Return whether a backend is for its requests alone."""
-        return self.asked != NOTHING_ASKED or backend in self.edits or backend in self.closed
+        return self._asked_of(backend) != NOTHING_ASKED or backend in self.edits or backend in self.closed
 
     def asked_at(self, backend: str) -> AskedByWords:
         """Return what is asked for in one of its backends."""
         if backend in self.closed:
             return CLOSED
+        asked = self._asked_of(backend)
         if backend not in self.edits:
-            return self.asked
-        return self.asked._replace(filters=self.asked.filters._replace(path=self.edits[backend]))
+            return asked
+        return asked._replace(filters=asked.filters._replace(path=self.edits[backend]))
+
+    def said_at(self, backend: str) -> tuple[str, ...]:
+        """Return what says the words of one of its backends."""
+        return self.said.get(self.references[backend].name, self.said.get("", ()))
+
+    @property
+    def authorities(self) -> tuple[tuple[str, Key], ...]:
+        """The ConfigMaps with CA certificates that words name, each once with what says so."""
+        found: dict[Key, str] = {}
+        for service, asked in {"": self.asked, **self.of_services}.items():
+            if (ca := asked.policy.pods.ca) is not None:
+                found[ca] = dict(self.said[service])["backend-ca"]
+        return tuple((source, ca) for ca, source in found.items())
+
+    def _asked_of(self, backend: str) -> AskedByWords:
+        found = self.references.get(backend)
+        return self.of_services.get(found.name, self.asked) if found is not None else self.asked
 
     @property
     def unlogged(self) -> bool:
@@ -145,7 +176,13 @@ class _Asked(NamedTuple):
 
 
 def read_ingress(
-    ingress: Ingress, cluster: str, policy: ClaimOptions, accepted: Sequence[str] = (), *, is_nginx: bool = False
+    ingress: Ingress,
+    cluster: str,
+    policy: ClaimOptions,
+    accepted: Sequence[str] = (),
+    *,
+    is_nginx: bool = False,
+    policies: PolicySources = NO_POLICIES,
 ) -> IngressClaim:
     """Return what an Ingress of pyconfd's class asks for; never raise.
 
@@ -169,23 +206,14 @@ def read_ingress(
         problems.append(_Invalid(f"annotation {foreign.canary}", "", _CANARY, _UNSUPPORTED))
     named = SSL_REDIRECT if not is_nginx or SSL_REDIRECT in (meta.annotations or {}) else f"{NGINX}ssl-redirect"
     redirect = _annotation(ingress, named, values.flag, problems)
-    words, faults = asked_by(
-        (*of_nginx.words, *words_of(meta.annotations)),
-        "Ingress",
-        meta.namespace,
-        policy,
-        backends=_backends(ingress, paths),
-    )
-    if is_nginx and words.policy.max_body is None and policy.nginx_body:
-        # No word of anybody: rules and bounds of words say nothing of it.
-        words = words._replace(policy=words.policy._replace(max_body=policy.nginx_body))
-    faults += tuple(misspelled_words(meta.annotations, "Ingress"))
-    problems += (_wrong_word(each, meta.annotations or {}, of_nginx.names) for each in faults)
-    restricted = _Restricted(ingress, foreign, faults, redirects=redirect is not False)
+    words = _IngressWords(ingress, of_nginx, policies, policy, _backends(ingress, paths), is_nginx=is_nginx)
+    problems += (_wrong_word(each, "this Ingress") for each in words.faults)
+    problems += (_wrong_word(each, f"the Service {service} by it") for service, each in words.of_service)
+    restricted = _Restricted(ingress, foreign, words.faults, redirects=redirect is not False)
     # A canary owns no host.
     virtual_hosts = _virtual_hosts(ingress, policy, problems) if is_named and not foreign.canary else {}
     led = _led(ingress, virtual_hosts, restricted, paths if is_nginx else None, words=words, problems=problems)
-    if is_nginx and words.policy.app_root:
+    if is_nginx and words.asked.policy.app_root:
         _add_root(led.backends)
     items = [] if foreign.canary else list(_tls(ingress, set(virtual_hosts.values())))
     tls = tuple(item for item in items if isinstance(item, TlsHosts))
@@ -213,10 +241,13 @@ def read_ingress(
         bool(foreign.https or foreign.https_with_tls),
         tuple(HostClaim(each, owner, shared) for each in dict.fromkeys(virtual_hosts.values())),
         ingress.spec.ingress_class_name or "",
-        words,
+        words.asked,
         led.edits,
         any(match.kind is PathKind.EXPRESSION for _, match in led.backends),
         frozenset(led.closed),
+        words.of_services,
+        words.sources,
+        words.overridden,
     )
 
 
@@ -235,11 +266,11 @@ def _led(
     restricted: "_Restricted",
     nginx: NginxPaths | None,
     *,
-    words: AskedByWords,
+    words: "_IngressWords",
     problems: list[_Invalid],
 ) -> _Led:
     """Return where the paths lead; the first of equal ones counts, and each before the default backend."""
-    namespace, asks_more = ingress.metadata.namespace, words != NOTHING_ASKED
+    namespace = ingress.metadata.namespace
     backends, references, edits, closed = led = _Led({}, {}, {}, set())
     for asked in _asked(ingress):
         if asked.host not in virtual_hosts:
@@ -253,6 +284,7 @@ def _led(
             problems.append(error)
             continue
         # Where it asks for more than servers, its requests have a backend of their own.
+        asks_more = words.of(reference.name) != NOTHING_ASKED
         own: tuple[str, ...] = (ingress.metadata.name,) if asks_more or edit is not None else ()
         if edit is not None:  # the backend is of one path, as its pattern is
             own = (*own, hashlib.sha256(repr(edit).encode()).hexdigest()[:16])
@@ -304,11 +336,64 @@ def _virtual_hosts(ingress: Ingress, policy: ClaimOptions, problems: list[_Inval
     return virtual_hosts
 
 
-def _wrong_word(fault: WordFault, said: Mapping[str, str], of_nginx: Mapping[str, str]) -> _Invalid:
-    effect = "nobody is let in to this Ingress" if fault.restricts else "it has no effect"
-    own = f"{OWN_PREFIX}{fault.name}"
-    name = own if own in said else of_nginx.get(fault.name, own)
-    return _Invalid(f"annotation {name}", fault.text, f"{fault.why}; {effect}")
+class _IngressWords:
+    """What words ask for: of annotations, then of policies for the Ingress, then of those for a Service behind it."""
+
+    def __init__(
+        self,
+        ingress: Ingress,
+        of_nginx: NginxWords,
+        policies: PolicySources,
+        claims: ClaimOptions,
+        backends: int,
+        *,
+        is_nginx: bool,
+    ) -> None:
+        meta = ingress.metadata
+        default_body = claims.nginx_body if is_nginx else None
+        of_nginx_first = (
+            SaidWord(name, text, f"annotation {of_nginx.names[name]}", meta.namespace) for name, text in of_nginx.words
+        )
+
+        def asked_by_all(said: Words) -> tuple[AskedByWords, tuple[SaidFault, ...]]:
+            asked, faults = asked_of(said, "Ingress", claims, backends=backends, users_of=policies.users_of)
+            if asked.policy.max_body is None and default_body:
+                # No word of anybody: rules and bounds of words say nothing of it.
+                asked = asked._replace(policy=asked.policy._replace(max_body=default_body))
+            return asked, faults
+
+        levels: tuple[Words, ...] = (
+            tuple(annotated(meta.annotations, "Ingress", meta.namespace)),
+            tuple(of_nginx_first),
+            tuple(policies.at(PolicyTarget(ObjectKey(Resource.INGRESSES, Key(meta.namespace, meta.name))))),
+        )
+        at = f"Ingress {meta.namespace}/{meta.name}"
+        said, overridden = together(*levels, at=at)
+        self.asked, self.faults = asked_by_all(said)
+        self.of_service: list[tuple[str, SaidFault]] = []
+        self.overridden = tuple(each._replace(everywhere=True) for each in overridden)
+        self.of_services: dict[str, AskedByWords] = {}
+        self.sources = {"": tuple(each.source for each in said)} if said else {}
+        for service in dict.fromkeys(each.backend.service for each in islice(_asked(ingress), _MOST_RULES)):
+            name = service.name if service is not None else ""
+            of_service = policies.at(PolicyTarget(ObjectKey(Resource.SERVICES, Key(meta.namespace, name))))
+            if of_service and name not in self.of_services:
+                all_, more = together(said, of_service, at=at)
+                asked, found = asked_by_all(all_)
+                # Those of the Ingress itself close all of it.
+                new = [each for each in found if each not in self.faults]
+                self.of_services[name] = CLOSED if any(each.restricts for each in new) else asked
+                self.of_service += ((name, each) for each in new)
+                self.overridden += more
+                self.sources[name] = tuple(each.source for each in all_)
+
+    def of(self, service: str) -> AskedByWords:
+        """Return what is asked for of requests that go to a Service."""
+        return self.of_services.get(service, self.asked)
+
+
+def _wrong_word(fault: SaidFault, to: str) -> _Invalid:
+    return _Invalid(fault.source, fault.text, fault.told(to))
 
 
 class _Restricted:
@@ -317,7 +402,7 @@ class _Restricted:
     They are claimed all the same: without them, requests would get to shorter paths, perhaps of the same pods.
     """
 
-    def __init__(self, ingress: Ingress, foreign: Foreign, wrong: Sequence[WordFault], *, redirects: bool) -> None:
+    def __init__(self, ingress: Ingress, foreign: Foreign, wrong: Sequence[SaidFault], *, redirects: bool) -> None:
         self._foreign = foreign
         self._all_closed = any(each.restricts for each in wrong)
         listed = [(item.secret_name, item.hosts) for item in ingress.spec.tls or ()]

@@ -22,8 +22,13 @@ class IngressPreset(Preset):
 
     name = PresetName.INGRESS
     gives = frozenset({"ingress"})
-    resources = CLUSTER_VIEW | {Resource.INGRESSES, Resource.INGRESSCLASSES, Resource.CONFIGMAPS}
-    writes_status = frozenset({Resource.INGRESSES})
+    resources = CLUSTER_VIEW | {
+        Resource.INGRESSES,
+        Resource.INGRESSCLASSES,
+        Resource.CONFIGMAPS,
+        Resource.ROUTEPOLICIES,
+    }
+    writes_status = frozenset({Resource.INGRESSES, Resource.ROUTEPOLICIES})
 
     def how_to_claim(self, options: PresetOptions) -> str:
         """Return the class."""

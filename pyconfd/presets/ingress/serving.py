@@ -9,7 +9,6 @@ what is behind it. Which namespace has a host is decided before, for all presets
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,12 +18,12 @@ from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.ingress import Ingress, IngressClass
 from pyconfd.model.kubernetes import ObjectRef, Service
-from pyconfd.model.object_status import ObjectStatus
+from pyconfd.model.object_status import ObjectKey, ObjectStatus
 from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.reservation import HostClaim, Name, Owner
-from pyconfd.model.snapshot import Key
+from pyconfd.model.snapshot import Key, Resource
 from pyconfd.presets import values
-from pyconfd.presets.annotations import ACCESS_LOG, OWN_PREFIX, read_foreign
+from pyconfd.presets.annotations import ACCESS_LOG, read_foreign
 from pyconfd.presets.certificates import (
     ServedCertificate,
     certificate_for,
@@ -45,6 +44,7 @@ from pyconfd.presets.ingress.classes import OwnClasses, is_misspelled, mistaken_
 from pyconfd.presets.objects import Objects
 from pyconfd.presets.policies.words import CLOSED
 from pyconfd.presets.policy import ClaimOptions
+from pyconfd.presets.preset import PolicyUse
 from pyconfd.presets.routing.references import (
     H2C,
     ServiceReference,
@@ -88,7 +88,6 @@ Measured with HAProxy 2.6 (PCRE2 10.42 with JIT): one of another host takes 45 n
 """
 _PATH_FIELD = "spec.rules.http.paths.path"
 _BACKEND_FIELD = "spec.rules.http.paths.backend"
-_USERS_FIELD = f"annotation {OWN_PREFIX}basic-auth-secret"
 _TLS_HOSTS, _TLS_SECRET = "spec.tls.hosts", "spec.tls.secretName"
 
 
@@ -165,19 +164,9 @@ class IngressClaims:
         own, policy, accepted = read.value(self._rules)
         if not own.serve(ingress):
             return None
-        claim = read_ingress(ingress, self._objects.cluster, policy, accepted, is_nginx=own.are_nginx(ingress))
-        return self._with_users(read, claim)
-
-    def _with_users(self, read: Read, claim: IngressClaim) -> IngressClaim:
-        asked, wrong, notes = self._objects.with_users(read, claim.asked.policy)
-        if asked is claim.asked.policy:
-            return claim
-        detail = f"{wrong}; nobody is let in to this Ingress" if wrong else f"{notes}: left out" if notes else ""
-        name = asked.auth.secret.name if asked.auth is not None else ""
-        refused = (Refusal(claim.ref, _USERS_FIELD, name, RefusalReason.INVALID_VALUE, detail),) if detail else ()
-        closed = claim.closed.union(claim.references) if wrong else claim.closed
-        return replace(
-            claim, asked=claim.asked._replace(policy=asked), refused=(*claim.refused, *refused), closed=closed
+        policies = self._objects.policy_sources(read)
+        return read_ingress(
+            ingress, self._objects.cluster, policy, accepted, is_nginx=own.are_nginx(ingress), policies=policies
         )
 
     def _misspelled(self, read: Read, key: Key, ingress: Ingress) -> tuple[Refusal, ...] | None:
@@ -252,6 +241,11 @@ class ServedIngresses:
         refused = Derived(claims, self._refused, "conditions of Ingresses")
         self.refused = Joined(refused, claimed.misspelled, name="all conditions of Ingresses")
         self.statuses = Derived(claims, self._status, "statuses of Ingresses")
+        overridden = Spread(claims, lambda _, claim: enumerate(claim.overridden), "overridden words of Ingresses")
+        self.policies = PolicyUse(overridden, self._is_served)
+
+    def _is_served(self, read: Read, id_: ObjectKey) -> bool:
+        return id_.resource is Resource.INGRESSES and read(self._claims, id_.key) is not None
 
     # Paths
 
@@ -392,6 +386,7 @@ class ServedIngresses:
             policy=policy,
             ports=((1, port),) if port is not None else (),
             preset=PresetName.INGRESS,
+            said=claim.said_at(name),
         )
         return RuleSection(claim.owner, backend)
 
@@ -463,9 +458,10 @@ class ServedIngresses:
         for item in claim.tls:
             for host in item.hosts:
                 found.update(self._refused_certificate(read, claim, item, host))
-        if (ca := claim.asked.policy.pods.ca) is not None and (fault := _fault(read(self._authorities, ca))):
-            field, detail = "annotation pyconfd.io/backend-ca", f"{fault}; nobody is let in to this Ingress"
-            found.add(Refusal(claim.ref, field, ca.name, RefusalReason.NO_CERTIFICATE, detail))
+        for field, ca in claim.authorities:
+            if fault := _fault(read(self._authorities, ca)):
+                detail = f"{fault}; nobody is let in to this Ingress"
+                found.add(Refusal(claim.ref, field, ca.name, RefusalReason.NO_CERTIFICATE, detail))
         if claim.unlogged:
             found.update(self._logged_all_the_same(read, key, claim))
         return tuple(sorted(found)) or None
@@ -520,8 +516,7 @@ def _hosts_with_expressions(key: Key, claim: IngressClaim) -> Iterator[tuple[tup
 
 
 def _authority_of(_: Key, claim: IngressClaim) -> tuple[Key, ...]:
-    ca = claim.asked.policy.pods.ca
-    return (ca,) if ca is not None else ()
+    return tuple(ca for _, ca in claim.authorities)
 
 
 def _fault(found: ResolvedCertificate | None) -> str:

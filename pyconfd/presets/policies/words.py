@@ -6,6 +6,7 @@ Gateway API has them (:mod:`pyconfd.presets.routing.rules`), or a field of :clas
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -44,6 +45,18 @@ CLOSED = AskedByWords(RoutePolicy(closed=True))
 of others, which may lead to the same pods."""
 
 
+class Form(StrEnum):
+    """What the field of a word in a RoutePolicy holds: a text, or what makes one."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    FLAG = "flag"
+    LIST = "list"
+    """Texts, between which a comma stands."""
+    LINES = "lines"
+    """Texts, each on a line."""
+
+
 class PolicyWord(NamedTuple):
     """One word. ``parse`` makes a value of its text, or raises ValueError; ``apply`` adds the value to what is asked.
 
@@ -51,6 +64,7 @@ class PolicyWord(NamedTuple):
     ``live``: a new value is a runtime update, and no reload. ``kinds`` are those of objects that may say it. ``beyond``
     returns why a value is more than the operator's settings allow, or "". ``names_object``: the value is the name of an
     object in the namespace of who says the word, and is applied as its key. ``instead``: what other kinds have for it.
+    ``form`` is that of its field.
     """
 
     name: str
@@ -64,6 +78,7 @@ class PolicyWord(NamedTuple):
     beyond: Callable[[Any, PolicyBounds], str] = lambda _, __: ""
     names_object: bool = False
     instead: str = ""
+    form: Form = Form.TEXT
 
 
 class WordFault(NamedTuple):
@@ -167,11 +182,11 @@ def _filters(change: changes.Change) -> Callable[[AskedByWords, Any], AskedByWor
 _WORDS = (
     PolicyWord(
         "allow-networks", _networks, _policy("allow"), "192.0.2.0/24, 2001:db8::/32",
-        "clients of other networks get 403", restricts=True,
+        "clients of other networks get 403", restricts=True, form=Form.LIST,
     ),
     PolicyWord(
         "deny-networks", _networks, _policy("deny"), "198.51.100.0/24",
-        "clients of these networks get 403, also where `allow-networks` has them", restricts=True,
+        "clients of these networks get 403, also where `allow-networks` has them", restricts=True, form=Form.LIST,
     ),
     PolicyWord(
         "basic-auth-secret", access.object_name, _users_of, "staff",
@@ -190,18 +205,20 @@ _WORDS = (
     PolicyWord(
         "limit-rps", limits.most, _limit("second"), "100",
         "the most requests of a client in a second; others get 429 with `Retry-After`", restricts=True,
+        form=Form.NUMBER,
     ),
     PolicyWord(
-        "limit-rpm", limits.most, _limit("minute"), "600", "the same in a minute", restricts=True,
+        "limit-rpm", limits.most, _limit("minute"), "600", "the same in a minute", restricts=True, form=Form.NUMBER,
     ),
     PolicyWord(
         "limit-burst", limits.burst, _limit("burst"), "200",
         "how many requests are allowed beyond `limit-rps` within a minute, and beyond `limit-rpm` within an hour",
-        restricts=True,
+        restricts=True, form=Form.NUMBER,
     ),
     PolicyWord(
         "limit-connections", limits.most, _limit("connections"), "20",
         "the most requests of a client at the same time, of each load balancer; others get 429", restricts=True,
+        form=Form.NUMBER,
     ),
     PolicyWord(
         "limit-by", limits.counted_by, _limit("by"), "header:X-Api-Key",
@@ -235,12 +252,12 @@ _WORDS = (
     ),
     PolicyWord(
         "retries", handling.attempts, _handled(handling.with_attempts), "2", "how often a request is tried again",
-        live=False,
+        live=False, form=Form.NUMBER,
     ),
     PolicyWord(
         "retry-on", handling.events, _handled(handling.with_events), "conn-failure, 503",
         "on what, in HAProxy's words or statuses; only refused connections without it, since else a request may be done"
-        " twice", live=False,
+        " twice", live=False, form=Form.LIST,
     ),
     PolicyWord(
         "balance", balancing.algorithm, _policy("balance"), "leastconn",
@@ -268,6 +285,7 @@ _WORDS = (
     PolicyWord(
         "session-cookie-max-age", sessions.max_age, _session("max_age"), "86400",
         "for how many seconds browsers keep this cookie; without it until they are closed", kinds=_OF_BROWSERS,
+        form=Form.NUMBER,
     ),
     PolicyWord(
         "session-cookie-samesite", sessions.same_site, _session("same_site"), "Strict",
@@ -276,6 +294,7 @@ _WORDS = (
     PolicyWord(
         "session-cookie-secure", values.flag, _session("secure"), "true",
         "whether this cookie is sent over TLS only; without it where the client came by TLS", kinds=_OF_BROWSERS,
+        form=Form.FLAG,
     ),
     PolicyWord(
         "max-connections-per-pod", pods.connections, _pods("most"), "100",
@@ -311,19 +330,19 @@ _WORDS = (
     ),
     PolicyWord(
         "request-headers", changes.set_headers, _filters(changes.add_request), "X-Name: value",
-        "headers that requests get, or get instead of their own: lines `Name: value`", restricts=True,
+        "headers that requests get, or get instead of their own: lines `Name: value`", restricts=True, form=Form.LINES,
     ),
     PolicyWord(
         "remove-request-headers", changes.removed_headers, _filters(changes.add_request), "X-Debug, X-Internal",
-        "headers that requests lose", restricts=True, live=False,
+        "headers that requests lose", restricts=True, live=False, form=Form.LIST,
     ),
     PolicyWord(
         "response-headers", changes.set_headers, _filters(changes.add_response), "X-Frame-Options: DENY",
-        "the same as `request-headers`, of answers", restricts=True,
+        "the same as `request-headers`, of answers", restricts=True, form=Form.LINES,
     ),
     PolicyWord(
         "remove-response-headers", changes.removed_headers, _filters(changes.add_response), "Server",
-        "headers that answers lose", restricts=True, live=False,
+        "headers that answers lose", restricts=True, live=False, form=Form.LIST,
     ),
     PolicyWord(
         "compression", answers.compressed_types, _policy("compressed"), "application/json, text/html",
@@ -356,27 +375,28 @@ _WORDS = (
         "cors-allow-origins", changes.origins, _filters(changes.with_cors),
         "https://app.example.com, https://*.example.org",
         "origins whose pages may read answers, `*` for all; `OPTIONS` of browsers are answered for the pod", live=False,
-        kinds=_OF_BROWSERS,
+        kinds=_OF_BROWSERS, form=Form.LIST,
     ),
     PolicyWord(
         "cors-allow-methods", changes.methods, _filters(changes.of_cors("methods")), "GET, PUT",
-        "methods that these may use, `*` for all", live=False, kinds=_OF_BROWSERS,
+        "methods that these may use, `*` for all", live=False, kinds=_OF_BROWSERS, form=Form.LIST,
     ),
     PolicyWord(
         "cors-allow-headers", changes.headers, _filters(changes.of_cors("headers")), "Authorization",
-        "headers that these may send, `*` for all", live=False, kinds=_OF_BROWSERS,
+        "headers that these may send, `*` for all", live=False, kinds=_OF_BROWSERS, form=Form.LIST,
     ),
     PolicyWord(
         "cors-expose-headers", changes.headers, _filters(changes.of_cors("exposed")), "X-Total",
-        "headers of answers that these may read", live=False, kinds=_OF_BROWSERS,
+        "headers of answers that these may read", live=False, kinds=_OF_BROWSERS, form=Form.LIST,
     ),
     PolicyWord(
         "cors-allow-credentials", values.flag, _filters(changes.of_cors("credentials")), "true",
-        "whether cookies and the like may be sent along", live=False, kinds=_OF_BROWSERS,
+        "whether cookies and the like may be sent along", live=False, kinds=_OF_BROWSERS, form=Form.FLAG,
     ),
     PolicyWord(
         "cors-max-age", changes.max_age, _filters(changes.of_cors("max_age")), "600",
         "for how many seconds browsers remember what they may do; 5 without it", live=False, kinds=_OF_BROWSERS,
+        form=Form.NUMBER,
     ),
 )  # fmt: skip
 
@@ -403,10 +423,12 @@ def asked_by(
     claims: ClaimOptions = ANYTHING,
     *,
     backends: int = 1,
+    namespaces: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[AskedByWords, tuple[WordFault, ...]]:
     """Return what words of an object, each with its text, ask for together, and which cannot be what they say.
 
-    ``backends`` is for how many backends of the object they are.
+    ``backends`` is for how many backends of the object they are. ``namespaces`` has that of words which another one
+    says than ``namespace``.
     """
     asked, faults = NOTHING_ASKED, []
     texts = dict(said)
@@ -417,9 +439,10 @@ def asked_by(
             why = f"it is no word of a {kind}, but of {' and '.join(word.kinds)}{word.instead and f': {word.instead}'}"
             faults.append(WordFault(word.name, text, why, word.restricts))
             continue
+        by = namespaces.get(word.name, namespace)
         try:
-            value = Key(namespace, word.parse(text)) if word.names_object else word.parse(text)
-            wrong = claims.word(namespace, word.name) or word.beyond(value, claims.bounds)
+            value = Key(by, word.parse(text)) if word.names_object else word.parse(text)
+            wrong = claims.word(by, word.name) or word.beyond(value, claims.bounds)
             asked = asked if wrong else word.apply(asked, value)
         except ValueError as error:
             wrong = str(error)

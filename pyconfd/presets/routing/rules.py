@@ -267,7 +267,7 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     where the backend has its own; or it ``is_profile`` itself, and ``rules`` use it. ``ports`` are those that its
     servers answer for, each with the weight that these share. ``asking`` is the object, KIND/NAMESPACE/NAME.
     ``divided``: of the requests for several references those of one without endpoints are answered with 503, which are
-    ``empty`` of :data:`EMPTY_OF`.
+    ``empty`` of :data:`EMPTY_OF`. ``said`` is what says the words behind all of this.
     """
 
     route: str = ""
@@ -287,6 +287,7 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     empty: int = 0
     preset: str = PresetName.GATEWAY
     asking: str = ""
+    said: tuple[str, ...] = ()
 
     @property
     def lines(self) -> RuleProfile | None:

@@ -33,6 +33,7 @@ _ENTRIES_OF: Mapping[Resource, str] = MappingProxyType(
         Resource.TLSROUTES: "parents",
         Resource.TCPROUTES: "parents",
         Resource.BACKENDTLSPOLICIES: "ancestors",
+        Resource.ROUTEPOLICIES: "ancestors",
     }
 )
 _REF_OF = {"parents": "parentRef", "ancestors": "ancestorRef"}

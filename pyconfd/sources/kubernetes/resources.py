@@ -35,6 +35,7 @@ API_VERSION_OF: Mapping[Resource, str] = MappingProxyType(
         # v1 is served since 1.5 of the CRDs, and v1beta1 by all of them.
         Resource.REFERENCEGRANTS: "gateway.networking.k8s.io/v1beta1",
         Resource.BACKENDTLSPOLICIES: "gateway.networking.k8s.io/v1",
+        Resource.ROUTEPOLICIES: "pyconfd.io/v1alpha1",
     }
 )
 CLUSTER_SCOPED = frozenset({Resource.NODES, Resource.NAMESPACES, Resource.INGRESSCLASSES, Resource.GATEWAYCLASSES})

@@ -104,10 +104,16 @@ BACKEND = st.fixed_dictionaries(
 )
 
 
-def rules(kind: str, found: list[tuple[list[Obj], list[Obj]]]) -> list[Obj]:
+EXTENSION = {"type": "ExtensionRef", "extensionRef": {"group": "pyconfd.io", "kind": "RoutePolicy", "name": "p3"}}
+
+
+def rules(kind: str, found: list[tuple[list[Obj], list[Obj], Obj]]) -> list[Obj]:
     if kind == "HTTPRoute":
-        return [{"matches": matches, "backendRefs": backends} for matches, backends in found]
-    return [{"backendRefs": backends} for _, backends in found[:1]]
+        return [
+            {"name": f"rule-{number}", "matches": matches, "backendRefs": backends, **policy}
+            for number, (matches, backends, policy) in enumerate(found)
+        ]
+    return [{"backendRefs": backends} for _, backends, _ in found[:1]]
 
 
 ROUTES = st.builds(
@@ -128,7 +134,15 @@ ROUTES = st.builds(
     DAY,
     st.sampled_from([["web"], ["web"], ["api"], ["web", "api"], ["more"], ["web", "more"], ["most"]]),
     st.sets(st.sampled_from(HOSTS[1:]), max_size=2),
-    st.lists(st.tuples(st.lists(MATCH, max_size=2), st.lists(BACKEND, max_size=2)), min_size=1, max_size=2),
+    st.lists(
+        st.tuples(
+            st.lists(MATCH, max_size=2),
+            st.lists(BACKEND, max_size=2),
+            st.sampled_from([{}, {}, {"filters": [EXTENSION]}]),
+        ),
+        min_size=1,
+        max_size=2,
+    ),
 )  # fmt: skip
 OTHERS = st.one_of(
     st.builds(
@@ -154,6 +168,39 @@ OTHERS = st.one_of(
         NAMESPACE,
         DAY,
         st.sampled_from(["web", "new"]),
+    ),
+    st.builds(
+        lambda name, namespace, day, targets, words: made(
+            "RoutePolicy", name, namespace, day,
+            {
+                "targetRefs": [
+                    {"group": GROUP if kind != "Service" else "", "kind": kind, "name": each, **part}
+                    for kind, each, part in targets
+                ],
+                **words,
+            },
+        ),
+        st.sampled_from(["p1", "p2", "p3"]),
+        NAMESPACE,
+        DAY,
+        st.lists(
+            st.sampled_from(
+                [
+                    ("HTTPRoute", "r1", {}), ("HTTPRoute", "r2", {}), ("HTTPRoute", "r1", {"sectionName": "rule-0"}),
+                    ("Gateway", "web", {}), ("Gateway", "web", {"sectionName": "http-80-0"}),
+                    ("ListenerSet", "more", {}), ("Service", "web", {}), ("Secret", "s1", {}),
+                ]
+            ),
+            max_size=2,
+        ),
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "maxBodySize": st.sampled_from(["1k", "2k", "x"]),
+                "serverTimeout": st.sampled_from(["1s", "2s", 3]),
+                "allowNetworks": st.sampled_from([["10.0.0.0/8"], ["x"]]),
+            },
+        ),
     ),
     st.builds(
         lambda name, team: {"kind": "Namespace", "metadata": {"name": name, "labels": {"team": team}}},

@@ -6,10 +6,11 @@ Clients reach HAProxy over sockets, by the PROXY protocol: so a test says which 
 import json
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,15 @@ from pyconfd.explain.conditions import Evidence
 from pyconfd.explain.request import request_of
 from pyconfd.explain.request_answer import explain_request
 from pyconfd.fragments import directory
-from pyconfd.model.context import Context
+from pyconfd.model.context import Context, Refusal
 from pyconfd.model.explanation import RequestAnswer
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.addresses import AddressOptions
 from pyconfd.presets.certificates import TlsOptions
+from pyconfd.presets.policies.attached import field_of
+from pyconfd.presets.policies.words import WORDS, Form
 from pyconfd.presets.policy import ClaimOptions, network
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
@@ -127,9 +130,76 @@ def ca_map(pem: str, name: str = "internal-ca") -> str:
     return yaml.safe_dump({"kind": "ConfigMap", "metadata": {"name": name}, "data": {"ca.crt": pem}})
 
 
-KIND_OF_WAY = {"ingress": "Ingress", "httproute": "HTTPRoute"}
-WAYS = {"ingress": of_ingress, "httproute": of_route}
+KIND_OF_WAY = {
+    "ingress": "Ingress",
+    "httproute": "HTTPRoute",
+    "ingress by policy": "Ingress",
+    "httproute by policy": "HTTPRoute",
+}
+TARGETS: Mapping[str, Mapping[str, str]] = {
+    "ingress": {"group": "networking.k8s.io", "kind": "Ingress", "name": "web"},
+    "httproute": {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "web"},
+    "gateway": {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "web"},
+    "service": {"group": "", "kind": "Service", "name": "app"},
+}
+"""What policies are for here, by a name for it."""
+
+
+def as_fields(words: Mapping[str, str]) -> dict[str, Any]:
+    """Return words as the fields of a RoutePolicy, each in its form where its text can have that."""
+    found: dict[str, Any] = {}
+    for name, text in words.items():
+        value: Any = text
+        match WORDS[name].form if name in WORDS else Form.TEXT:
+            case Form.NUMBER if text.isdecimal() and text.isascii():
+                value = int(text)
+            case Form.FLAG if text in {"true", "false"}:
+                value = text == "true"
+            case Form.LIST:
+                value = [each.strip() for each in text.split(",")]
+            case Form.LINES:
+                value = text.splitlines()
+        found[field_of(name)] = value
+    return found
+
+
+def policy(
+    fields: Mapping[str, Any], *targets: Mapping[str, str], name: str = "p", day: int = 1, namespace: str = "shop"
+) -> str:
+    """Return a RoutePolicy; ``day`` is its age."""
+    meta = {"name": name, "namespace": namespace, "uid": f"policy-{namespace}-{name}", "generation": 1}
+    document = {
+        "kind": "RoutePolicy",
+        "metadata": {**meta, "creationTimestamp": f"2026-01-{day:02d}T00:00:00Z"},
+        "spec": {"targetRefs": [dict(each) for each in targets], **fields},
+    }
+    return yaml.safe_dump(document)
+
+
+def _by_policy(way: str, words: Mapping[str, str], *, name: str = "web", **more: Any) -> str:
+    """Return the object of a way, and a policy that says words for it."""
+    said = policy(as_fields(words), {**TARGETS[way], "name": name}, name=f"of-{name}")
+    objects = {"ingress": of_ingress, "httproute": of_route}
+    return f"{objects[way]({}, name=name, **more)}---\n{said if words else ''}"
+
+
+WAYS: Mapping[str, Callable[..., str]] = {
+    "ingress": of_ingress,
+    "httproute": of_route,
+    "ingress by policy": partial(_by_policy, "ingress"),
+    "httproute by policy": partial(_by_policy, "httproute"),
+}
 """Each way to say words, by its name."""
+
+
+def refused_of(context: Context) -> list[Refusal]:
+    """Return what is refused of the objects that policies are for: of these that is said once more."""
+    return [each for each in context.refused if each.ref.kind != "RoutePolicy"]
+
+
+def said_in(way: str, word: str) -> str:
+    """Return how a refusal calls what says a word."""
+    return f"spec.{field_of(word)}" if way.endswith("policy") else f"annotation pyconfd.io/{word}"
 
 
 @dataclass(frozen=True)
@@ -212,7 +282,8 @@ class PolicyStage(NamedBackends):
     ) -> RequestAnswer:
         """Return what `pyconfd explain URL` says."""
         assert self.evidence is not None
-        asked = {"url": [f"http://{host}{path}"], "to": [_POOL if way == "httproute" else _SHARED], "from": [client]}
+        to = _POOL if way.startswith("httproute") else _SHARED
+        asked = {"url": [f"http://{host}{path}"], "to": [to], "from": [client]}
         given = {**asked, "header": [f"{name}: {value}" for name, value in headers]}
         found = explain_request(request_of(given), self.evidence).request
         assert found is not None
@@ -243,7 +314,7 @@ class PolicyStage(NamedBackends):
         host: str = HOST,
     ) -> Answer:
         """Return the answer to a request to an Ingress or a Gateway; ``raw`` are the chunks of a body but the last."""
-        to = _POOL if way == "httproute" else _SHARED
+        to = _POOL if way.startswith("httproute") else _SHARED
         with closing(self._connected(client, to)) as connection:
             lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close"]
             lines += [
@@ -274,7 +345,7 @@ class PolicyStage(NamedBackends):
 
     def begin(self, way: str, fields: str, body: bytes) -> socket.socket:
         """Return a connection over which a request was begun, with the beginning of its body."""
-        connection = self._connected(CLIENT, _POOL if way == "httproute" else _SHARED)
+        connection = self._connected(CLIENT, _POOL if way.startswith("httproute") else _SHARED)
         head = f"POST / HTTP/1.1\r\nHost: {HOST}\r\n{fields}\r\n\r\n"
         connection.sendall(head.encode() + body)
         return connection

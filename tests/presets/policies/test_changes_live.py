@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.presets.policies.stage import HOST, WAYS, PolicyStage, policy_stage
+from tests.presets.policies.stage import HOST, WAYS, PolicyStage, policy_stage, refused_of
 
 pytestmark = pytest.mark.haproxy
 ways = pytest.mark.parametrize("way", WAYS)
@@ -103,5 +103,5 @@ def test_cors(stage: PolicyStage, way: str) -> None:
 def test_what_removes_and_cannot_closes(stage: PolicyStage, way: str) -> None:
     context = stage.serving(WAYS[way]({"remove-request-headers": "Content-Length"}))
     assert stage.request(way).status == 403
-    (refused,) = context.refused
+    (refused,) = refused_of(context)
     assert "belongs to the connection" in refused.detail

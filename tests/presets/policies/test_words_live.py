@@ -10,7 +10,16 @@ import yaml
 from pyconfd.presets.policies.words import WORDS
 from pyconfd.presets.policy import ClaimOptions, Rule, network
 from tests.presets.policies.logins import hashed, secret
-from tests.presets.policies.stage import KIND_OF_WAY, WAYS, PolicyStage, ca_map, of_route, policy_stage
+from tests.presets.policies.stage import (
+    KIND_OF_WAY,
+    WAYS,
+    PolicyStage,
+    ca_map,
+    of_route,
+    policy_stage,
+    refused_of,
+    said_in,
+)
 from tests.world.pki import CertificateAuthority
 
 pytestmark = pytest.mark.haproxy
@@ -57,8 +66,8 @@ def test_networks_of_addresses_of_ipv6_that_stand_for_ipv4(
 def test_a_network_that_is_none_closes_what_it_was_to_protect(stage: PolicyStage, way: str) -> None:
     context = stage.serving(WAYS[way]({"allow-networks": "10.0.0.0/33"}))
     assert stage.request(way).status == 403
-    (refused,) = context.refused
-    assert refused.field.endswith("annotation pyconfd.io/allow-networks")
+    (refused,) = refused_of(context)
+    assert refused.field.endswith(said_in(way, "allow-networks"))
     assert "no network" in refused.detail
 
 
@@ -69,7 +78,7 @@ def test_a_forbidden_word_that_restricts_closes(stage: PolicyStage, way: str) ->
     assert stage.request(way).status == 200
     context = stage.serving(WAYS[way]({"allow-networks": "0.0.0.0/0"}))
     assert stage.request(way).status == 403
-    assert ["claims.rules" in each.detail for each in context.refused] == [True]
+    assert ["claims.rules" in each.detail for each in refused_of(context)] == [True]
 
 
 @ways
@@ -219,17 +228,18 @@ def test_what_is_closed_does_not_get_to_a_shorter_path_of_another(
 ) -> None:
     context = stage.serving(WAYS[way]({}, name="open"), WAYS[way](words, path="/admin", name="admin"))
     assert [stage.request(way, path).status for path in ("/", "/admin", "/admin/users")] == [200, 403, 403]
-    (refused,) = context.refused
-    assert refused.field.endswith(f"annotation pyconfd.io/{next(iter(words))}")
+    (refused,) = refused_of(context)
+    assert refused.field.endswith(said_in(way, next(iter(words))))
     assert "nobody is let in" in refused.detail
 
 
 @ways
 def test_a_misspelled_word_that_restricts_nothing_has_no_effect(stage: PolicyStage, way: str) -> None:
-    context = stage.serving(WAYS[way]({"server-timeouts": "1s", "owner": "team"}))
+    by_annotation = not way.endswith("policy")
+    context = stage.serving(WAYS[way]({"server-timeouts": "1s", **({"owner": "team"} if by_annotation else {})}))
     assert stage.request(way).status == 200
-    (noted,) = context.refused
-    assert "did you mean pyconfd.io/server-timeout?" in noted.detail
+    (noted,) = refused_of(context)
+    assert f"did you mean {'pyconfd.io/server-timeout' if by_annotation else 'serverTimeout'}?" in noted.detail
 
 
 def test_values_of_many_backends_are_not_all_kept(stage: PolicyStage) -> None:

@@ -35,6 +35,7 @@ def not_served(source: KubernetesSource) -> set[str]:
 
 def test_what_is_not_served_is_empty_and_nothing_is_wrong(cluster: Cluster, server: ApiServer, start: Start) -> None:
     cluster.uninstall(GATEWAY_API)
+    cluster.uninstall("pyconfd.io")
     with structlog.testing.capture_logs() as logs:
         source = start(server.url, resources=EVERYTHING)
         synced(source)
