@@ -18,7 +18,7 @@ from pyconfd.model.explanation import ClaimReport, EndpointReport, InstanceState
 from pyconfd.model.hold import command_of
 from pyconfd.model.kubernetes import AnyObject, ObjectRef
 from pyconfd.model.rendering import FileKind, Rendering
-from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Named, Resource, Snapshot
+from pyconfd.model.snapshot import KIND_OF, Key, Named, Resource, Snapshot
 from pyconfd.model.status import Phase
 from pyconfd.presets import registry, values
 from pyconfd.presets.certificates import ReadSecret, from_base64, key_body, read_secret
@@ -494,7 +494,7 @@ def remedy_of(  # noqa: PLR0911 - one for each reason
 
 
 def _created(ref: ObjectRef, evidence: Evidence) -> str:
-    resource = next(each for each in Resource if RECORD_OF[each].__name__ == ref.kind)
+    resource = next(each for each in Resource if KIND_OF[each] == ref.kind)
     found = getattr(evidence.snapshot, resource.field).get(Key(ref.namespace, ref.name))
     return (found.metadata.creation_timestamp or "") if found is not None else ""
 

@@ -277,9 +277,9 @@ class AnsweringBackend:
             return "", ""
         handling, at = self.rule.handling, self.rule.owner
         if key == "timeout server" and handling.timeout_ms is not None:
-            return at, _field(at, "timeouts")
+            return at, _said(self.rule, "server-timeout", "request-timeout") or _field(at, "timeouts")
         if key in {"retries", "retry-on"} and handling.retry is not None:
-            return at, _field(at, "retry")
+            return at, _said(self.rule, "retries", "retry-on") or _field(at, "retry")
         return "", ""
 
     @cached_property
@@ -344,7 +344,7 @@ class AnsweringBackend:
                     part, f"{key} {value}{'' if ms is not None else f' ({title})'}", "", *self._origin_of(key)
                 )
         if self.rule is not None and self.rule.handling.deadline_ms is not None:
-            where = _field(self.rule.owner, "timeouts.request")
+            where = _said(self.rule, "request-timeout") or _field(self.rule.owner, "timeouts.request")
             text = f"all attempts together: {self.rule.handling.deadline_ms} ms, else 504"
             yield RequestStep("timeout", text, "", self.rule.owner, where)
 
@@ -419,7 +419,12 @@ def in_backend(request: ClientRequest, backend: AnsweringBackend, share: float, 
     if rule is not None:
         at, where = rule.owner, f"{field_of_rule(rule.owner)}.backendRefs"
         if limits := rule.policy.limits:
-            trace.add("filter", f"at most {limits.text}", at=at, where="annotations pyconfd.io/limit-*")
+            trace.add(
+                "filter",
+                f"at most {limits.text}",
+                at=at,
+                where=_said(rule, "limit-rps", "limit-rpm", "limit-connections"),
+            )
         if len(rule.ports) > 1:
             parts = (f"{port.service.namespace}/{port.service.name} {weight}" for weight, port in rule.ports)
             weights = f", weights of its references: {', '.join(parts)}"
@@ -522,18 +527,31 @@ def _by_words(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended
     if ended is not None or not root or request.routed_path != "/":
         return ended
     end = RequestEnd(status=302, location=root)
-    return _Ended(f"302: a redirect to {root}", end, rule.owner, "annotation pyconfd.io/app-root")
+    return _Ended(f"302: a redirect to {root}", end, rule.owner, _said(rule, "app-root"))
+
+
+def _said(rule: RuleBackend, *words: str) -> str:
+    """Return what says words of policies, as far as there are any."""
+    found = [source for word, source in rule.said if word in words]
+    more = f" and {len(found) - _MOST_SOURCES} more" if len(found) > _MOST_SOURCES else ""
+    return f"{', '.join(found[:_MOST_SOURCES])}{more}"
+
+
+_MOST_SOURCES = 4
 
 
 def _by_network(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:
     """Return that the client's network may not ask, by the words of policies; None where it may."""
     policy, at = rule.policy, rule.owner
     if policy.closed:
-        text = "403: an annotation that restricts cannot be what it says, so nobody is let in until it is corrected"
-        return _Ended(text, RequestEnd(status=403), at, "metadata.annotations")
+        text = "403: a word that restricts cannot be what it says, so nobody is let in until it is corrected"
+        return _Ended(text, RequestEnd(status=403), at, _said(rule, *(word for word, _ in rule.said)))
     if not (policy.allow or policy.deny):
         return None
-    where = "annotation pyconfd.io/{}-networks".format
+
+    def where(which: str) -> str:
+        return _said(rule, f"{which}-networks")
+
     if not request.source or request.values_of("x-forwarded-for"):
         trace.does_not_cover("whether the client's network may ask: say which client it is, with --from")
         return None

@@ -4,6 +4,7 @@ Rules with the same lines share a section with these, a *profile*, so that a bac
 and goes without a reload.
 """
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import msgspec
 
 from pyconfd.derived import Collection, Derived, Grouped, Joined, Read, Spread, Tally
 from pyconfd.model.reservation import Owner
+from pyconfd.model.route_policy import POLICY_KIND
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.objects import Objects
 from pyconfd.presets.policies.users import UserList
@@ -75,7 +77,7 @@ class RuleBackends:
         return msgspec.structs.replace(
             backend,
             entries=tuple(entry_of(*path) for path, _ in paths),
-            asking="/".join(section.owner[:3]),
+            asking="/".join((*section.owner[:3], *_limiting(backend))),
             profile=lines.name if lines is not None and is_shared else "",
         )
 
@@ -89,6 +91,14 @@ class RuleBackends:
 def _profile_of(_: object, section: RuleSection) -> tuple[tuple[tuple[str, RuleProfile], int], ...]:
     lines = section.backend.lines
     return (((section.owner.namespace, lines), 1),) if lines is not None else ()
+
+
+def _limiting(backend: RuleBackend) -> tuple[str, ...]:
+    """Return what tells limits of policies from others of the object: a policy may be for one of its rules only."""
+    sources = sorted(
+        {source for word, source in backend.said if word.startswith("limit-") and source.startswith(POLICY_KIND)}
+    )
+    return (hashlib.sha256("\n".join(sources).encode()).hexdigest()[:16],) if sources else ()
 
 
 def _limited(_: object, section: RuleSection) -> tuple[tuple[bool, int], ...]:

@@ -33,6 +33,14 @@ spec:
   - host: ingress.example.com
     http: {{paths: [{{path: /, pathType: Prefix, backend: {{service: {{name: routed, port: {{number: 80}}}}}}}}]}}
 """
+POLICY = """
+kind: RoutePolicy
+apiVersion: pyconfd.io/v1alpha1
+metadata: {{name: internal, namespace: {namespace}}}
+spec:
+  targetRefs: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, name: web}}]
+  allowNetworks: [127.0.0.0/8]
+"""
 
 
 def applied(appliance: Appliance) -> set[tuple[str, str]]:
@@ -63,7 +71,7 @@ def test_the_printed_rights_are_enough_and_all_are_used(appliance: Appliance, tm
     cluster.add_namespace(NAMESPACE)
     granted = applied(appliance)
     appliance.serve("routed", {})
-    for text in (INGRESS, OBJECTS):
+    for text in (INGRESS, OBJECTS, POLICY):
         for document in yaml.safe_load_all(text.format(namespace=NAMESPACE, port=port)):
             cluster.load_object(document)
     spec = {"loadBalancerClass": "pyconfd.io/lb", "allocateLoadBalancerNodePorts": False}
@@ -91,6 +99,8 @@ def test_the_printed_rights_are_enough_and_all_are_used(appliance: Appliance, tm
     appliance.until(
         lambda: ingress_of(appliance, "services", "web-pyconfd") == [of_gateway["value"]], "with its address"
     )
+    policy = partial(cluster.get, "routepolicies", NAMESPACE, "internal")
+    appliance.until(lambda: (policy().get("status") or {}).get("ancestors"), "the policy has a status")
     all_is_well(appliance)
     assert complaints(appliance) == []
 
@@ -116,7 +126,7 @@ def test_the_printed_rights_are_enough_and_all_are_used(appliance: Appliance, tm
     record = tmp_path / "cluster.yaml"
     assert appliance.command("record", str(record)).returncode == 0
     kinds = {each["kind"] for each in yaml.safe_load(record.read_text())["items"]}
-    assert {"Ingress", "IngressClass", "Gateway", "GatewayClass", "HTTPRoute", "Service", "Namespace"} <= kinds
+    assert {"Ingress", "IngressClass", "Gateway", "GatewayClass", "HTTPRoute", "RoutePolicy", "Service"} <= kinds
     offline = appliance.run("render", "--config", str(appliance.config), "--snapshot", str(record))
     assert "backend gw_http_demo_web_0" in offline.stdout
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 import pytest
 
 from tests.e2e.test_ingress import CLASS, HOST, ingress
-from tests.world.appliance import Appliance
+from tests.world.appliance import NAMESPACE, Appliance
 from tests.world.clients import ask
 
 pytestmark = pytest.mark.haproxy
@@ -76,3 +76,43 @@ def test_a_restricted_path_is_open_at_no_moment(appliance: Appliance) -> None:
             appliance.until(lambda later=later: ask(appliance.http, later) != "404", "what came later is applied")  # type: ignore[misc]
     assert intruder.answers.keys() == {"403"}
     assert ask(appliance.http, HOST).startswith("web-")
+
+
+def policy(**fields: Any) -> dict[str, Any]:
+    target = {"group": "networking.k8s.io", "kind": "Ingress", "name": "open"}
+    return {
+        "apiVersion": "pyconfd.io/v1alpha1",
+        "kind": "RoutePolicy",
+        "metadata": {"name": "internal", "namespace": NAMESPACE},
+        "spec": {"targetRefs": [target, {**target, "name": "absent"}], **fields},
+    }
+
+
+def reasons(appliance: Appliance) -> list[str]:
+    """Return what the status of the policy says, as the API server has it."""
+    status = appliance.cluster.get("routepolicies", NAMESPACE, "internal").get("status") or {}
+    return [each["conditions"][0]["reason"] for each in status.get("ancestors", ())]
+
+
+def test_policies_whose_definition_is_installed_later(appliance: Appliance) -> None:
+    cluster = appliance.cluster
+    cluster.uninstall("pyconfd.io")
+    cluster.load_object(CLASS)
+    appliance.serve("web", {}, pods=1)
+    cluster.load_object(ingress("open", ("/", "web")))
+    appliance.start()
+    appliance.until(lambda: ask(appliance.http, HOST).startswith("web-"), "it is served")
+    cluster.install("pyconfd.io")
+    # What a value cannot be closes, and so does a field that this version does not know.
+    for fields, answer, expected in (
+        ({"denyNetworks": [LOCAL]}, "403", ["Accepted", "TargetNotFound"]),
+        ({"denyNetworks": [OTHER]}, "web-1", ["Accepted", "TargetNotFound"]),
+        ({"denyNetworks": ["x"]}, "403", ["Invalid", "TargetNotFound"]),
+        ({"serverTimeout": "5s"}, "web-1", ["Accepted", "TargetNotFound"]),
+        ({"inNextYear": "5s"}, "403", ["Invalid", "TargetNotFound"]),
+    ):
+        cluster.load_object(policy(**fields))
+        appliance.until(lambda answer=answer: ask(appliance.http, HOST) == answer, "the policy counts")  # type: ignore[misc]
+        appliance.until(lambda expected=expected: reasons(appliance) == expected, "its status says so")  # type: ignore[misc]
+    cluster.delete("routepolicies", NAMESPACE, "internal")
+    appliance.until(lambda: ask(appliance.http, HOST) == "web-1", "without it, all is open")

@@ -66,10 +66,10 @@ class ParsedRule(NamedTuple):
     of_references: tuple[Filters, ...] = ()
     handling: Handling = AS_USUAL
     policy: RoutePolicy = NO_POLICY
-    said: tuple[str, ...] = ()
+    said: tuple[tuple[str, str], ...] = ()
     by_reference: tuple["ParsedRule", ...] = ()
 
-    def asking_for(self, asked: AskedByWords, said: tuple[str, ...] = ()) -> "ParsedRule":
+    def asking_for(self, asked: AskedByWords, said: tuple[tuple[str, str], ...] = ()) -> "ParsedRule":
         """Return this with what words of its route ask for; what the rule itself says comes first."""
         return self._replace(
             filters=self.filters.beside(asked.filters),

@@ -17,10 +17,12 @@ from pyconfd.presets.policies.said import (
     PolicySources,
     PolicyTarget,
     SaidFault,
+    Sources,
     UsersOf,
     Words,
     annotated,
     asked_of,
+    sources_of,
     together,
 )
 from pyconfd.presets.policies.words import CLOSED, NOTHING_ASKED, AskedByWords
@@ -131,7 +133,7 @@ def worded(
     ignored: dict[Fault, None] = {}
     overridden: dict[OverriddenWord, None] = {}
 
-    def asked(*levels: Words) -> tuple[AskedByWords, tuple[SaidFault, ...], tuple[str, ...]]:
+    def asked(*levels: Words) -> tuple[AskedByWords, tuple[SaidFault, ...], Sources]:
         words, more = together(*levels, at=at)
         overridden.update(dict.fromkeys(more))
         if words not in known:
@@ -141,7 +143,7 @@ def worded(
             if not each.restricts:
                 ignored[Fault("", each.source, each.text, each.told())] = None
         is_closed = any(each.restricts for each in faults)
-        return CLOSED if is_closed else found, faults, tuple(each.source for each in words)
+        return CLOSED if is_closed else found, faults, sources_of(words)
 
     rules: list[ParsedRule | RuleFault] = []
     closed: list[RuleFault | None] = []

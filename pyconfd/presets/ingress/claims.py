@@ -26,9 +26,11 @@ from pyconfd.presets.policies.said import (
     PolicyTarget,
     SaidFault,
     SaidWord,
+    Sources,
     Words,
     annotated,
     asked_of,
+    sources_of,
     together,
 )
 from pyconfd.presets.policies.words import CLOSED, NOTHING_ASKED, AskedByWords
@@ -111,7 +113,7 @@ class IngressClaim:
     expressions: bool = False
     closed: frozenset[str] = frozenset()
     of_services: Mapping[str, AskedByWords] = field(default_factory=dict)
-    said: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    said: Mapping[str, Sources] = field(default_factory=dict)
     overridden: tuple[OverriddenWord, ...] = ()
 
     def is_own(self, backend: str) -> bool:
@@ -127,7 +129,7 @@ class IngressClaim:
             return asked
         return asked._replace(filters=asked.filters._replace(path=self.edits[backend]))
 
-    def said_at(self, backend: str) -> tuple[str, ...]:
+    def said_at(self, backend: str) -> Sources:
         """Return what says the words of one of its backends."""
         return self.said.get(self.references[backend].name, self.said.get("", ()))
 
@@ -373,7 +375,7 @@ class _IngressWords:
         self.of_service: list[tuple[str, SaidFault]] = []
         self.overridden = tuple(each._replace(everywhere=True) for each in overridden)
         self.of_services: dict[str, AskedByWords] = {}
-        self.sources = {"": tuple(each.source for each in said)} if said else {}
+        self.sources = {"": sources_of(said)} if said else {}
         for service in dict.fromkeys(each.backend.service for each in islice(_asked(ingress), _MOST_RULES)):
             name = service.name if service is not None else ""
             of_service = policies.at(PolicyTarget(ObjectKey(Resource.SERVICES, Key(meta.namespace, name))))
@@ -385,7 +387,7 @@ class _IngressWords:
                 self.of_services[name] = CLOSED if any(each.restricts for each in new) else asked
                 self.of_service += ((name, each) for each in new)
                 self.overridden += more
-                self.sources[name] = tuple(each.source for each in all_)
+                self.sources[name] = sources_of(all_)
 
     def of(self, service: str) -> AskedByWords:
         """Return what is asked for of requests that go to a Service."""

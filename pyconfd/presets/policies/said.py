@@ -95,6 +95,8 @@ def as_it_is(policy: RoutePolicy) -> tuple[RoutePolicy, str, str]:
 NO_POLICIES = PolicySources(lambda _: (), lambda _: (), as_it_is)
 
 Words = tuple[SaidWord, ...]
+Sources = tuple[tuple[str, str], ...]
+"""Words, each with what says it."""
 
 
 def annotated(annotations: Mapping[str, str] | None, kind: str, namespace: str) -> Iterator[SaidWord]:
@@ -104,6 +106,11 @@ def annotated(annotations: Mapping[str, str] | None, kind: str, namespace: str) 
     for fault in misspelled_words(annotations, kind):
         source = f"annotation {OWN_PREFIX}{fault.name}"
         yield SaidWord(fault.name, fault.text, source, namespace, wrong=fault.why, restricts=fault.restricts)
+
+
+def sources_of(said: Words) -> Sources:
+    """Return what says words."""
+    return tuple((each.name, each.source) for each in said)
 
 
 def together(*levels: Iterable[SaidWord], at: str = "") -> tuple[Words, tuple[OverriddenWord, ...]]:

@@ -265,9 +265,9 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     where both are 1. ``options`` are words for each of its servers. ``sans`` are parts of their certificates in
     hexadecimal digits, of which one has to be there. ``profile`` is the section that has the lines for all of this, ""
     where the backend has its own; or it ``is_profile`` itself, and ``rules`` use it. ``ports`` are those that its
-    servers answer for, each with the weight that these share. ``asking`` is the object, KIND/NAMESPACE/NAME.
+    servers answer for, each with the weight that these share. ``asking`` is whose limits are counted together.
     ``divided``: of the requests for several references those of one without endpoints are answered with 503, which are
-    ``empty`` of :data:`EMPTY_OF`. ``said`` is what says the words behind all of this.
+    ``empty`` of :data:`EMPTY_OF`. ``said`` has the words behind all of this, each with what says it.
     """
 
     route: str = ""
@@ -287,7 +287,7 @@ class RuleBackend(RouteBackend, frozen=True, gc=False):
     empty: int = 0
     preset: str = PresetName.GATEWAY
     asking: str = ""
-    said: tuple[str, ...] = ()
+    said: tuple[tuple[str, str], ...] = ()
 
     @property
     def lines(self) -> RuleProfile | None:

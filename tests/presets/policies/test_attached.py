@@ -101,6 +101,18 @@ def test_precedence(stage: PolicyStage, way: str) -> None:
     assert found == expected
 
 
+def test_an_explanation_names_the_policy(stage: PolicyStage) -> None:
+    policies = (
+        policy({"allowNetworks": ["198.51.100.0/24"], "limitRps": 1000}, WEB, name="edge"),
+        policy({"serverTimeout": "5s"}, ROUTE, name="route"),
+    )
+    stage.serving(route(), *policies)
+    found = {each.field: each.text for each in stage.explained("httproute", "/").steps}
+    assert "RoutePolicy shop/edge spec.allowNetworks" in found
+    assert "RoutePolicy shop/edge spec.limitRps" in found
+    assert any("RoutePolicy shop/route spec.serverTimeout" in field for field in found)
+
+
 def test_words_of_several_targets_are_joined(stage: PolicyStage) -> None:
     context = stage.serving(
         route(),
@@ -115,6 +127,16 @@ def test_words_of_several_targets_are_joined(stage: PolicyStage) -> None:
         "route": [("Accepted", "")],
         "web": [("Accepted", f"{by} spec.maxBodySize")],
     }
+
+
+def test_limits_of_rules_are_counted_apart(stage: PolicyStage) -> None:
+    document = yaml.safe_load(route())
+    second = {**document["spec"]["rules"][0], "name": "second", "matches": [{"path": {"value": "/second"}}]}
+    document["spec"]["rules"].append(second)
+    few, many = policy({"limitRpm": 2}, RULE), policy({"limitRpm": 9}, {**RULE, "sectionName": "second"}, name="q")
+    stage.serving(yaml.safe_dump(document), few, many)
+    found = [stage.request("httproute", path).status for path in ("/second",) * 5 + ("/",) * 3]
+    assert found == [200] * 7 + [429]
 
 
 def test_a_gateways_policy_is_for_routes_of_other_namespaces(stage: PolicyStage) -> None:
