@@ -5,6 +5,7 @@ tests moves to a network namespace of its own.
 """
 
 import ctypes
+import json
 import os
 import ssl
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pyconfd.presets.policies.crd import definition
 from tests.conformance.controlplane import CACHE, ControlPlane
 from tests.world.apiserver import ApiServer
 from tests.world.appliance import Appliance
@@ -34,12 +36,13 @@ _OF_THE_SERVER = {"uid", "resourceVersion", "creationTimestamp", "generation", "
 
 @contextmanager
 def control_plane(folder: Path) -> Iterator[ControlPlane]:
-    """Move this process to a network of its own, and start a control plane with the Gateway API there."""
+    """Move this process to a network of its own, and start a control plane with the Gateway API and RoutePolicies."""
     if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET) != 0:
         pytest.fail("REAL_API=1 needs root")
     subprocess.run(["ip", "-batch", "-"], input=_NETWORK, text=True, check=True)
     with ControlPlane(folder, controllers=False) as plane:  # the tests play the controllers
         plane.apply("-f", str(CACHE / "gateway-api" / "config" / "crd" / "standard"))
+        plane.apply(given=json.dumps(definition()))
         plane.kubectl("wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=60s")
         yield plane
 
