@@ -512,12 +512,12 @@ def _at_pods(rule: RuleBackend, trace: Trace) -> None:
         return
     if policy.compressed:
         text = f"answers are compressed: {policy.compressed}"
-        trace.add("policy", text, at=at, where="annotation pyconfd.io/compression")
+        trace.add("policy", text, at=at, where=_said(rule, "compression"))
     if policy.pods != AS_THE_SERVICE:
         asked = policy.pods.lines.health
         checked = f"; those that answer to GET {asked}" if asked else ""
         text = f"servers: {rule.options or 'HTTP/1.1 without TLS'}{checked}"
-        trace.add("policy", text, at=at, where="metadata.annotations")
+        trace.add("policy", text, at=at, where=_said(rule, *_OF_PODS))
 
 
 def _by_words(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:
@@ -538,6 +538,9 @@ def _said(rule: RuleBackend, *words: str) -> str:
 
 
 _MOST_SOURCES = 4
+_OF_PODS = (
+    "backend-protocol", "backend-ca", "backend-server-name", "max-connections-per-pod", "slow-start", "health-check",
+)  # fmt: skip
 
 
 def _by_network(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:
@@ -571,7 +574,7 @@ def _by_login(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended
 
     An access log has no headers: its requests count as those of users.
     """
-    auth, at, where = rule.policy.auth, rule.owner, "annotation pyconfd.io/basic-auth-secret"
+    auth, at, where = rule.policy.auth, rule.owner, _said(rule, "basic-auth-secret")
     if auth is None or trace.only_end:
         return None
     is_preflight = request.method == "OPTIONS" and all(map(request.values_of, PREFLIGHT))

@@ -227,7 +227,7 @@ _WORDS = (
     ),
     PolicyWord(
         "limit-status", limits.status, _limit("status"), "503",
-        "the status of requests beyond a limit: 429 or 503; 429 without it", live=False,
+        "the status of requests beyond a limit: 429 or 503; 429 without it", live=False, form=Form.NUMBER,
     ),
     PolicyWord(
         "server-timeout", _duration_ms, _handling("timeout_ms"), "30s", "how long a pod may be silent, else 504",
@@ -299,7 +299,7 @@ _WORDS = (
     PolicyWord(
         "max-connections-per-pod", pods.connections, _pods("most"), "100",
         "the most connections of a pod, of each load balancer; others wait, at most `queue-timeout`, else 503",
-        live=False,
+        live=False, form=Form.NUMBER,
     ),
     PolicyWord(
         "slow-start", _duration_ms, _pods("slow_start_ms"), "30s",
@@ -347,7 +347,7 @@ _WORDS = (
     PolicyWord(
         "compression", answers.compressed_types, _policy("compressed"), "application/json, text/html",
         "answers of these types are compressed (gzip) for clients that take it: `on` for the usual texts, `off`, or"
-        " types", live=False,
+        " types", live=False, form=Form.LIST,
     ),
     PolicyWord(
         "redirect", changes.redirect, _filters(changes.with_redirect), "https://www.example.com/new",

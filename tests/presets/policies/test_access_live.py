@@ -15,7 +15,16 @@ from pyconfd.haproxy.runtime.sockets import ask
 from pyconfd.model.logged import asked_for
 from pyconfd.presets.certificates import TlsOptions
 from tests.presets.policies.logins import basic, hashed, secret, users
-from tests.presets.policies.stage import HOST, WAYS, PolicyStage, of_ingress, of_route, policy_stage
+from tests.presets.policies.stage import (
+    HOST,
+    WAYS,
+    PolicyStage,
+    of_ingress,
+    of_route,
+    policy_stage,
+    refused_of,
+    said_in,
+)
 
 pytestmark = pytest.mark.haproxy
 ways = pytest.mark.parametrize("way", WAYS)
@@ -110,7 +119,7 @@ def test_a_realm(stage: PolicyStage, way: str) -> None:
 def test_a_realm_that_is_none_has_no_effect(stage: PolicyStage, way: str, text: str) -> None:
     context = stage.serving(WAYS[way]({**PROTECTED, "basic-auth-realm": text}), users(ada="one"))
     assert stage.request(way).headers["www-authenticate"] == ['Basic realm="Restricted"']
-    assert ["realm" in each.field for each in context.refused] == [True]
+    assert ["realm" in each.field.lower() for each in refused_of(context)] == [True]
 
 
 @ways
@@ -131,8 +140,8 @@ def test_without_users_nobody_is_let_in(stage: PolicyStage, way: str, found: str
     context = stage.serving(*filter(None, [WAYS[way](PROTECTED, path="/admin"), WAYS[way]({}, name="open"), found]))
     assert stage.request(way, "/admin", headers=basic("ada", "one")).status == 403
     assert stage.request(way).status == 200
-    (refused,) = context.refused
-    assert refused.field.endswith("annotation pyconfd.io/basic-auth-secret")
+    (refused,) = refused_of(context)
+    assert refused.field.endswith(said_in(way, "basic-auth-secret"))
     assert why in refused.detail
     assert "nobody is let in" in refused.detail
     assert "hunter2" not in repr(context.refused)
@@ -147,7 +156,7 @@ def test_secrets_that_are_not_read(stage: PolicyStage, way: str) -> None:
         stage.tls = tls
         context = stage.serving(WAYS[way](PROTECTED))
         assert stage.request(way, headers=basic("ada", "one")).status == 403
-        assert [setting in each.detail for each in context.refused] == [True]
+        assert [setting in each.detail for each in refused_of(context)] == [True]
 
 
 @ways
@@ -156,7 +165,7 @@ def test_lines_that_are_wrong_are_left_out(stage: PolicyStage, way: str) -> None
     context = stage.serving(WAYS[way](PROTECTED), secret({"auth": "\n".join(lines)}))
     assert [stage.request(way, headers=basic(*each)).status for each in (("ada", "one"), ("eve", "x"))] == [200] * 2
     assert stage.request(way, headers=basic("bob", "hunter2")).status == 401
-    (noted,) = context.refused
+    (noted,) = refused_of(context)
     assert "line 3: " in noted.detail
     assert "line 4: " in noted.detail
     assert "hunter2" not in noted.detail
@@ -210,7 +219,7 @@ def test_users_of_a_namespace_have_room_for_the_oldest(stage: PolicyStage) -> No
 
 def test_both_ways_share_the_users_of_a_secret(stage: PolicyStage) -> None:
     stage.serving(of_ingress(PROTECTED), of_route(PROTECTED), users(ada="one"))
-    assert [stage.request(way, headers=basic("ada", "one")).status for way in WAYS] == [200, 200]
+    assert [stage.request(way, headers=basic("ada", "one")).status for way in ("ingress", "httproute")] == [200, 200]
 
 
 def test_annotations_of_ingress_nginx(stage: PolicyStage) -> None:
@@ -238,7 +247,7 @@ def test_of_an_ingress_that_is_closed_status_has_no_address(stage: PolicyStage) 
 def test_explain_says_who_may_ask(stage: PolicyStage, way: str) -> None:
     stage.serving(WAYS[way](PROTECTED), users(ada="one"))
     answer = stage.explained(way, "/")
-    assert (answer.status, answer.steps[-1].field) == (401, "annotation pyconfd.io/basic-auth-secret")
+    assert (answer.status, answer.steps[-1].field.endswith(said_in(way, "basic-auth-secret"))) == (401, True)
     said = stage.explained(way, "/", headers=[*basic("ada", "no").items()])
     assert said.status == 0
     assert any("Secret shop/staff" in each for each in said.uncovered)

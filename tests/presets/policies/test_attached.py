@@ -326,6 +326,13 @@ def test_what_a_namespace_may_say_is_that_of_the_policy(stage: PolicyStage) -> N
     assert "claims.rules" in told(context)["p"][0][1]
 
 
+def test_a_word_that_takes_several_has_a_list() -> None:
+    lists = {Form.LIST, Form.LINES}
+    assert not [name for name, word in WORDS.items() if "," in word.example and word.form not in lists]
+    assert not [name for name, word in WORDS.items() if word.example.isdigit() and word.form is not Form.NUMBER]
+    assert not [name for name, word in WORDS.items() if (word.example in {"true", "false"}) != (word.form is Form.FLAG)]
+
+
 def test_each_word_has_a_field_of_its_own() -> None:
     assert len({field_of(each) for each in WORDS}) == len(WORDS)
     assert field_of("max-body-size") == "maxBodySize"
