@@ -300,6 +300,6 @@ def _backend(rule: ParsedRule, own: Filters, references: Sequence[Reference], na
         options=with_words(valid[0].options, rule.policy.pods) if valid else "",
         sans=valid[0].sans if valid else (),
         ports=ports,
-        # Whatever their weights are: a step of a canary changes no lines.
-        divided=len(ports) > 1,
+        # Whatever their weights are: a step of a canary changes no lines. Whose session has a pod is sent there.
+        divided=len(ports) > 1 and not rule.policy.session,
     )

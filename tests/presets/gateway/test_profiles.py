@@ -19,6 +19,8 @@ from pyconfd.model.snapshot import Key
 from pyconfd.model.spares import spare_name
 from pyconfd.presets.gateway.http_rules import ParsedRule, sections_of
 from pyconfd.presets.gateway.servers import Reference
+from pyconfd.presets.policies.sessions import Session
+from pyconfd.presets.policies.types import NO_POLICY
 from pyconfd.presets.registry import Memo
 from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, RuleBackend, RuleProfile
 from pyconfd.presets.rule_backends import MOST_PROFILES
@@ -328,6 +330,13 @@ def test_a_reference_that_loses_its_endpoints_is_no_reload(filters: str, weight:
     shares = {key.rpartition("|")[2]: value for key, value in values_of(empty).items()}
     assert shares.get("empty") == ("250000" if weight else None)
     assert "empty" not in {key.rpartition("|")[2] for key in values_of(full)}
+
+
+def test_no_session_is_answered_for_another_reference() -> None:
+    kept = ParsedRule((), policy=NO_POLICY._replace(session=Session("sid")))
+    references = (Reference(1, PortAt(Key("shop", "app"), 0)),) * 2
+    (backend,) = sections_of(kept, references, "b", "o").backends
+    assert not backend.divided
 
 
 def test_one_reference_needs_no_lines_for_its_share() -> None:
