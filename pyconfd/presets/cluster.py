@@ -153,7 +153,7 @@ class ReadCluster:
         return Cluster(self._seen, view, services, self._refused.all(), ready, places, secrets)
 
     def _service(self, read: Read, key: Key, item: Service | Endpoints) -> ReadService:
-        service = _without_words(item) if isinstance(item, Service) else None
+        service = _as_read(item) if isinstance(item, Service) else None
         if not values.is_object_name(key.name) or not values.is_object_name(key.namespace):
             ref = ObjectRef(
                 "Service" if service else "Endpoints", values.shortened(key.namespace), values.shortened(key.name)
@@ -206,12 +206,14 @@ def _views(parts: Mapping[Key, "_NodePart"]) -> tuple[NodeView, ...]:
     return tuple(part.view for _, part in sorted(parts.items(), key=itemgetter(0)) if part.view is not None)
 
 
-def _without_words(service: Service) -> Service:
-    """Return a Service; that of a Gateway without its labels and annotations, since those are the Gateway's."""
+def _as_read(service: Service) -> Service:
+    """Return a Service; that of a Gateway as one that asks for nothing: its type and its words are for other tools."""
     if not is_of_gateway(service):
         return service
     return msgspec.structs.replace(
-        service, metadata=msgspec.structs.replace(service.metadata, labels=None, annotations=None)
+        service,
+        metadata=msgspec.structs.replace(service.metadata, labels=None, annotations=None),
+        spec=msgspec.structs.replace(service.spec, type="ClusterIP"),
     )
 
 

@@ -107,6 +107,15 @@ def test_nothing_is_read_from_it() -> None:
     assert (view.annotations, view.labels) == ({}, {})
 
 
+def test_no_preset_of_a_predecessor_takes_it() -> None:
+    """That of kube2lb serves all Services of type LoadBalancer."""
+    service = SERVICE % OURS
+    seen = snapshot(service.replace(OURS, "a.io/b")), snapshot(service)
+    other, own = (registry.translate(each, ("kube2lb", "kubefigurator"), OPTIONS) for each in seen)
+    assert other.refused, "it has no endpoints"
+    assert not own.refused
+
+
 def test_another_service_of_its_name_is_not_taken_for_it() -> None:
     assert service_status(read(GATEWAY % "{}", SERVICE % OF_POOL, presets=("gateway",))) is None
 
