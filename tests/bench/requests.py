@@ -170,7 +170,7 @@ http {{
     return subprocess.Popen(command)
 
 
-def _on_the_pod(objects: Iterable[Obj], port: int) -> Iterator[Obj]:
+def on_the_pod(objects: Iterable[Obj], port: int) -> Iterator[Obj]:
     """Lead all Services to the only pod."""
     for item in objects:
         if item["kind"] == "EndpointSlice":
@@ -181,7 +181,7 @@ def _on_the_pod(objects: Iterable[Obj], port: int) -> Iterator[Obj]:
 
 def ingress_snapshot(authority: CertificateAuthority, pod_port: int) -> Snapshot:
     """Return Ingresses of which every second one has a certificate, one Secret for each namespace; see HOSTS."""
-    objects = list(_on_the_pod(ingress_objects(ROUTES), pod_port))
+    objects = list(on_the_pod(ingress_objects(ROUTES), pod_port))
     hosts: dict[str, list[str]] = {}
     for number, item in enumerate(each for each in objects if each["kind"] == "Ingress"):
         if number % 2:
@@ -197,7 +197,7 @@ def ingress_snapshot(authority: CertificateAuthority, pod_port: int) -> Snapshot
 
 def gateway_snapshot(authority: CertificateAuthority, pod_port: int, ports: Mapping[str, int]) -> Snapshot:
     """Return HTTPRoutes of one Gateway with a listener for HTTP and one for HTTPS."""
-    objects = list(_on_the_pod(gateway_objects(ROUTES), pod_port))
+    objects = list(on_the_pod(gateway_objects(ROUTES), pod_port))
     web = next(each for each in objects if each["kind"] == "Gateway")
     (listener,) = web["spec"]["listeners"]
     tls = {"certificateRefs": [{"name": "tls"}]}

@@ -52,7 +52,8 @@ class Events:
     """A source of a daemon whose events come from the benchmark."""
 
     def __init__(self, whole: Snapshot) -> None:
-        self._caches = {each: Cache() for each in CLUSTER_VIEW}
+        more = {each for each in Resource if getattr(whole, each.field)}
+        self._caches = {each: Cache() for each in CLUSTER_VIEW | more}
         for resource, cache in self._caches.items():
             cache.replace(getattr(whole, resource.field).values(), ())
 
@@ -95,7 +96,15 @@ class _Silent:
 class Serving:
     """A daemon with its haproxy in ``folder``, in front of what ``whole`` holds; pods that answer can be added."""
 
-    def __init__(self, folder: Path, whole: Snapshot, *, pods: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        whole: Snapshot,
+        *,
+        pods: int = 0,
+        presets: tuple[str, ...] = ("domains",),
+        options: PresetOptions = OPTIONS,
+    ) -> None:
         self._stack = ExitStack()
         self.port, self.pod_port = free_port(), free_port()
         self.haproxy = self._stack.enter_context(HaproxyProcess(folder / "etc"))
@@ -117,14 +126,14 @@ class Serving:
             clock=SystemClock(),
             read_fragments=self.fragments,
             make_renderer=self.renderer,
-            preset_options=lambda _: OPTIONS,
+            preset_options=lambda _: options,
             allowed_holds=frozenset,
             forget_holds=lambda: None,
             publish=lambda _: None,
         )
         self.balancer.startup()
         adoption.adopt(str(folder / "state"))
-        self.daemon = Daemon(world, LoopSettings(ApplySettings(), ("domains",), "0", 1))
+        self.daemon = Daemon(world, LoopSettings(ApplySettings(), presets, "0", 1))
         self.daemon.start()
 
     def __enter__(self) -> Self:
