@@ -32,15 +32,15 @@ ANY_HOST = "*"
 class HostDecision(NamedTuple):
     """Who has a host: the oldest object of its namespace, or None and for whom it is ``kept``.
 
-    ``shared_with`` are the namespaces that may add paths. ``domain_protos`` are the protocols of its domains that
-    can be served; ``has_paths``: Ingresses of the namespace ask for it too. ``below_foreign``: the next wildcard above
-    the host belongs to another namespace.
+    ``shared_with`` are the namespaces that may add paths. ``domain_proto`` is the protocol of its domain that has the
+    name, the oldest that can be served, "" for none; ``has_paths``: Ingresses of the namespace ask for it too.
+    ``below_foreign``: the next wildcard above the host belongs to another namespace.
     """
 
     owner: Owner | None
     kept: Reservation | None = None
     shared_with: frozenset[str] = frozenset()
-    domain_protos: frozenset[str] = frozenset()
+    domain_proto: str = ""
     has_paths: bool = False
     below_foreign: bool = False
 
@@ -151,9 +151,9 @@ class Hosts:
         shared = read.value(self.shared)
         by_operator = any(each in shared for each in (host, EVERYBODY, *wildcards_above(host)))
         consents = (frozenset({EVERYBODY}) if by_operator else frozenset(), *(each.shared_with for each in mine))
-        protos = frozenset(each.domain_proto for each in mine if each.domain_proto)
+        proto = next((each.domain_proto for each in mine if each.domain_proto), "")
         has_paths = any(each.owner.kind == "Ingress" for each in mine)
-        return HostDecision(mine[0].owner, None, frozenset().union(*consents), protos, has_paths)
+        return HostDecision(mine[0].owner, None, frozenset().union(*consents), proto, has_paths)
 
     def _below(self, read: Read, host: str, decision: HostDecision) -> HostDecision:
         """Return the decision with whether the next wildcard above the host belongs to another namespace."""
@@ -164,7 +164,7 @@ class Hosts:
 
 
 def _reads_hello(_: str, decision: HostDecision) -> Iterable[tuple[tuple[()], int]]:
-    return [((), 1)] if decision.below_foreign or "https" in decision.domain_protos else ()
+    return [((), 1)] if decision.below_foreign or decision.domain_proto == "https" else ()
 
 
 def _name(host: str) -> Name:

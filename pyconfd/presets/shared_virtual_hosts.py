@@ -36,12 +36,12 @@ def named_virtual_hosts(hosts: Hosts, served: Collection[str, VirtualHost]) -> C
     def named(read: Read, host: str, decision: HostDecision) -> VirtualHost | None:
         # A domain with HTTP has its own virtual host. One without, and what is kept, need one where another
         # namespace would answer.
-        if "http" in decision.domain_protos or read(served, host) is not None:
+        if decision.domain_proto == "http" or read(served, host) is not None:
             return None
         rights = hosts.rights(read)
         # Where Ingresses ask for it too its certificate is presented: without a virtual host those of others were
         # served there.
-        only_domains = bool(decision.domain_protos) and not decision.has_paths
+        only_domains = bool(decision.domain_proto) and not decision.has_paths
         if (only_domains or decision.owner is None) and not rights.falls_to_another(host):
             return None
         had = decision.owner or (decision.kept.owner if decision.kept is not None else None)

@@ -184,14 +184,17 @@ class Hosts:
     def owners_of_requests(self, name: str) -> frozenset[str]:
         """Return who may have the requests for a name by a host of as many labels.
 
-        A host that only domains of another protocol ask for has none.
+        A host that domains of another protocol ask for, one of which may have the name, has none.
         """
         return frozenset(
             self.owner(host)
             for host in self.deciding(name)
             if name.count(".") == host.count(".")
-            and any(each.is_http for each in self.asking[host] if each.namespace == self.owner(host))
+            and self._is_of_http([each for each in self.asking[host] if each.namespace == self.owner(host)])
         )
+
+    def _is_of_http(self, asking: list[Asking]) -> bool:
+        return all(each.is_http for each in asking) or any(each.kind == "Ingress" for each in asking)
 
     def has_tls(self, host: str) -> bool:
         """Return whether the owner of a host asks for a certificate of it."""

@@ -32,6 +32,7 @@ def test_the_virtual_host_of_a_host(host: str, wildcard: HostKind, kind: HostKin
 
 
 INGRESS, FOREIGN = Owner("Ingress", "shop", "web", SINCE), Owner("Ingress", "evil", "trap", SINCE)
+YOUNGER = Owner("Service", "shop", "other", "2026-02-01T00:00:00Z")
 DOMAIN, FOREIGN_DOMAIN = Owner("Service", "shop", "web", SINCE), Owner("Service", "evil", "trap", SINCE)
 
 
@@ -79,16 +80,30 @@ def test_a_served_host_is_not_named_again() -> None:
     }
 
 
+@pytest.mark.parametrize("of_younger", [False, True])
+def test_a_host_is_known_where_the_domain_that_has_it_has_no_http(of_younger: bool) -> None:
+    """One domain has a name: another one of the namespace with HTTP is refused, and has no virtual host."""
+    protos = ("http", "redis") if of_younger else ("redis", "http")
+    claims = [
+        HostClaim("a.b.test", owner, domain_proto=of) for owner, of in zip((DOMAIN, YOUNGER), protos, strict=True)
+    ]
+    found = _of_claims([*claims, HostClaim("*.b.test", FOREIGN)], {})
+    assert ("a.b.test" in found) is not of_younger
+
+
 def _named(claims: dict[str, tuple[Owner, str]], kept: dict[str, Owner], served: str = "") -> dict[str, VirtualHost]:
+    asked = [HostClaim(host, owner, domain_proto=proto) for host, (owner, proto) in claims.items()]
+    return _of_claims(asked, kept, served)
+
+
+def _of_claims(claims: list[HostClaim], kept: dict[str, Owner], served: str = "") -> dict[str, VirtualHost]:
     graph = Graph()
     source, virtual_hosts = Source[Name, HostClaim](graph, "claims"), Source[str, VirtualHost](graph, "served")
     hosts = Hosts(source)
     found = named_virtual_hosts(hosts, virtual_hosts)
     hosts.shared.set(frozenset())
     hosts.reservations.replace({host: Reservation(owner, 9.0) for host, owner in kept.items()})
-    source.replace(
-        {Name("", host): HostClaim(host, owner, domain_proto=proto) for host, (owner, proto) in claims.items()}
-    )
+    source.replace({Name(claim.owner.name, claim.host): claim for claim in claims})
     virtual_hosts.replace({served: VirtualHost(served, "http", served, HostKind.EXACT)} if served else {})
     graph.settle()
     return dict(found.items)
@@ -101,6 +116,8 @@ def _named(claims: dict[str, tuple[Owner, str]], kept: dict[str, Owner], served:
         ([HostClaim("a.test", INGRESS)], False),
         ([HostClaim("a.test", DOMAIN, domain_proto="http"), HostClaim("*.test", INGRESS)], False),
         ([HostClaim("a.test", DOMAIN, domain_proto="https")], True),
+        ([HostClaim("a.test", DOMAIN, domain_proto="http"), HostClaim("a.test", YOUNGER, domain_proto="https")], False),
+        ([HostClaim("a.test", DOMAIN, domain_proto="https"), HostClaim("a.test", YOUNGER, domain_proto="http")], True),
         ([HostClaim("a.test", INGRESS), HostClaim("*.test", FOREIGN)], True),
     ],
 )
