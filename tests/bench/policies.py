@@ -34,7 +34,7 @@ from tests.bench.routing import ROUTES, ingress_objects
 from tests.bench.serving import OPTIONS, Event, Serving
 from tests.fragments.shipped import write_rendering
 from tests.fuzz.words import sound
-from tests.moving.__main__ import NUMBER, generated
+from tests.moving.oracle import NUMBER, generated
 from tests.presets.ingress.objects import Obj, ingress, ingress_class, path, service, snapshot
 from tests.world.appliance import NAMESPACE, Appliance
 from tests.world.haproxy import free_port
@@ -262,20 +262,24 @@ class _Move:
     """A whole daemon beside 300 Ingresses that were written for ingress-nginx, each with a Service of its own."""
 
     def __init__(self, appliance: Appliance, classes: list[str], class_name: str) -> None:
-        self.appliance, self._hosts = appliance, {}
+        self.appliance = appliance
+        self.names: list[str] = []
+        self._hosts: dict[str, str] = {}
         appliance.values["ingress"] = {"nginx_classes": classes}
         appliance.values["addresses"] = {"shared": ["192.0.2.10"]}
         appliance.serve("shop")
         address = appliance.members("shop")[0].address
-        for host, annotations, at, kind in generated(1):
-            name = host.partition(".")[0]
-            appliance.cluster.add_service(NAMESPACE, name, ports=[PortSpec("web", 80, appliance.pods.port)])
-            appliance.cluster.set_endpoints(NAMESPACE, name, [EndpointSpec(address, pod=name, node="node-1")])
-            metadata = {"namespace": NAMESPACE, "name": name, "annotations": annotations}
-            item = ingress(name, {host: [path(at, f"{name}:80", kind)]}, class_name=class_name)
-            appliance.cluster.create("ingresses", {"metadata": metadata, "spec": item["spec"]})
-            if f"{PREFIX}canary" not in annotations:  # a canary has no host of its own
-                self._hosts[host] = "/app/one"
+        for made in generated(1):
+            for item in made.documents:
+                name = item["metadata"]["name"]
+                self.names.append(name)
+                appliance.cluster.add_service(NAMESPACE, name, ports=[PortSpec("web", 80, appliance.pods.port)])
+                appliance.cluster.set_endpoints(NAMESPACE, name, [EndpointSpec(address, pod=name, node="node-1")])
+                metadata = item["metadata"] | {"namespace": NAMESPACE}
+                own = {made.host: [path(made.path, f"{name}:80", made.kind)]}
+                spec = ingress(name, own, class_name=class_name)["spec"]
+                appliance.cluster.create("ingresses", {"metadata": metadata, "spec": spec})
+                self._hosts[made.host] = "/app/one"
         appliance.start()
         appliance.until(appliance.settled, "the first configuration is applied and verified")
         appliance.until(lambda: appliance.ask("shop").startswith("shop-"), "shop is served")
@@ -316,9 +320,9 @@ def policies_change_of_class() -> Iterator[Figure]:
         move.appliance.hang_up()
 
     def by_objects(move: _Move, pause_s: float = 0.0) -> None:
-        for number in range(NUMBER):
+        for name in move.names:
             change = {"spec": {"ingressClassName": NGINX}}
-            move.appliance.cluster.patch("ingresses", NAMESPACE, f"h{number}", change)
+            move.appliance.cluster.patch("ingresses", NAMESPACE, name, change)
             time.sleep(pause_s)
 
     ways: Mapping[str, tuple[list[str], str, Callable[[_Move], None]]] = {

@@ -17,7 +17,7 @@ from pyconfd.daemon.translation import FormerNames, Translator
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.annotations import misspelled_words, read_foreign, words_of
 from pyconfd.presets.policies.nginx import NOTHING_OF_NGINX, PREFIX, read_nginx
-from pyconfd.presets.policies.words import asked_by
+from pyconfd.presets.policies.words import WORDS, asked_by
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from tests.fuzz.clusters import HOSTS, PATHS, PODS_OF, SHARED_ADDRESS, Cluster, Document, Slot, slice_of
@@ -105,6 +105,8 @@ def refuses(slot: Slot, document: Document, client: str) -> bool:
         return True
     if kind == "Ingress" and read_foreign(said, kind, (), {*of_nginx.read, _USE_REGEX, _REWRITE}).restricting:
         return True
+    if any(WORDS[word].names_object and WORDS[word].restricts for word in words):
+        return True  # no object that a word names is what it has to be
     allowed, denied = (_networks(words.get(word, "")) for word in ("allow-networks", "deny-networks"))
     address = ip_address(client)
     return ("allow-networks" in words and not any(address in each for each in allowed)) or any(
