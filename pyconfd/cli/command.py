@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -172,11 +173,22 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the da
 
 
 def snapshot_option(what: str, *, required: bool = False) -> Callable[[_F], _F]:
-    """Return the option that names files with objects; ``what`` is its help."""
-    kind = click.Path(exists=True, dir_okay=False, allow_dash=True)
+    """Return the option that names files with objects, or folders of such; ``what`` is its help."""
+    kind = click.Path(exists=True, allow_dash=True)
     return click.option(
-        "--snapshot", "snapshots", multiple=True, required=required, metavar="FILE", type=kind, help=what
-    )
+        "--snapshot", "snapshots", multiple=True, required=required, metavar="FILE", type=kind, help=what,
+        callback=lambda _, __, paths: tuple(each for path in paths for each in _files_of(path)),
+    )  # fmt: skip
+
+
+def _files_of(path: str) -> list[str]:
+    """Return a file, or the files with objects in a folder."""
+    if not Path(path).is_dir():
+        return [path]
+    found = sorted(str(each) for each in Path(path).rglob("*") if each.suffix in {".yaml", ".yml", ".json"})
+    if not found:
+        raise click.BadParameter(f"there is no .yaml, .yml or .json file in {path}")
+    return found
 
 
 class DurationParameter(click.ParamType[float]):

@@ -1,6 +1,9 @@
 """``pyconfd move`` over Ingresses that were written for ingress-nginx."""
 
+import http.client
 import json
+import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ import yaml
 
 from pyconfd.cli.exits import Exit
 from tests.cli.invoking import invoke
+from tests.cli.trying import Trying
 
 PREFIX = "nginx.ingress.kubernetes.io/"
 
@@ -107,3 +111,48 @@ def test_an_accepted_restriction_is_told(tmp_path: Path) -> None:
         tmp_path, ingress("web", auth_url="https://a.example.com"), PYCONFD_INGRESS_IGNORED_ANNOTATIONS=accepted
     )
     assert (code, "OPEN THAT WAS CLOSED" in text) == (Exit.CHANGES, True)
+
+
+def test_objects_are_written_beside_the_verdicts(tmp_path: Path) -> None:
+    path, folder = tmp_path / "mine.yaml", tmp_path / "moved"
+    captures = ingress("captures", rewrite_target="/x/$1")
+    captures["spec"]["rules"][0]["http"]["paths"][0] |= {"path": "/a/(.*)", "pathType": "ImplementationSpecific"}  # type: ignore[index]
+    closed = ingress("closed", server_snippet="deny all;", host="b.example.com")
+    path.write_text(yaml.safe_dump_all([SERVICE, ingress("web"), captures, closed]))
+    done = invoke("move", "--snapshot", str(path), "--write", str(folder))
+    assert done.exit_code == Exit.OK, done.output
+    assert sorted(str(each.relative_to(folder)) for each in folder.rglob("*.yaml")) == ["gateway.yaml", "shop/web.yaml"]
+    assert "1 of 2 Ingresses are written" in done.output
+    assert "shop/captures, as written: no objects for it" in done.output
+    again = invoke("move", "--snapshot", str(path), "--write", str(folder))
+    assert (again.exit_code, "name a folder that does not exist yet" in again.output) == (Exit.CONFIGURATION, True)
+
+
+def test_a_folder_without_objects_is_no_snapshot(tmp_path: Path) -> None:
+    done = invoke("move", "--snapshot", str(tmp_path))
+    assert (done.exit_code, "there is no .yaml, .yml or .json file in" in done.output) == (Exit.USAGE, True)
+
+
+@pytest.mark.haproxy
+def test_what_is_written_is_served_on_loopback(tmp_path: Path) -> None:
+    path, folder = tmp_path / "mine.yaml", tmp_path / "moved"
+    slices = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": "app-1", "namespace": "shop", "labels": {"kubernetes.io/service-name": "app"}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.1.2.3"]}],
+        "ports": [{"port": 8080}],
+    }
+    path.write_text(yaml.safe_dump_all([SERVICE, slices, ingress("web", proxy_body_size="1k")]))
+    assert invoke("move", "--snapshot", str(path), "--write", str(folder)).exit_code == Exit.OK
+    with Trying(tmp_path, "--addresses-pool", "192.0.2.1", "--snapshot", str(path), "--snapshot", str(folder)) as trial:
+        found = re.search(r"127\.0\.0\.1:(\d+)", trial.until("note: 192.0.2.1:80 is"))
+        assert found is not None
+
+        def asked(path: str, length: int = 0) -> int:
+            with closing(http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=30)) as connection:
+                connection.request("POST", path, b"x" * length, {"Host": "a.example.com"})
+                return connection.getresponse().status
+
+        assert [asked("/web"), asked("/else"), asked("/web", 1025)] == [200, 404, 413]
