@@ -13,7 +13,7 @@ from pyconfd.model.context import Context
 from tests.moving.oracle import CHOICES, Ask, Made, documented, generated
 from tests.moving.stage import Got, MovingStage, moving_stage
 
-_CLOSED = frozenset({302, 400, 401, 403, 404, 405, 413, 503, 504})
+_CLOSED = frozenset({302, 400, 401, 403, 404, 405, 413, 503})
 """Where ingress-nginx answers so, an answer of the pod is open that was closed."""
 _MOST_REASONS = 40
 

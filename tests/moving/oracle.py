@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 NUMBER = 300
 OUT_OF = 44
 PREFIX = "nginx.ingress.kubernetes.io/"
-INSIDE, OUTSIDE = "192.0.2.9", "198.51.100.7"
+INSIDE = "192.0.2.9"
+"""A client of the network that Ingresses allow."""
 ORIGIN, OTHER_ORIGIN = "https://app.example.com", "https://evil.example.net"
 SIGN_IN = "https://sign.example.com/start"
 USER = f"Basic {base64.b64encode(b'alice:secret').decode()}"
@@ -131,6 +132,11 @@ class Made(NamedTuple):
         return f"{self.name}.example.com"
 
     @property
+    def client(self) -> str:
+        """A client of its own, so that nobody is counted for what is asked of others."""
+        return f"198.51.{100 + self.number // 250}.{1 + self.number % 250}"
+
+    @property
     def counted(self) -> tuple[str, ...]:
         """The names by which its annotations are counted."""
         return tuple(choice.name for choice in CHOICES if choice.name in self.said)
@@ -172,7 +178,7 @@ class Ask(NamedTuple):
     host: str
     tls: bool = False
     method: str = "GET"
-    client: str = OUTSIDE
+    client: str = ""
     headers: Annotations = MappingProxyType({})
     certificate: bool = False
     length: int = 0
@@ -221,6 +227,10 @@ def seen_by_pod(made: Made, path: str) -> str | None:
 
 def documented(made: Made) -> Iterator[Ask]:
     """Return what the documentation of ingress-nginx says of requests to an Ingress."""
+    return (ask if ask.client else ask._replace(client=made.client) for ask in _documented(made))
+
+
+def _documented(made: Made) -> Iterator[Ask]:
     said, host = ({}, made.host) if "canary" in made.said else (made.said, made.host)
     redirects = made.has_tls and said.get("ssl-redirect") != "false"
     served = [each for each in _PATHS if seen_by_pod(made, each) is not None]
@@ -232,7 +242,7 @@ def documented(made: Made) -> Iterator[Ask]:
         yield Ask(f"{served[0]}?x=1", (308,), host, found={"location": f"https://{host}{served[0]}?x=1"})
     if "from-to-www-redirect" in said:
         yield Ask("/app/one", (308,), f"www.{host}", found={"location": f"://{host}/app/one"})
-    usual = Ask(served[0], (200,), host, tls=made.has_tls, **_let_in(said))
+    usual = Ask(served[0], (200,), host, tls=made.has_tls, **_let_in(said, made.client))
     if "app-root" in said:
         yield usual._replace(url="/", statuses=(302,), found={"location": f"://{host}{said['app-root']}"})
     if "canary" in made.said:
@@ -247,7 +257,7 @@ def documented(made: Made) -> Iterator[Ask]:
             yield usual._replace(url=path, statuses=(404,))
     if made.has_tls and not redirects:
         yield usual._replace(tls=False)
-    yield from _restrictions(said, usual)
+    yield from _restrictions(said, usual, made.client)
     yield from _answers(said, usual)
     yield from _bodies(said, usual)
     if "limit-rps" in said:
@@ -255,11 +265,11 @@ def documented(made: Made) -> Iterator[Ask]:
         yield usual._replace(statuses=(503,), times=40)
 
 
-def _let_in(said: Annotations) -> dict[str, Any]:
+def _let_in(said: Annotations, client: str) -> dict[str, Any]:
     """Return what a request needs to be let in."""
     headers = {"Authorization": USER} if "auth-type" in said else {}
     headers |= {"Cookie": SESSION} if "auth-url" in said else {}
-    client = INSIDE if "whitelist-source-range" in said else OUTSIDE
+    client = INSIDE if "whitelist-source-range" in said else client
     return {"headers": headers, "client": client, "certificate": "auth-tls-secret" in said}
 
 
@@ -273,10 +283,10 @@ def _canary(said: Annotations, usual: Ask) -> Iterator[Ask]:
     yield usual._replace(pod="app")
 
 
-def _restrictions(said: Annotations, usual: Ask) -> Iterator[Ask]:
+def _restrictions(said: Annotations, usual: Ask, stranger: str) -> Iterator[Ask]:
     """Return who is not let in, each with all else that is needed."""
     if "whitelist-source-range" in said:
-        yield usual._replace(client=OUTSIDE, statuses=(403,))
+        yield usual._replace(client=stranger, statuses=(403,))
     if "auth-tls-secret" in said:
         yield usual._replace(certificate=False, statuses=(400,))
     if "auth-type" in said:
