@@ -102,12 +102,12 @@ class HostRights:
         """Return the namespace that answers for a host that the frontends do not know, "" for none."""
         for above in (*wildcards_above(host), ANY_HOST):
             found = self.decision(above) if above != host else None
-            owner = found.owner if found is not None else None
-            # A wildcard of an Ingress is for one label.
-            if owner is not None and (
-                above == ANY_HOST or owner.kind != "Ingress" or above.count(".") == host.count(".")
-            ):
-                return owner.namespace
+            if found is None or found.owner is None:
+                continue
+            # A wildcard of an Ingress is for one label, that of a domain beside it for more.
+            is_wide = above == ANY_HOST or found.owner.kind != "Ingress" or found.domain_proto == "http"
+            if is_wide or above.count(".") == host.count("."):
+                return found.owner.namespace
         return ""
 
 

@@ -91,6 +91,13 @@ def test_a_host_is_known_where_the_domain_that_has_it_has_no_http(of_younger: bo
     assert ("a.b.test" in found) is not of_younger
 
 
+@pytest.mark.parametrize(("proto", "is_named"), [("http", True), ("https", False)])
+def test_a_wildcard_of_an_older_ingress_does_not_hide_that_of_a_domain(proto: str, is_named: bool) -> None:
+    younger = HostClaim("*.test", Owner("Service", "evil", "web", "2026-02-01T00:00:00Z"), domain_proto=proto)
+    claims = [HostClaim("a.b.test", DOMAIN, domain_proto="https"), HostClaim("*.test", FOREIGN), younger]
+    assert ("a.b.test" in _of_claims(claims, {})) is is_named
+
+
 def _named(claims: dict[str, tuple[Owner, str]], kept: dict[str, Owner], served: str = "") -> dict[str, VirtualHost]:
     asked = [HostClaim(host, owner, domain_proto=proto) for host, (owner, proto) in claims.items()]
     return _of_claims(asked, kept, served)
@@ -103,7 +110,7 @@ def _of_claims(claims: list[HostClaim], kept: dict[str, Owner], served: str = ""
     found = named_virtual_hosts(hosts, virtual_hosts)
     hosts.shared.set(frozenset())
     hosts.reservations.replace({host: Reservation(owner, 9.0) for host, owner in kept.items()})
-    source.replace({Name(claim.owner.name, claim.host): claim for claim in claims})
+    source.replace({Name(claim.host, "/".join(claim.owner[:3])): claim for claim in claims})
     virtual_hosts.replace({served: VirtualHost(served, "http", served, HostKind.EXACT)} if served else {})
     graph.settle()
     return dict(found.items)
