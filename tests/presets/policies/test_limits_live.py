@@ -1,7 +1,9 @@
 """Limits by real HAProxies: of clients, routes and headers, and of two nodes that tell each other what they count."""
 
+import os
+import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,16 @@ def counted(stage: PolicyStage, table: str) -> int:
     return sum(int(line.rpartition("gpc0_rate(60000)=")[2].split()[0]) for line in answer.split("\n") if "key=" in line)
 
 
+@contextmanager
+def _silent(process: int) -> Iterator[None]:
+    """Stop a process: it takes connections, and answers nothing."""
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
 @ways
 def test_a_limit_is_that_of_both_nodes_together(pair: tuple[PolicyStage, PolicyStage], way: str) -> None:
     one, two = pair
@@ -136,6 +148,33 @@ def test_a_limit_is_that_of_both_nodes_together(pair: tuple[PolicyStage, PolicyS
     one.haproxy.stop()
     assert two.request(way).status == 429
     assert two.request(way, client=OTHER).status == 200
+
+
+@ways
+def test_a_node_whose_peer_is_lost_goes_on_with_both_counts(pair: tuple[PolicyStage, PolicyStage], way: str) -> None:
+    one, two = pair
+    for stage in pair:
+        stage.serving(WAYS[way]({"limit-rpm": "6"}))
+    assert statuses(one, way, 3) == [200] * 3
+    wait_until(lambda: counted(two, "limits-minute-lb1") == 3, "the peer has it")
+    one.haproxy.stop()
+    # Whom the lost node has counted gets the rest of the limit, and anybody else the limit: no more, and no less.
+    assert statuses(two, way, 5) == [200] * 3 + [429] * 2
+    assert statuses(two, way, 7, client=OTHER) == [200] * 6 + [429]
+    assert counted(two, "limits-minute-lb1") == 3
+
+
+@ways
+def test_a_node_whose_peer_is_silent_answers_and_tells_it_later(
+    pair: tuple[PolicyStage, PolicyStage], way: str
+) -> None:
+    one, two = pair
+    for stage in pair:
+        stage.serving(WAYS[way]({"limit-rpm": "2"}))
+    with _silent(one.haproxy.worker()):
+        assert statuses(two, way, 3) == [200, 200, 429]
+    wait_until(lambda: counted(one, "limits-minute-lb2") == 2, "the peer is told")
+    assert one.request(way).status == 429
 
 
 def test_a_new_node_learns_what_it_had_counted_itself(pair: tuple[PolicyStage, PolicyStage]) -> None:
