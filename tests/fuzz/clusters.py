@@ -252,6 +252,28 @@ def _policy(rng: Random, namespace: str, name: str) -> Document:
     return {"metadata": {"annotations": {}}, "spec": {"targetRefs": [target], "validation": validation}}
 
 
+POLICY_TARGETS = (
+    ("networking.k8s.io", "Ingress", "i0"),
+    ("networking.k8s.io", "Ingress", "i1"),
+    ("gateway.networking.k8s.io", "HTTPRoute", "h0"),
+    ("gateway.networking.k8s.io", "GRPCRoute", "r0"),
+    ("gateway.networking.k8s.io", "Gateway", "g0"),
+    ("gateway.networking.k8s.io", "ListenerSet", "s0"),
+    ("", "Service", "web"),
+)
+
+
+def _words_of_others(rng: Random, namespace: str, name: str) -> Document:
+    """Return a RoutePolicy for one or two objects of the namespace, or a listener."""
+    targets = []
+    for group, kind, of in rng.sample(POLICY_TARGETS, rng.choice((1, 1, 2))):
+        target = {"group": group, "kind": kind, "name": of}
+        if kind in {"Gateway", "ListenerSet"} and rng.random() < 0.3:
+            target["sectionName"] = rng.choice(("l0", "l1"))
+        targets.append(target)
+    return {"metadata": {"annotations": {}}, "spec": {"targetRefs": targets, **words.fields(rng, 0.1)}}
+
+
 def _secret(rng: Random, namespace: str, name: str) -> Document:
     return {"metadata": {}, "type": "kubernetes.io/tls", "data": dict(rng.choice(_pairs()))}
 
@@ -272,6 +294,8 @@ MAKERS: Mapping[tuple[str, str], Callable[[Random, str, str], Document]] = {
     ("ReferenceGrant", "n0"): _grant,
     ("BackendTLSPolicy", "p0"): _policy,
     ("Secret", "s0"): _secret,
+    ("RoutePolicy", "q0"): _words_of_others,
+    ("RoutePolicy", "q1"): _words_of_others,
     ("EndpointSlice", "e0"): _more_endpoints,
     ("Service", "web"): lambda _rng, _namespace, _name: _service({}),
 }

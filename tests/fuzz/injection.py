@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
+from typing import Any
 
+from pyconfd.model.route_policy import POLICY_KIND
 from tests.fragments.shipped import HAPROXY
 from tests.fuzz import words
 from tests.fuzz.clusters import NAMESPACES, Document, Slot, made_of
@@ -20,7 +23,12 @@ from tests.fuzz.ownership import Seen, Story
 OBJECTS = 40
 SOUND_OBJECTS = 600
 """How many objects without hostile texts say which lines there are, beside those that say one word alone."""
-_HEADER = {"Ingress": 0.6, "HTTPRoute": 0.3, "GRPCRoute": 0.1}
+_GROUPS = {
+    "Ingress": "networking.k8s.io",
+    "HTTPRoute": "gateway.networking.k8s.io",
+    "GRPCRoute": "gateway.networking.k8s.io",
+}
+_OFTEN = {"Ingress": 0.6, "HTTPRoute": 0.3, "GRPCRoute": 0.1}
 _JOINING = frozenset({"if", "unless", "or", "||", "&&", "!", "!{", "{", "}"})
 _MANY = frozenset({"retry-on", "balance", "bind", "acl"})
 """Directives that take any number of arguments."""
@@ -83,20 +91,29 @@ class Case:
         """Return what is wrong."""
         rng = Random(f"words/{self.seed}/{self.number}")
         hostility = rng.choice((0.1, 0.4, 0.9))
-        said = []
-        for _ in range(OBJECTS):
-            kind = rng.choices(list(_HEADER), list(_HEADER.values()))[0]
+        said, policies = [], {}
+        for number in range(OBJECTS):
+            kind = rng.choices(list(_OFTEN), list(_OFTEN.values()))[0]
             class_name = rng.choice(("pyconfd", words.NGINX_CLASS))
             said.append((kind, class_name, words.annotations(rng, kind, class_name, hostility)))
-        story, seen = rendered(said, self.folder)
+            if rng.random() < 0.3:
+                policies[number] = words.fields(rng, hostility)
+        story, seen = rendered(said, self.folder, policies)
         for what in (*_added(seen.config), *_maps(seen.config), *_expressions(seen.config, story), *_lost(story, seen)):
             yield f"{self.name}: {what}"
         if HAPROXY and Path(self.folder).is_dir():
             yield from (f"{self.name}: {line}" for line in story.checked(seen))
 
 
-def rendered(said: Iterable[tuple[str, str, words.Texts]], folder: str = "/f") -> tuple[Story, Seen]:
-    """Return what objects lead to, of each of which its kind, class and annotations are given."""
+def rendered(
+    said: Iterable[tuple[str, str, words.Texts]],
+    folder: str = "/f",
+    policies: Mapping[int, Mapping[str, Any]] = MappingProxyType({}),
+) -> tuple[Story, Seen]:
+    """Return what objects lead to, of each of which its kind, class and annotations are given.
+
+    ``policies`` are the fields of RoutePolicies for some of them, by their numbers.
+    """
     story = Story(0, 0, folder)
     objects = story.cluster.objects
     objects.clear()
@@ -110,6 +127,11 @@ def rendered(said: Iterable[tuple[str, str, words.Texts]], folder: str = "/f") -
         slot = kind, NAMESPACES[number % len(NAMESPACES)], f"o{number}"
         document = _object(slot, texts, class_name)
         objects[slot] = made_of(rng, slot, lambda *_, document=document: document)
+        if number in policies:
+            target = {"group": _GROUPS[kind], "kind": kind, "name": slot[2]}
+            policy = {"metadata": {"annotations": {}}, "spec": {"targetRefs": [target], **policies[number]}}
+            of = POLICY_KIND, slot[1], slot[2]
+            objects[of] = made_of(rng, of, lambda *_, document=policy: document)
     return story, story.read()
 
 
@@ -125,7 +147,7 @@ def sound_shapes() -> frozenset[Shape]:
     alone = [(kind, "pyconfd", said) for kind in ("Ingress", "HTTPRoute") for said in words.all_sound(kind)]
     rng = Random(0)
     for _ in range(SOUND_OBJECTS):
-        kind, class_name = rng.choice([*_HEADER]), rng.choice(("pyconfd", words.NGINX_CLASS))
+        kind, class_name = rng.choice([*_OFTEN]), rng.choice(("pyconfd", words.NGINX_CLASS))
         alone.append((kind, class_name, words.annotations(rng, kind, class_name, 0.0)))
     for first in range(0, len(alone), OBJECTS):  # few enough for each namespace to have profiles
         found |= _shapes(rendered(alone[first : first + OBJECTS])[1].config)
@@ -203,7 +225,7 @@ def _lost(story: Story, seen: Seen) -> Iterator[str]:
         key: value for path in seen.config.files for key, value in seen.config.entries(path) if "hosts-" in path
     }
     for slot in story.cluster.objects:
-        if slot[0] in _HEADER and host_of(slot) not in known:
+        if slot[0] in _OFTEN and host_of(slot) not in known:
             yield f"the host of {'/'.join(slot)} is not served"
 
 

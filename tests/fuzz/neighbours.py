@@ -225,11 +225,16 @@ class Neighbours:
     def _sections(self, alone: Config, seen: Config, guests: frozenset[str], document: Document) -> Iterator[str]:
         there = {section.header: section for section in seen.sections}
         for section in alone.sections:
-            if section.name in _SHARED and section.header in there:
+            # With the first certificate https-terminate takes the place of https-in, or the other way round.
+            if section.name in _SHARED and (section.header in there or shared_tls(seen) is not None):
                 continue
             if there.get(section.header) == section:
                 continue
-            if section.name.startswith(tuple(f"ing_{each}_" for each in guests)):
+            # A profile goes with the last section that is from it.
+            users = [each.name for each in alone.sections if each.header[2:] == ("from", section.name)] or [
+                section.name
+            ]
+            if all(name.startswith(tuple(f"ing_{each}_" for each in guests)) for name in users):
                 continue
             if self.slot[0] in _ROUTES and section.name.startswith("gw_") and self._is_open(section):
                 continue  # its conditions stand there; the lines of the others are compared

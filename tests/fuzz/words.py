@@ -7,11 +7,12 @@ expression there. Which texts are sound is asked of the word.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyconfd.presets.annotations import OWN_PREFIX
+from pyconfd.presets.policies.attached import field_of
 from pyconfd.presets.policies.nginx import MEANINGS, PREFIX, read_nginx
-from pyconfd.presets.policies.words import WORDS, PolicyWord, asked_by
+from pyconfd.presets.policies.words import KINDS, WORDS, Form, PolicyWord, asked_by
 
 NGINX_CLASS = "nginx"
 NETWORKS = ("198.51.100.0/25", "198.51.100.128/25", "0.0.0.0/0", "192.0.2.0/24, 2001:db8::/33", "2001:db8::/32")
@@ -27,6 +28,7 @@ HOSTILE = (
 _USUAL = (
     *NETWORKS, "true", "false", "0", "1", "5", "60", "1000000", "10m", "1s", "5m", "/", "/app", "/app/$1", "a", "A, B",
     "cookie", "GET, PUT", "http://a.example", "https://www.example.com/new", "https://*.example.org", "a.example",
+    "on", "off", "None", "http:/healthz", "https",
     "X-A: b", "X-A: if\nX-B: 100%", "X-A: #", "503", "301", "client", "route", "header:X-Key", "source", "random",
 )  # fmt: skip
 _BESIDE_NGINX = {
@@ -141,6 +143,29 @@ def annotations(rng: Random, kind: str, class_name: str = "", hostility: float =
     if not ways or rng.random() < (0.2 if class_name == NGINX_CLASS else 0.5):
         return {}
     return dict(rng.choice(ways).annotations(rng, kind, hostility))
+
+
+def fields(rng: Random, hostility: float) -> dict[str, Any]:
+    """Return words as fields of a RoutePolicy: texts, or the list, number or boolean that the field is for."""
+    kind = rng.choice(sorted(KINDS))
+    found: dict[str, Any] = {}
+    for name, text in texts_of_words(rng, kind, hostility).items():
+        form = WORDS[name].form if name in WORDS else Form.TEXT
+        found[field_of(name)] = text if rng.random() < 0.5 else _as_field(text, form)
+    if rng.random() < hostility / 2:
+        wrong: Any = rng.choice((None, 1.5, {"a": ["b"]}, [1, [2]], [["a\nb"]], True, -1, {}))
+        found[rng.choice((*found, "x\ny", 'a"b', "%[src]"))] = wrong
+    return found
+
+
+def _as_field(text: str, form: Form) -> Any:
+    if form is Form.LIST:
+        return [each.strip() for each in text.split(",")]
+    if form is Form.LINES:
+        return text.split("\n")
+    if form is Form.FLAG and text in {"true", "false"}:
+        return text == "true"
+    return int(text) if form is Form.NUMBER and text.isascii() and text.isdigit() and len(text) < 19 else text
 
 
 def all_sound(kind: str) -> Iterator[Texts]:
