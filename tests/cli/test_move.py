@@ -14,6 +14,7 @@ from tests.cli.invoking import invoke
 from tests.cli.trying import Trying
 
 PREFIX = "nginx.ingress.kubernetes.io/"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "migrating" / "ingress-nginx.yaml"
 
 
 def ingress(
@@ -131,6 +132,16 @@ def test_objects_are_written_beside_the_verdicts(tmp_path: Path) -> None:
 def test_a_folder_without_objects_is_no_snapshot(tmp_path: Path) -> None:
     done = invoke("move", "--snapshot", str(tmp_path))
     assert (done.exit_code, "there is no .yaml, .yml or .json file in" in done.output) == (Exit.USAGE, True)
+
+
+def test_the_example_of_the_page_has_each_verdict() -> None:
+    found = json.loads(invoke("move", "--json", "--snapshot", str(EXAMPLE)).stdout)["ingresses"]
+    assert {each["ingress"].removeprefix("shop/"): each["verdict"] for each in found} == {
+        "admin": "refused",
+        "api": "same",
+        "files": "different",
+        "web": "same",
+    }
 
 
 @pytest.mark.haproxy
