@@ -5,7 +5,8 @@ Nothing here knows pyconfd. How often an annotation is there is as in 44 public 
 Source: ingress-nginx 1.15, docs/user-guide (nginx-configuration/annotations.md and configmap.md, tls.md,
 ingress-path-matching.md); what comes first of several, and what ``app-root`` and ``rewrite-target: /`` are for, is in
 rootfs/etc/nginx/template/nginx.tmpl only. TLS is not passed through by a controller that was not started for it. GRPC
-needs pods of its own, and is not asked; buffering shows in no answer.
+needs pods of its own, and is not asked; nor is the Strict-Transport-Security of hosts with TLS, which is a setting of
+the controller here as there; buffering shows in no answer.
 """
 
 import base64

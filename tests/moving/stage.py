@@ -194,6 +194,10 @@ def moving_stage(folder: Path) -> Iterator[MovingStage]:
             service(authentication, "auth"),
             _secret("web-tls", "kubernetes.io/tls", tls_crt=pair.cert.read_text(), tls_key=pair.key.read_text()),
             _secret("ca", "Opaque", ca_crt=authority.cert.read_text()),
+            # The one object that has to be made beside what there is: authorities are read from ConfigMaps.
+            yaml.safe_dump(
+                {"kind": "ConfigMap", "metadata": {"name": "ca"}, "data": {"ca.crt": authority.cert.read_text()}}
+            ),
             *(_secret(name, "Opaque", auth=line) for name, line in USERS.items()),
         )
         yield MovingStage(
