@@ -140,7 +140,7 @@ class Made(NamedTuple):
     @property
     def counted(self) -> tuple[str, ...]:
         """The names by which its annotations are counted."""
-        return tuple(choice.name for choice in CHOICES if choice.name in self.said)
+        return tuple(each.name for each in CHOICES if any(next(iter(value)) in self.said for value in each.values))
 
     @property
     def documents(self) -> Iterator[dict[str, Any]]:
