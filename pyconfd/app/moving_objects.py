@@ -182,6 +182,8 @@ def objects_for(
 def _unsaid(claim: IngressClaim) -> Iterator[str]:
     if claim.closed:
         raise NotSaidError("it is refused: change it first")
+    if not claim.rules:
+        raise NotSaidError("it has no path that is served")
     if claim.hsts is not None:
         yield "pyconfd.io/hsts is no word of an HTTPRoute: write pyconfd.io/response-headers"
     for rule in claim.rules:
