@@ -75,7 +75,9 @@ AS_THE_SERVICE = PodConnection()
 
 def with_words(options: str, pods: PodConnection) -> str:
     """Return words of server lines, and those of a policy behind them."""
-    return " ".join(filter(None, (options, pods.words)))
+    # A check that agreed on HTTP/2 (ALPN) would speak HTTP/1.1 all the same.
+    check = "check-alpn h2" if pods.lines.health and "alpn h2" in options else ""
+    return " ".join(filter(None, (options, check, pods.words)))
 
 
 def connections(text: str) -> int:

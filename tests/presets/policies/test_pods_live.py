@@ -236,6 +236,19 @@ def test_a_pod_that_says_it_is_ill_gets_no_request(stage: PolicyStage, way: str)
 
 
 @haproxy
+@pytest.mark.parametrize(
+    ("pod", "protocol"), [("plain", "http"), ("h2c", "grpc"), ("tls", "https"), ("tls-h2", "grpcs")]
+)
+def test_pods_are_asked_as_they_are_spoken_to(
+    stage: PolicyStage, speaking: SpeakingPods, pod: str, protocol: str
+) -> None:
+    words = {"backend-protocol": protocol, "health-check": "http:/healthz"}
+    stage.serving(to_pods(of_ingress(words)), service(speaking.ports[pod], "speaking"))
+    wait_until(lambda: _of_server(stage, "check_status").startswith("L7"), "the pod was asked")
+    assert _of_server(stage, "check_status") == "L7OK"
+
+
+@haproxy
 @ways
 @pytest.mark.parametrize(("text", "status"), [("tcp", "UP"), ("off", "no check")])
 def test_pods_are_not_asked(stage: PolicyStage, way: str, text: str, status: str) -> None:
