@@ -30,6 +30,7 @@ _USUAL = (
     "cookie", "GET, PUT", "http://a.example", "https://www.example.com/new", "https://*.example.org", "a.example",
     "on", "off", "None", "http:/healthz", "https",
     "X-A: b", "X-A: if\nX-B: 100%", "X-A: #", "503", "301", "client", "route", "header:X-Key", "source", "random",
+    "https", "tcp", "off", "Lax",
 )  # fmt: skip
 _BESIDE_NGINX = {
     "enable-cors": "true",
@@ -38,7 +39,12 @@ _BESIDE_NGINX = {
     "permanent-redirect": "http://a.example",
 }
 """Annotations that others of ingress-nginx say more of."""
-_BESIDE = {"limit-rps": "7", "redirect": "http://a.example", "cors-allow-origins": "http://a.example"}
+_BESIDE = {
+    "limit-rps": "7",
+    "redirect": "http://a.example",
+    "cors-allow-origins": "http://a.example",
+    "session-cookie": "SESSION",
+}
 """The same of words."""
 _MOST_SOUND = 6
 _PATHS_OF_NGINX = ("use-regex", "rewrite-target")
