@@ -513,6 +513,10 @@ def _at_pods(rule: RuleBackend, trace: Trace) -> None:
     if policy.compressed:
         text = f"answers are compressed: {policy.compressed}"
         trace.add("policy", text, at=at, where=_said(rule, "compression"))
+    if policy.pages:
+        statuses = ", ".join(str(each.status) for each in policy.pages)
+        text = f"answers with {statuses} have pages of their own"
+        trace.add("policy", text, at=at, where=_said(rule, "error-pages"))
     if policy.pods != AS_THE_SERVICE:
         asked = policy.pods.lines.health
         checked = f"; those that answer to GET {asked}" if asked else ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from pyconfd.derived import Joined, Published, SameParts
@@ -149,6 +150,7 @@ class _Ingresses(PresetCollections):
         self._presented = Published[str, PresentedCertificate](ingresses.presented, rank=None)
         self._refused = JoinedRefusals(ingresses.refused)
         self._by_secret = Published[Key, ServedCertificate](ingresses.served, rank=None)
+        self._pages = Published[Key, tuple[OutputFile, ...]](ingresses.rules.page_files)
         self._authorities = Published[Key, OutputFile](ingresses.authority_files)
         self._given = SameParts[GivenDict]()
         self._files = SameParts[tuple[OutputFile, ...]]()
@@ -160,6 +162,7 @@ class _Ingresses(PresetCollections):
         """Return ``ingress``: its virtual hosts, backends and certificates."""
         ingresses = self._ingresses
         served, authorities = self._by_secret.mapping(), self._authorities.mapping()
+        pages = self._pages.mapping()
         backends, lines, virtual_hosts = self._backends.mapping(), self._lines.mapping(), self._virtual_hosts.mapping()
         given = self._given.made(
             (virtual_hosts, backends, lines),
@@ -172,8 +175,12 @@ class _Ingresses(PresetCollections):
             ingresses.ready.items.get((), 0),
             partial(ingress_claims, self._asked.mapping(), owners, all_backends),
             files=self._files.made(
-                (served, authorities),
-                lambda: (*(each.file for each in served.values() if each.file), *authorities.values()),
+                (served, authorities, pages),
+                lambda: (
+                    *(each.file for each in served.values() if each.file),
+                    *authorities.values(),
+                    *chain(*pages.values()),
+                ),
             ),
             serves=all_backends,
             addresses_of=addresses_of,

@@ -14,7 +14,9 @@ from pyconfd.derived import Collection, Derived, Grouped, Joined, Read, Spread, 
 from pyconfd.model.reservation import Owner
 from pyconfd.model.route_policy import POLICY_KIND
 from pyconfd.model.snapshot import Key
+from pyconfd.presets.certificates import why_unread
 from pyconfd.presets.objects import Objects
+from pyconfd.presets.policies.pages import ErrorPages, error_pages
 from pyconfd.presets.policies.users import UserList
 from pyconfd.presets.routing.rules import EMPTY_OF, RuleBackend, RuleProfile
 from pyconfd.presets.routing.table import entry_of
@@ -34,17 +36,23 @@ class RuleSection(NamedTuple):
 class RuleBackends:
     """The ``backends`` of the rules of one preset, and ``all`` sections: these and their profiles.
 
-    ``leading`` has, by route, the paths that lead there.
+    ``leading`` has, by route, the paths that lead there; ``error_pages`` what ConfigMaps that words name have.
     """
 
     def __init__(
         self,
         objects: Objects,
         preset: str,
-        sections: Collection[Any, RuleSection],
+        asked: Collection[Any, RuleSection],
         leading: Collection[str, Any],
     ) -> None:
         self._objects, self._leading = objects, leading
+        naming = Grouped(asked, _named_pages, f"sections of {preset} by their error pages")
+        self.error_pages = Derived(naming, self._pages, f"error pages of {preset}")
+        sections = Derived(asked, self._with_pages, f"sections of {preset} with error pages")
+        self.page_files = Derived(
+            self.error_pages, lambda _, __, found: found.files or None, f"files of pages of {preset}"
+        )
         counts = Tally(sections, _profile_of, f"profiles of rules of {preset}")
         of_namespace = Grouped(
             counts, lambda at, _: (at[0],), f"profiles of {preset} by namespace", rank=lambda at, _: at[1].name
@@ -66,6 +74,20 @@ class RuleBackends:
 
     def _users(self, read: Read, secret: Key, _: int) -> UserList | None:
         return read(self._objects.read.user_lists, secret)
+
+    def _pages(self, read: Read, key: Key, _: object) -> ErrorPages:
+        tls = read.value(self._objects.tls)
+        if unread := why_unread(tls, key.namespace, "ConfigMaps"):
+            return ErrorPages(fault=unread)
+        return error_pages(read(self._objects.config_maps, key), key, tls.directory)
+
+    def _with_pages(self, read: Read, _: object, section: RuleSection) -> RuleSection:
+        policy = section.backend.policy
+        found = read(self.error_pages, policy.error_pages) if policy.error_pages is not None else None
+        if found is None:
+            return section
+        backend = msgspec.structs.replace(section.backend, policy=policy._replace(pages=found.pages))
+        return section._replace(backend=backend)
 
     def _section_of_profile(self, read: Read, profile: RuleProfile, _: int) -> RuleBackend:
         return profile.section(read(self._rules, profile) or 0)
@@ -99,6 +121,11 @@ def _limiting(backend: RuleBackend) -> tuple[str, ...]:
         {source for word, source in backend.said if word.startswith("limit-") and source.startswith(POLICY_KIND)}
     )
     return (hashlib.sha256("\n".join(sources).encode()).hexdigest()[:16],) if sources else ()
+
+
+def _named_pages(_: object, section: RuleSection) -> tuple[Key, ...]:
+    named = section.backend.policy.error_pages
+    return (named,) if named is not None else ()
 
 
 def _limited(_: object, section: RuleSection) -> tuple[tuple[bool, int], ...]:

@@ -86,7 +86,8 @@ def names(context: Context, rendering: Rendering) -> tuple[str, ...]:
         if section.keyword in {"frontend", "listen"}:
             found.update(name for line in section.lines if line.words[0] in _ROUTING for name in _names_in(line.raw))
     for file in rendering.files:
-        if file.kind is FileKind.MAP:
+        # Not a page or a script, which are no tables.
+        if file.kind is FileKind.MAP and file.path.endswith(".map"):
             keys = (line.split(maxsplit=1)[0] for line in file.content.splitlines() if line.strip())
             found.update(name for key in keys for name in _names_in(key))
     return tuple(sorted(found))

@@ -87,6 +87,12 @@ def test_each_preset_asks_for_what_it_reads(preset: str) -> None:
     assert without == {each for each in NEEDED[preset] if not each[1].endswith("/status")}, "nothing is written at all"
 
 
+@pytest.mark.parametrize("preset", ["ingress", "gateway"])
+def test_config_maps_that_tenants_name_are_read_where_secrets_are(preset: str) -> None:
+    found = rules("--preset", preset, "--kubernetes-secret-namespaces", "shop")
+    assert {("shop", each, ()) for each in ("configmaps", "secrets")} <= found
+
+
 def test_several_together_and_the_object_that_holds_the_configuration() -> None:
     found = rules("--preset", "hosts,configmap", "--hosts-config", "deployment/default/haproxy")
     assert found == PODS | OBJECTS | OWNERS | EVENTS | {("default", "deployments", ("haproxy",))}

@@ -76,7 +76,7 @@ def test_a_frontend_without_a_mode_speaks_http_where_its_backend_does() -> None:
 
 
 def test_names_are_those_of_presets_of_the_text_and_of_maps() -> None:
-    files = (OutputFile(FileKind.MAP, "/m", "two.example.com be-two\n.example.org be-any\n10.0.0.1 x\n"),)
+    files = (OutputFile(FileKind.MAP, "/m.map", "two.example.com be-two\n.example.org be-any\n10.0.0.1 x\n"),)
     found = names(Context({"domains": {"three.example.com": {}}}), Rendering((Piece("a", TEXT),), files))
     assert found == ("*.example.org", "one.example.com", "three.example.com", "two.example.com")
     assert asked("*.example.org") == "any.example.org"

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from pyconfd.derived import Joined, Published, SameParts, Spread
@@ -74,6 +75,7 @@ class GatewayCollections(PresetCollections):
         self._statuses = Published[ObjectKey, ObjectStatus](gateways.statuses, key=_key_of_status, rank=None)
         self._services = Published[Key, GatewayService](gateways.services, key=lambda at: at[1])
         self._policies = Published[ObjectKey, PolicyDecision](gateways.policies)
+        self._pages = Published[Key, tuple[OutputFile, ...]](gateways.rules.page_files)
         self._presented = Published[str, PresentedCertificate](gateways.presented, key=lambda at: at[1], rank=None)
         self._refused = JoinedRefusals(gateways.refused)
         self._given = SameParts[GivenDict]()
@@ -85,7 +87,11 @@ class GatewayCollections(PresetCollections):
         counts = self._gateways.counts.items
         ports, policies, backends = self._ports.mapping(), self._policies.mapping(), self._backends.mapping()
         frontends, owners = self._frontends.mapping(), self._owners.mapping()
-        files = self._files.made((ports, policies), lambda: files_of(ports.values(), policies.values()))
+        pages = self._pages.mapping()
+        files = self._files.made(
+            (ports, policies, pages),
+            lambda: (*files_of(ports.values(), policies.values()), *chain(*pages.values())),
+        )
         script = script_file(self._directory) if counts.get("mirrored") else None
         virtual_hosts, path = self._virtual_hosts.mapping(), script.path if script else ""
         given = self._given.made(

@@ -114,6 +114,7 @@ from pyconfd.presets.gateway.work import RouteWork, beyond_budget
 from pyconfd.presets.host_ownership import wildcards_above
 from pyconfd.presets.listener_ownership import ListenerClaim, ListenerOwners
 from pyconfd.presets.objects import ROUTES, Objects, Route, class_of_gateway
+from pyconfd.presets.policies.pages import ErrorPages, fault_of_pages
 from pyconfd.presets.policies.said import OverriddenWord, PolicyTarget, Words, together
 from pyconfd.presets.preset import PolicyUse
 from pyconfd.presets.routing.rules import RuleBackend
@@ -297,14 +298,14 @@ class ServedGateways:
         self._table = ConditionalRoutingTable("Gateways", rules)
 
         self.sections = Spread(self.routes, _sections_of, "sections of routes")
+        self.rules = RuleBackends(objects, PresetName.GATEWAY, self.sections, self._table.leading)
         self.forms = Joined[ObjectKey, Owner](
             Derived(self.gateways, _form_of_gateway, "forms of Gateways"),
             Derived(self.listener_sets, _form_of_listener_set, "forms of ListenerSets"),
-            Derived(self.routes, _form_of_route, "forms of routes"),
+            Derived(self.routes, self._form_of_route, "forms of routes"),
             name="forms of the Gateway API",
         )
         """Each object that is served, as an owner that is another one when it asks for something else."""
-        self.rules = RuleBackends(objects, PresetName.GATEWAY, self.sections, self._table.leading)
         self.backends = self.rules.backends
         self.counts = Tally(self.backends, _counts_of, "ready endpoints of Gateways")
 
@@ -350,7 +351,7 @@ class ServedGateways:
             Derived(objects.gateway_classes, self._refused_class, "conditions of GatewayClasses"),
             Derived(objects.gateways, self._refused_gateway, "conditions of Gateways"),
             Derived(self.listener_sets, _refused_listener_set, "conditions of ListenerSets"),
-            Derived(self.routes, lambda _, __, route: route.refused or None, "conditions of routes"),
+            Derived(self.routes, self._refused_route, "conditions of routes"),
             Derived(self.policies, self._refused_policy, "conditions of policies"),
             name="conditions of the Gateway API",
         )
@@ -600,6 +601,22 @@ class ServedGateways:
         detail = mistaken_class(gateway, classes)
         return (Refusal(ref, "spec.gatewayClassName", "", RefusalReason.UNKNOWN_CLASS, detail),)
 
+    def _form_of_route(self, read: Read, _: ObjectKey, route: ServedRoute) -> Owner | None:
+        if not route.virtual_hosts:
+            return None
+        pages = self._pages_of(read, route)
+        return route.form.asking_for((route.form.since, pages)) if pages else route.form
+
+    def _refused_route(self, read: Read, _: ObjectKey, route: ServedRoute) -> tuple[Refusal, ...] | None:
+        faults = (fault_of_pages(route.asked.ref, *each) for each in self._pages_of(read, route) if each[2].fault)
+        return (*route.refused, *faults) or None
+
+    def _pages_of(self, read: Read, route: ServedRoute) -> list[tuple[str, Key, ErrorPages]]:
+        """Return the ConfigMaps with error pages of a route, each with what says so, and what they have."""
+        named = {each.policy.error_pages: dict(each.said).get("error-pages", "") for each in route.backends}
+        pages = ((source, key, read(self.rules.error_pages, key)) for key, source in named.items() if key is not None)
+        return [(source, key, found) for source, key, found in pages if found is not None]
+
     def _refused_policy(self, _: Read, id_: ObjectKey, policy: PolicyDecision) -> tuple[Refusal, ...] | None:
         ref = self._ref("BackendTLSPolicy", id_.key)
         return tuple(fault.refusal(ref) for fault in policy.faults) or None
@@ -688,10 +705,6 @@ def _attached_to(_: ObjectKey, found: ListenerSetDecision) -> Iterator[tuple[Key
 def _refused_listener_set(_: Read, __: ObjectKey, found: ListenerSetDecision) -> tuple[Refusal, ...] | None:
     ref = found.asked.ref
     return (*(fault.refusal(ref) for fault in found.faults), *_notes_of(found.listeners, ref)) or None
-
-
-def _form_of_route(_: Read, __: ObjectKey, route: ServedRoute) -> Owner | None:
-    return route.form if route.virtual_hosts else None
 
 
 def addresses_of(backend: RuleBackend) -> list[str]:

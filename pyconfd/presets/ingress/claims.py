@@ -136,11 +136,19 @@ class IngressClaim:
     @property
     def authorities(self) -> tuple[tuple[str, Key], ...]:
         """The ConfigMaps with CA certificates that words name, each once with what says so."""
+        return self._named("backend-ca", lambda asked: asked.policy.pods.ca)
+
+    @property
+    def error_pages(self) -> tuple[tuple[str, Key], ...]:
+        """The same of ConfigMaps with error pages."""
+        return self._named("error-pages", lambda asked: asked.policy.error_pages)
+
+    def _named(self, word: str, named: Callable[[AskedByWords], Key | None]) -> tuple[tuple[str, Key], ...]:
         found: dict[Key, str] = {}
         for service, asked in {"": self.asked, **self.of_services}.items():
-            if (ca := asked.policy.pods.ca) is not None:
-                found[ca] = dict(self.said[service])["backend-ca"]
-        return tuple((source, ca) for ca, source in found.items())
+            if (key := named(asked)) is not None:
+                found[key] = dict(self.said[service])[word]
+        return tuple((source, key) for key, source in found.items())
 
     def _asked_of(self, backend: str) -> AskedByWords:
         found = self.references.get(backend)

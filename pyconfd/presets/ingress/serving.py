@@ -42,6 +42,7 @@ from pyconfd.presets.host_ownership import HostRights, Hosts
 from pyconfd.presets.ingress.claims import IngressClaim, TlsHosts, as_expression, name_of, read_ingress
 from pyconfd.presets.ingress.classes import OwnClasses, is_misspelled, mistaken_class, own_classes
 from pyconfd.presets.objects import Objects
+from pyconfd.presets.policies.pages import fault_of_pages
 from pyconfd.presets.policies.words import CLOSED
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import PolicyUse
@@ -403,7 +404,11 @@ class ServedIngresses:
     def _owner_of_options(self, read: Read, name: str, target: IngressTarget) -> Owner | None:
         """Return the object whose words, or options of servers, a backend is for: other ones may be a reload."""
         if (section := read(self._sections, name)) is not None:
-            return section.owner.asking_for(msgspec.structs.replace(section.backend, ports=()))
+            policy = section.backend.policy
+            pages = read(self.rules.error_pages, policy.error_pages) if policy.error_pages is not None else None
+            file = read(self.authority_files, policy.pods.ca) if policy.pods.ca is not None else None
+            content = (pages, file.content if file is not None else "") if pages or file else ()
+            return section.owner.asking_for((msgspec.structs.replace(section.backend, ports=()), *content))
         if not target.options or read(self._leading, name) is None:
             return None
         return Owner("Service", target.reference.namespace, target.reference.name, "").asking_for(target.options)
@@ -458,13 +463,20 @@ class ServedIngresses:
         for item in claim.tls:
             for host in item.hosts:
                 found.update(self._refused_certificate(read, claim, item, host))
-        for field, ca in claim.authorities:
-            if fault := _fault(read(self._authorities, ca)):
-                detail = f"{fault}; nobody is let in to this Ingress"
-                found.add(Refusal(claim.ref, field, ca.name, RefusalReason.NO_CERTIFICATE, detail))
+        found.update(self._faults_of_named(read, claim))
         if claim.unlogged:
             found.update(self._logged_all_the_same(read, key, claim))
         return tuple(sorted(found)) or None
+
+    def _faults_of_named(self, read: Read, claim: IngressClaim) -> Iterator[Refusal]:
+        """Return what is wrong with the ConfigMaps that words name."""
+        for field, ca in claim.authorities:
+            if fault := _fault(read(self._authorities, ca)):
+                detail = f"{fault}; nobody is let in to this Ingress"
+                yield Refusal(claim.ref, field, ca.name, RefusalReason.NO_CERTIFICATE, detail)
+        for field, named in claim.error_pages:
+            if (pages := read(self.rules.error_pages, named)) is not None and pages.fault:
+                yield fault_of_pages(claim.ref, field, named, pages)
 
     def _logged_all_the_same(self, read: Read, key: Key, claim: IngressClaim) -> Iterator[Refusal]:
         """Return the hosts that another Ingress leads to the same port of a Service: its requests are to be logged."""

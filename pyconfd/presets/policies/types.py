@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pyconfd.model.snapshot import Key
 from pyconfd.presets.policies.limits import NO_LIMITS, RequestLimits
+from pyconfd.presets.policies.pages import ErrorPage
 from pyconfd.presets.policies.pods import AS_THE_SERVICE, PodConnection
 from pyconfd.presets.policies.sessions import NO_SESSION, Session
 from pyconfd.presets.policy import Network
@@ -31,7 +32,7 @@ class RoutePolicy(NamedTuple):
     ``balance`` is HAProxy's algorithm, with its arguments.
     ``session`` is what a client keeps its pod by. ``pods`` is how these are spoken with: words of servers.
     ``auth`` has the users that may ask, who are told ``realm``.
-    Answers of the types in ``compressed`` are.
+    Answers of the types in ``compressed`` are. Errors have the ``pages`` of the ConfigMap ``error_pages``.
     ``closed``: what restricts it cannot be what it says, so that nobody is let in.
     """
 
@@ -47,6 +48,8 @@ class RoutePolicy(NamedTuple):
     realm: str = ""
     pods: PodConnection = AS_THE_SERVICE
     compressed: str = ""
+    error_pages: Key | None = None
+    pages: tuple[ErrorPage, ...] = ()
 
     @property
     def lines(self) -> "RoutePolicy":
@@ -64,6 +67,7 @@ class RoutePolicy(NamedTuple):
             "=" if self.auth and self.realm else "",
             pods=self.pods.lines,
             compressed=self.compressed,
+            pages=self.pages,
         )
 
     @property

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
-from pyconfd.presets.policies import access, answers, balancing, changes, handling, limits, pods, sessions
+from pyconfd.presets.policies import access, answers, balancing, changes, handling, limits, pages, pods, sessions
 from pyconfd.presets.policies.types import NO_POLICY, BasicAuth, RoutePolicy
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, Network, PolicyBounds, network
 from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, Filters, Handling
@@ -348,6 +348,11 @@ _WORDS = (
         "compression", answers.compressed_types, _policy("compressed"), "application/json, text/html",
         "answers of these types are compressed (gzip) for clients that take it: `on` for the usual texts, `off`, or"
         " types", live=False, form=Form.LIST,
+    ),
+    PolicyWord(
+        "error-pages", pages.config_map, _policy("error_pages"), "our-errors",
+        "errors of pods and of HAProxy have a page of this ConfigMap of the namespace: its keys are statuses such as"
+        " `404.html`, `503.json` or `500.txt`", live=False, kinds=_OF_BROWSERS, names_object=True,
     ),
     PolicyWord(
         "redirect", changes.redirect, _filters(changes.with_redirect), "https://www.example.com/new",

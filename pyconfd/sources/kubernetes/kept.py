@@ -9,10 +9,11 @@ import msgspec
 from pyconfd.model.kubernetes import LARGEST_PEM, NO_ROOM, ROOM_OF_NAMESPACE, TOO_LARGE, AnyObject, ConfigMap, Secret
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.snapshot import Key, Named, Resource
+from pyconfd.presets.policies.pages import is_page
 from pyconfd.presets.policies.users import FILE_KEY, OPAQUE
 
 CA_KEY = "ca.crt"
-"""The only key of a ConfigMap that is read by namespace. Source: ``caCertificateRefs`` in the Gateway API."""
+"""The key of a ConfigMap that is read by namespace, beside error pages. Source: ``caCertificateRefs`` in the API."""
 _KEYS: Mapping[Resource, tuple[str, ...]] = MappingProxyType(
     {Resource.SECRETS: ("tls.crt", "tls.key"), Resource.CONFIGMAPS: (CA_KEY,)}
 )
@@ -48,6 +49,8 @@ class Keeper:
         if isinstance(record, Secret) and record.type == OPAQUE:
             # Each key may be a user: of all that such Secrets hold, hashes of passwords are kept and nothing else.
             keys = tuple(name for name, value in data.items() if name == FILE_KEY or _HASH.fullmatch(value))
+        if isinstance(record, ConfigMap):
+            keys = (*keys, *filter(is_page, data))
         used = {key: value if len(value) <= LARGEST_PEM else TOO_LARGE for key in keys if (value := data.get(key))}
         key = Key(meta.namespace, meta.name)
         self.dropped(key)  # what was kept of its former state

@@ -127,7 +127,11 @@ def of_route(words: Mapping[str, str], *, path: str = "/", name: str = "web") ->
 
 def ca_map(pem: str, name: str = "internal-ca") -> str:
     """Return a ConfigMap with CA certificates."""
-    return yaml.safe_dump({"kind": "ConfigMap", "metadata": {"name": name}, "data": {"ca.crt": pem}})
+    return config_map(name, {"ca.crt": pem})
+
+
+def config_map(name: str, data: Mapping[str, str]) -> str:
+    return yaml.safe_dump({"kind": "ConfigMap", "metadata": {"name": name}, "data": dict(data)})
 
 
 KIND_OF_WAY = {

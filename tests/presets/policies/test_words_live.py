@@ -14,7 +14,7 @@ from tests.presets.policies.stage import (
     KIND_OF_WAY,
     WAYS,
     PolicyStage,
-    ca_map,
+    config_map,
     of_route,
     policy_stage,
     refused_of,
@@ -127,7 +127,7 @@ def test_numbers_are_read_beside_other_texts(stage: PolicyStage, way: str) -> No
 @ways
 def test_a_new_value_changes_no_line(stage: PolicyStage, way: str, tmp_path: Path) -> None:
     pem = CertificateAuthority(tmp_path / "named").cert.read_text()
-    named = [ca_map(pem, name) for name in ("one", "two")]
+    named = [config_map(name, {"ca.crt": pem, f"50{place}": name}) for place, name in enumerate(("one", "two"))]
     said = [each for each in _VALUES if KIND_OF_WAY[way] in each[0].kinds]
     texts = [
         stage.rendered(WAYS[way](_BESIDE.get(word.name, {}) | {word.name: text}), *_NAMED, *named)[0].text
@@ -202,6 +202,7 @@ _VALUES = [
         "cors-allow-credentials": ("true", "false"),
         "cors-max-age": ("1", "2"),
         "compression": ("on", "text/html"),
+        "error-pages": ("one", "two"),
         "max-connections-per-pod": ("1", "2"),
         "slow-start": ("10s", "20s"),
         "health-check": ("http:/a", "off"),

@@ -51,6 +51,15 @@ def test_of_a_config_map_only_ca_certificates_are_kept() -> None:
     assert Keeper(MAPS).kept(ConfigMap(meta, {"other": "x"})) == ConfigMap(short)
 
 
+def test_error_pages_are_kept() -> None:
+    data = {"ca.crt": "PEM", "404.html": "a", "503": "b", "999": "c", "404.exe": "d", "index.html": "e"}
+    assert kept(Keeper(MAPS), ConfigMap(ObjectMeta("pages", "a"), data)) == {
+        "ca.crt": "PEM",
+        "404.html": "a",
+        "503": "b",
+    }
+
+
 def test_what_is_named_is_kept_whole() -> None:
     record = secret("keys", shop_pem=LARGEST + "x")
     assert Keeper(Named(Resource.SECRETS, "a", "keys")).kept(record) is record
