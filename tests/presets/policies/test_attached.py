@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyconfd.model.context import Context
+from pyconfd.model.records import ObjectMeta
+from pyconfd.model.route_policy import RoutePolicyObject
 from pyconfd.model.snapshot import Resource
 from pyconfd.presets.policies.attached import (
     LONGEST_TEXT,
@@ -15,8 +19,10 @@ from pyconfd.presets.policies.attached import (
     MOST_POLICIES,
     MOST_TARGETS,
     field_of,
+    read_policy,
     text_of,
 )
+from pyconfd.presets.policies.said import asked_of
 from pyconfd.presets.policies.words import WORDS, Form
 from pyconfd.presets.policy import ClaimOptions, Rule, network
 from tests.presets.policies.stage import GATEWAY, TARGETS, PolicyStage, of_ingress, of_route, policy, policy_stage
@@ -324,6 +330,34 @@ def test_what_a_namespace_may_say_is_that_of_the_policy(stage: PolicyStage) -> N
     context = stage.serving(route(), policy({**named("p"), "maxBodySize": "1k"}, WEB))
     assert stage.request("httproute").status == 403
     assert "claims.rules" in told(context)["p"][0][1]
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+_REFERENCES = st.lists(
+    _JSON
+    | st.fixed_dictionaries(
+        {"group": st.sampled_from(["", "core", ROUTE["group"], INGRESS["group"]]) | _JSON},
+        optional={"kind": st.sampled_from(["HTTPRoute", "Gateway"]) | _JSON, "name": _JSON, "sectionName": _JSON},
+    ),
+    max_size=MOST_TARGETS + 1,
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(sorted(map(field_of, WORDS))) | st.text(max_size=12), _JSON, max_size=4),
+    _REFERENCES | _JSON,
+)
+def test_anything_may_stand_in_a_policy(fields: dict[str, Any], references: Any) -> None:
+    """An exception would leave the policy out, and so open what it was to close."""
+    meta = ObjectMeta("p", "shop", uid="p")
+    found = read_policy(RoutePolicyObject(meta, {**fields, "targetRefs": references}))
+    assert {field_of(each.name) for each in found.words} >= fields.keys() & set(map(field_of, WORDS))
+    assert all(each.object.key.namespace == "shop" for each in found.targets)
+    asked_of(found.words, "HTTPRoute", ClaimOptions())
 
 
 def test_a_word_that_takes_several_has_a_list() -> None:
