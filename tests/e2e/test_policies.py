@@ -116,3 +116,21 @@ def test_policies_whose_definition_is_installed_later(appliance: Appliance) -> N
         appliance.until(lambda expected=expected: reasons(appliance) == expected, "its status says so")  # type: ignore[misc]
     cluster.delete("routepolicies", NAMESPACE, "internal")
     appliance.until(lambda: ask(appliance.http, HOST) == "web-1", "without it, all is open")
+
+
+def test_policies_that_may_not_be_read_any_more_go_on_to_count(appliance: Appliance) -> None:
+    cluster = appliance.cluster
+    cluster.load_object(CLASS)
+    appliance.serve("web", {}, pods=1)
+    cluster.load_object(policy(denyNetworks=[LOCAL]))
+    cluster.load_object(ingress("open", ("/", "web")))
+    appliance.start()
+    appliance.until(lambda: ask(appliance.http, HOST) == "403", "the policy counts")
+    for server in appliance.servers:
+        server.faults.deny("routepolicies")
+        server.cut_connections()
+    appliance.until(lambda: any("routepolicies" in each for each in appliance.status()["problems"]), "it is told")
+    cluster.load_object(ingress("later", ("/", "web"), host="later.example.com"))
+    appliance.until(lambda: ask(appliance.http, "later.example.com") == "web-1", "all else is followed")
+    assert ask(appliance.http, HOST) == "403"
+    assert "{apiGroups: [pyconfd.io], resources: [routepolicies], verbs: [list, watch]}" in str(appliance.status())
