@@ -2,13 +2,17 @@
 
 import threading
 from collections import Counter
+from collections.abc import Iterable
+from functools import partial
 from typing import Any, Self
 
 import pytest
 
+from pyconfd.presets.policies.attached import field_of
 from tests.e2e.test_ingress import CLASS, HOST, ingress
 from tests.world.appliance import NAMESPACE, Appliance
 from tests.world.clients import ask
+from tests.world.cluster import Cluster
 
 pytestmark = pytest.mark.haproxy
 
@@ -16,10 +20,31 @@ LOCAL, OTHER = "127.0.0.0/8", "10.0.0.0/8"
 MANY = ", ".join([LOCAL, *(f"10.{number}.0.0/16" for number in range(60))])
 
 
-def saying(**words: str) -> dict[str, Any]:
-    found = ingress("admin", ("/admin", "web"), day=2)
-    found["metadata"]["annotations"] = {f"pyconfd.io/{name.replace('_', '-')}": text for name, text in words.items()}
-    return found
+def saying(way: str, name: str = "admin", host: str = HOST, **words: str) -> list[dict[str, Any]]:
+    """Return an Ingress that says words, by annotations or by a policy, which has to be there first."""
+    found, named = ingress(name, ("/admin", "web"), host=host, day=2), {}
+    for word, text in words.items():
+        named[word.replace("_", "-")] = text
+    if way == "annotation":
+        found["metadata"]["annotations"] = {f"pyconfd.io/{word}": text for word, text in named.items()}
+        return [found]
+    target = {"group": "networking.k8s.io", "kind": "Ingress", "name": name}
+    said = policy(name, target, **{field_of(word): text for word, text in named.items()})
+    return [said, found]
+
+
+def policy(name: str, *targets: dict[str, str], **fields: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "pyconfd.io/v1alpha1",
+        "kind": "RoutePolicy",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"targetRefs": list(targets), **fields},
+    }
+
+
+def load_all(cluster: Cluster, objects: Iterable[dict[str, Any]]) -> None:
+    for each in objects:
+        cluster.load_object(each)
 
 
 class Intruder:
@@ -44,17 +69,17 @@ class Intruder:
 
 
 @pytest.mark.timeout(180)
-def test_a_restricted_path_is_open_at_no_moment(appliance: Appliance) -> None:
+@pytest.mark.parametrize("way", ["annotation", "policy"])
+def test_a_restricted_path_is_open_at_no_moment(appliance: Appliance, way: str) -> None:
     cluster = appliance.cluster
     cluster.load_object(CLASS)
     appliance.serve("web", {}, pods=2)
     cluster.load_object(ingress("open", ("/", "web")))
-    cluster.load_object(saying(deny_networks=LOCAL))
+    load = partial(load_all, cluster)
+    load(saying(way, deny_networks=LOCAL))
     for name, words in {"one": {"deny_networks": OTHER, "limit_rps": "9"}, "two": {"allow_networks": OTHER}}.items():
-        beside = saying(**words)  # their profiles are there, so that words of the other one need no reload
-        beside["metadata"]["name"] = name
-        beside["spec"]["rules"][0]["host"] = f"{name}.example.com"
-        cluster.load_object(beside)
+        # Their profiles are there, so that words of the other one need no reload.
+        load(saying(way, name, f"{name}.example.com", **words))
     appliance.start()
     appliance.until(appliance.settled, "the first configuration is applied and verified")
     changes: list[dict[str, str]] = [
@@ -71,21 +96,17 @@ def test_a_restricted_path_is_open_at_no_moment(appliance: Appliance) -> None:
     with Intruder(appliance.http) as intruder:
         for number, words in enumerate(changes):
             later = f"later-{number}.example.com"
-            cluster.load_object(saying(**words))
+            load(saying(way, **words))
             cluster.load_object(ingress("later", ("/", "web"), host=later))
             appliance.until(lambda later=later: ask(appliance.http, later) != "404", "what came later is applied")  # type: ignore[misc]
     assert intruder.answers.keys() == {"403"}
     assert ask(appliance.http, HOST).startswith("web-")
 
 
-def policy(**fields: Any) -> dict[str, Any]:
+def internal(**fields: Any) -> dict[str, Any]:
+    """Return a policy for an Ingress that is there, and for one that is not."""
     target = {"group": "networking.k8s.io", "kind": "Ingress", "name": "open"}
-    return {
-        "apiVersion": "pyconfd.io/v1alpha1",
-        "kind": "RoutePolicy",
-        "metadata": {"name": "internal", "namespace": NAMESPACE},
-        "spec": {"targetRefs": [target, {**target, "name": "absent"}], **fields},
-    }
+    return policy("internal", target, {**target, "name": "absent"}, **fields)
 
 
 def reasons(appliance: Appliance) -> list[str]:
@@ -111,7 +132,7 @@ def test_policies_whose_definition_is_installed_later(appliance: Appliance) -> N
         ({"serverTimeout": "5s"}, "web-1", ["Accepted", "TargetNotFound"]),
         ({"inNextYear": "5s"}, "403", ["Invalid", "TargetNotFound"]),
     ):
-        cluster.load_object(policy(**fields))
+        cluster.load_object(internal(**fields))
         appliance.until(lambda answer=answer: ask(appliance.http, HOST) == answer, "the policy counts")  # type: ignore[misc]
         appliance.until(lambda expected=expected: reasons(appliance) == expected, "its status says so")  # type: ignore[misc]
     cluster.delete("routepolicies", NAMESPACE, "internal")
@@ -122,7 +143,7 @@ def test_policies_that_may_not_be_read_any_more_go_on_to_count(appliance: Applia
     cluster = appliance.cluster
     cluster.load_object(CLASS)
     appliance.serve("web", {}, pods=1)
-    cluster.load_object(policy(denyNetworks=[LOCAL]))
+    cluster.load_object(internal(denyNetworks=[LOCAL]))
     cluster.load_object(ingress("open", ("/", "web")))
     appliance.start()
     appliance.until(lambda: ask(appliance.http, HOST) == "403", "the policy counts")
