@@ -23,6 +23,7 @@ from pyconfd.model.status import Phase
 from pyconfd.presets import registry, values
 from pyconfd.presets.certificates import ReadSecret, from_base64, key_body, read_secret
 from pyconfd.presets.endpoints import unservable
+from pyconfd.presets.policies.users import UserList, read_users
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.routing.types import RouteServer
 from pyconfd.presets.views import EndpointView
@@ -353,6 +354,14 @@ def not_claimed(key: Key, evidence: Evidence, resource: Resource = Resource.SERV
     return ClaimReport(str(ref), conditions, remedy="; or ".join(hints))
 
 
+def _has_users(rendering: Rendering | None, name: str) -> bool:
+    return rendering is not None and f"\nuserlist {name}\n" in rendering.text
+
+
+def _about_users(users: UserList) -> str:
+    return users.fault or f"{len(users.users)} users{f' ({users.notes}: left out)' if users.notes else ''}"
+
+
 def secret_report(key: Key, evidence: Evidence) -> ClaimReport:
     """Return which certificate files hold a Secret, or why none does; no value of it is repeated."""
     secret = evidence.snapshot.secrets[key]
@@ -369,14 +378,18 @@ def secret_report(key: Key, evidence: Evidence) -> ClaimReport:
     mine += [Refusal(ref, "data", "", RefusalReason.INVALID_VALUE, read.fault)] if read.fault and not mine else []
     refused = [refusal_condition(each, evidence) for each in mine]
     is_read_by_name = Named(Resource.SECRETS, *key) in registry.named_of(evidence.presets, evidence.options)
-    files = _files_with(bodies, evidence.running)
-    if files:
+    files, users = _files_with(bodies, evidence.running), read_users(secret)
+    if users is not None and users.name and _has_users(evidence.running, users.name):
+        held = Condition(ConditionType.PROGRAMMED, _TRUE, "Programmed", "its users are in the configuration")
+        decisive = _unless_down(evidence, held)
+    elif files:
         held = Condition(ConditionType.PROGRAMMED, _TRUE, "Programmed", "in the certificate files below")
         decisive = _unless_down(evidence, held)
     elif refused:
         decisive = refused[0]
     elif secret.type != TLS and not is_read_by_name:
-        only = f"fragments get Secrets of type {TLS} only"
+        unnamed = "no object that is served names it in basic-auth-secret"
+        only = unnamed if users is not None and users.users else f"fragments get Secrets of type {TLS} only"
         decisive = Condition(ConditionType.ACCEPTED, _FALSE, "NotClaimed", only)
     elif _files_with(bodies, evidence.desired):
         decisive = _not_applied(ref, evidence.instance)
@@ -387,7 +400,7 @@ def secret_report(key: Key, evidence: Evidence) -> ClaimReport:
     return ClaimReport(
         object=str(ref),
         conditions=conditions,
-        because=f"type {secret.type or '(none)'}, {read.about}",
+        because=f"type {secret.type or '(none)'}, {read.about if users is None else _about_users(users)}",
         files=files,
         remedy=remedy_of(ref, conditions, evidence),
         created=secret.metadata.creation_timestamp or "",

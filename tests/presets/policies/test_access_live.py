@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pyconfd.explain.conditions import secret_report
 from pyconfd.explain.decision import RoutingDecisions
 from pyconfd.explain.replay import EffectKind, TrafficReplay
 from pyconfd.haproxy.config.text import without_passwords
 from pyconfd.haproxy.runtime.sockets import ask
 from pyconfd.model.logged import asked_for
+from pyconfd.model.snapshot import Key
 from pyconfd.presets.certificates import TlsOptions
 from tests.presets.policies.logins import basic, hashed, secret, users
 from tests.presets.policies.stage import (
@@ -259,3 +261,17 @@ def test_other_passwords_are_no_change_of_requests(stage: PolicyStage) -> None:
     decided = [RoutingDecisions(stage.evidence_of(*stage.rendered(*each), *each)) for each in sets]
     kinds = [TrafficReplay(*both).effect_of(asked_for(line.encode())).effect.kind for both in pairwise(decided)]
     assert kinds == [EffectKind.CHANGED, EffectKind.SAME]
+
+
+def test_explain_says_of_a_secret_who_uses_it(stage: PolicyStage) -> None:
+    def report(*objects: str) -> tuple[list[str], str]:
+        rendering, context = stage.rendered(*objects)
+        found = secret_report(Key("shop", "staff"), stage.evidence_of(rendering, context, *objects))
+        assert hashed("one") not in repr(found)
+        return [each.reason for each in found.conditions], found.because
+
+    with_note = secret({"auth": f"ada:{hashed('one')}\nbob:hunter2"})
+    used = report(of_ingress(PROTECTED), with_note)
+    assert "Programmed" in used[0]
+    assert used[1].startswith("type Opaque, 1 users (line 2: ")
+    assert report(of_ingress({}), users(ada="one"))[0][0] == "NotClaimed"
