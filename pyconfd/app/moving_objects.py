@@ -184,6 +184,8 @@ def _unsaid(claim: IngressClaim) -> Iterator[str]:
         raise NotSaidError("it is refused: change it first")
     if not claim.rules:
         raise NotSaidError("it has no path that is served")
+    if claim.asked.policy.clients:
+        raise NotSaidError("certificates of clients are asked for by a Gateway of its own: write its tls.frontend")
     if claim.hsts is not None:
         yield "pyconfd.io/hsts is no word of an HTTPRoute: write pyconfd.io/response-headers"
     for rule in claim.rules:

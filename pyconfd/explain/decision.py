@@ -191,7 +191,8 @@ class RoutingDecisions:
         backend = self._backend(name)
         found = tuple(self._parts_in(backend, share, request, unlogged))
         filters = backend.rule.filters if backend.rule is not None else NO_FILTERS
-        is_plain = backend.rule is None or not backend.rule.policy.app_root
+        policy = backend.rule.policy if backend.rule is not None else NO_POLICY
+        is_plain = not policy.app_root and not policy.clients
         if is_plain and filters.cors is None and filters.redirect is None:  # then nothing of the request decides
             self._parts[name, share] = found
         return found

@@ -527,7 +527,9 @@ def _at_pods(rule: RuleBackend, trace: Trace) -> None:
 def _by_words(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:
     """Return what HAProxy answers by the words of policies, before all filters."""
     root = rule.policy.app_root
-    ended = _by_network(request, rule, trace) or _by_login(request, rule, trace)
+    ended = (
+        _by_network(request, rule, trace) or _by_certificate(request, rule, trace) or _by_login(request, rule, trace)
+    )
     if ended is not None or not root or request.routed_path != "/":
         return ended
     end = RequestEnd(status=302, location=root)
@@ -570,6 +572,25 @@ def _by_network(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _End
     if policy.allow and not any(client in each for each in policy.allow):
         return _Ended("403: the client is not in allow-networks", RequestEnd(status=403), at, where("allow"))
     trace.add("policy", "the client's network may ask", at=at, where=where("allow" if policy.allow else "deny"))
+    return None
+
+
+def _by_certificate(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:
+    """Return that a client can show no certificate, or not for this host; None where it may show the right one.
+
+    An access log says nothing of certificates: its requests over TLS count as those of clients that show one.
+    """
+    clients, at, where = rule.policy.clients, rule.owner, "annotation pyconfd.io/client-certificates"
+    if clients.ca is None:
+        return None
+    if not request.is_tls:
+        return _Ended("403: clients show certificates over HTTPS only", RequestEnd(status=403), at, where)
+    if trace.only_end:
+        return None
+    if request.tls_name != request.name:
+        return _Ended("421: the connection is for another host", RequestEnd(status=421), at, where)
+    authorities = f"ConfigMap {clients.ca.namespace}/{clients.ca.name}"
+    trace.does_not_cover(f"whether the client shows a certificate of {authorities}, and the host has these")
     return None
 
 

@@ -166,7 +166,12 @@ class _Ingresses(PresetCollections):
         backends, lines, virtual_hosts = self._backends.mapping(), self._lines.mapping(), self._virtual_hosts.mapping()
         given = self._given.made(
             (virtual_hosts, backends, lines),
-            lambda: GivenDict(virtual_hosts=virtual_hosts, backends=backends, certificates=lines),
+            lambda: GivenDict(
+                virtual_hosts=virtual_hosts,
+                backends=backends,
+                certificates=lines,
+                verifies_clients=any(each.verified for each in lines.values()),
+            ),
         )
         owners, all_backends = self._owners.mapping(), self._served.mapping()
         return PresetResult(

@@ -136,7 +136,8 @@ class IngressClaim:
     @property
     def authorities(self) -> tuple[tuple[str, Key], ...]:
         """The ConfigMaps with CA certificates that words name, each once with what says so."""
-        return self._named("backend-ca", lambda asked: asked.policy.pods.ca)
+        of_pods = self._named("backend-ca", lambda asked: asked.policy.pods.ca)
+        return (*of_pods, *self._named("client-certificates", lambda asked: asked.policy.clients.ca))
 
     @property
     def error_pages(self) -> tuple[tuple[str, Key], ...]:
@@ -149,6 +150,16 @@ class IngressClaim:
             if (key := named(asked)) is not None:
                 found[key] = dict(self.said[service])[word]
         return tuple((source, key) for key, source in found.items())
+
+    @property
+    def verifying(self) -> tuple[tuple[str, Key, str], ...]:
+        """The hosts that clients show certificates for, each with the ConfigMap of the CAs and what says so."""
+        found: dict[tuple[str, Key], str] = {}
+        for rule in self.rules:
+            ca = self.asked_at(rule.backend).policy.clients.ca
+            if ca is not None and (rule.virtual_host, ca) not in found:
+                found[rule.virtual_host, ca] = dict(self.said_at(rule.backend))["client-certificates"]
+        return tuple((host, ca, source) for (host, ca), source in found.items())
 
     def _asked_of(self, backend: str) -> AskedByWords:
         found = self.references.get(backend)

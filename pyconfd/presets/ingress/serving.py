@@ -109,18 +109,29 @@ MAX_NAMES_BYTES = 3_000
 class CertificateLine(NamedTuple):
     """For templates: the line of a Secret in a list of certificates, with ``path`` "" while there is no certificate.
 
-    ``redirects`` are the virtual hosts that are left for HTTPS, ``hsts`` has virtual hosts and seconds.
+    ``redirects`` are the virtual hosts that are left for HTTPS, ``hsts`` has virtual hosts and seconds. ``verified``
+    are those of ``names`` that clients show certificates for, each with the file of CAs: they have lines of their own.
     """
 
     path: str
     names: str
     redirects: tuple[str, ...]
     hsts: tuple[tuple[str, int], ...]
+    verified: tuple[tuple[str, str], ...] = ()
 
     @property
     def lists(self) -> list[str]:
-        """The names, for as many lines as they take."""
-        return textwrap.wrap(self.names, MAX_NAMES_BYTES, break_long_words=False, break_on_hyphens=False)
+        """The names that clients show no certificate for, for as many lines as they take."""
+        own = dict(self.verified)
+        names = " ".join(host for host in self.names.split(" ") if host not in own)
+        return textwrap.wrap(names, MAX_NAMES_BYTES, break_long_words=False, break_on_hyphens=False)
+
+
+class HostAuthorities(NamedTuple):
+    """The ConfigMap with the CAs of the certificates that clients show for a host, and the Ingress that names it."""
+
+    ca: Key
+    claimant: Key
 
 
 class IngressTarget(NamedTuple):
@@ -210,9 +221,9 @@ class ServedIngresses:
 
         references = Spread(claims, lambda _, claim: claim.references.items(), "references")
         named = Grouped(references, lambda at, _: (at[1],), "references by backend")
-        naming = Grouped(claims, _authority_of, "Ingresses by CA certificates of their pods")
-        self._authorities = Derived(naming, self._authority, "CA certificates of pods")
-        self.authority_files = Derived(self._authorities, self._authority_file, "files of CA certificates of pods")
+        naming = Grouped(claims, _authority_of, "Ingresses by CA certificates")
+        self._authorities = Derived(naming, self._authority, "CA certificates of Ingresses")
+        self.authority_files = Derived(self._authorities, self._authority_file, "files of CA certificates")
         self._targets = Derived(named, self._target, "targets of references")
         faulty = Derived(self._targets, lambda _, __, found: found if found.fault else None, "faults of references")
         self._faults_of = Grouped(faulty, lambda _, found: found.users, "faults by Ingress")
@@ -231,6 +242,11 @@ class ServedIngresses:
         )
         self.ready = Tally(self.served_backends, _ready, "ready endpoints of Ingresses")
 
+        verifying = Spread(claims, _hosts_with_authorities, "hosts that clients show certificates for")
+        by_host = Grouped(
+            verifying, lambda at, _: (at[1],), "CAs of clients by host", rank=lambda _, each: each[0].rank
+        )
+        self._host_authorities = Derived(by_host, self._authorities_of_host, "CAs of the clients of hosts")
         asking = Spread(claims, _certificates_of, "certificates of Ingresses")
         self.asking = Grouped(asking, lambda at, _: (at[1],), "certificates by host", rank=_oldest_first)
         self._certificates = Derived(self.asking, self._certificate_of_host, "certificates of hosts")
@@ -371,6 +387,10 @@ class ServedIngresses:
         if policy.pods.ca is not None:
             file = read(self.authority_files, policy.pods.ca)
             policy, ca_file = (policy, file.path) if file is not None else (CLOSED.policy, "")
+        if policy.clients.ca is not None:
+            file = read(self.authority_files, policy.clients.ca)
+            with_file = policy._replace(clients=policy.clients._replace(ca_file=file.path if file is not None else ""))
+            policy = with_file if file is not None else CLOSED.policy
         backend = RuleBackend(
             name,
             f"Ingress {claim.owner.namespace}/{claim.owner.name}, Service {reference.name}, port {reference.port}",
@@ -437,12 +457,40 @@ class ServedIngresses:
         served = read(self.served, secret)
         if served is None:
             return None
+        found = ((host, read(self._host_authorities, host)) for host, _ in hosts)
+        # Without the file no certificate is asked for, and nobody is let in.
+        files = {host: read(self.authority_files, each.ca) for host, each in found if each is not None}
+        verified = {host: file.path for host, file in files.items() if file is not None}
         secrets, tls = self._objects.secrets_for(read), read.value(self._objects.tls)
         redirects = tuple(
             host for host, each in hosts if each.https_only or (each.redirect and is_usable(served, host, secrets, tls))
         )
         hsts = tuple((host, each.hsts) for host, each in hosts if each.hsts is not None)
-        return CertificateLine(served.path, served.names, redirects, hsts)
+        return CertificateLine(served.path, served.names, redirects, hsts, tuple(verified.items()))
+
+    def _authorities_of_host(
+        self, read: Read, host: str, asking: Sequence[tuple[tuple[Key, str], tuple[Owner, Key]]]
+    ) -> HostAuthorities | None:
+        """Return those of the oldest Ingress of the namespace that has the host: a handshake knows no path."""
+        hosts = self._hosts.rights(read)
+        first = next((each for (key, _), each in asking if hosts.is_owner(host, key.namespace)), None)
+        return HostAuthorities(first[1], Key(first[0].namespace, first[0].name)) if first is not None else None
+
+    def _refused_authorities(self, read: Read, claim: IngressClaim) -> Iterator[Refusal]:
+        """Return why clients cannot show certificates as words ask: nobody is let in then."""
+        closes = "nobody is let in to these paths"
+        for host, ca, source in claim.verifying:
+            if _fault(read(self._authorities, ca)):
+                continue  # that was told
+            found, given = read(self._host_authorities, host), read(self._certificates, host)
+            served = read(self.served, given.secret) if given is not None else None
+            if found is not None and found.ca != ca:
+                other = f"Ingress {found.claimant.namespace}/{found.claimant.name}"
+                detail = f"clients show certificates of other authorities for this host, as {other} is older; {closes}"
+                yield Refusal(claim.ref, source, host, RefusalReason.NAME_TAKEN, detail)
+            elif found is None or served is None or not served.path:
+                detail = f"the host has no certificate of a Secret here: name one in spec.tls; {closes}"
+                yield Refusal(claim.ref, source, host, RefusalReason.NO_CERTIFICATE, detail)
 
     def _presented(self, read: Read, host: str, found: HostCertificate) -> PresentedCertificate | None:
         served = read(self.served, found.secret)
@@ -464,6 +512,7 @@ class ServedIngresses:
             for host in item.hosts:
                 found.update(self._refused_certificate(read, claim, item, host))
         found.update(self._faults_of_named(read, claim))
+        found.update(self._refused_authorities(read, claim))
         if claim.unlogged:
             found.update(self._logged_all_the_same(read, key, claim))
         return tuple(sorted(found)) or None
@@ -529,6 +578,11 @@ def _hosts_with_expressions(key: Key, claim: IngressClaim) -> Iterator[tuple[tup
 
 def _authority_of(_: Key, claim: IngressClaim) -> tuple[Key, ...]:
     return tuple(ca for _, ca in claim.authorities)
+
+
+def _hosts_with_authorities(_: Key, claim: IngressClaim) -> Iterable[tuple[str, tuple[Owner, Key]]]:
+    # The first of several: nobody is let in to the others.
+    return {host: (claim.owner, ca) for host, ca, _ in reversed(claim.verifying)}.items()
 
 
 def _fault(found: ResolvedCertificate | None) -> str:

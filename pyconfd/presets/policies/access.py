@@ -1,4 +1,9 @@
-"""Words that say who may ask, by what clients show of themselves."""
+"""Words that say who may ask, by what clients show of themselves.
+
+What a tenant can do to others with certificates of clients: his own hosts only ask for them, and the CAs of a host are
+those of the namespace that has it. No connection of anybody resumes a session while some host asks: each handshake is a
+whole one.
+"""
 
 import re
 
@@ -34,3 +39,10 @@ def realm(text: str) -> str:
     if not _REALM.fullmatch(found):
         raise ValueError("expected up to 100 ASCII characters, without quotes and backslashes")
     return found
+
+
+def is_optional(text: str) -> bool:
+    """Parse whether clients may show no certificate; raise ValueError."""
+    if text.strip() not in {"required", "optional"}:
+        raise ValueError("expected required or optional")
+    return text.strip() == "optional"

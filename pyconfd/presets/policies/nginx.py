@@ -165,6 +165,14 @@ def _server_name(_: str, said: _Said) -> Iterator[tuple[str, str]]:
         yield "backend-server-name", name
 
 
+def _client_certificates(text: str, said: _Said) -> Iterator[tuple[str, str]]:
+    """Return the words; ``optional_no_ca``, which believes any certificate, is none of them, and so closes."""
+    mode = said.get("auth-tls-verify-client", "on").strip()
+    if mode != "off":
+        yield "client-certificates", text
+        yield "client-certificates-mode", "required" if mode == "on" else mode
+
+
 def _part_of(name: str, word: str) -> _Meaning:
     """Return the meaning of an annotation that is read with another one; alone it says nothing."""
 
@@ -185,6 +193,8 @@ MEANINGS: Mapping[str, _Meaning] = MappingProxyType(
         "auth-secret": _basic_auth,
         "auth-secret-type": _basic_auth,
         "auth-realm": _realm,
+        "auth-tls-secret": _client_certificates,
+        "auth-tls-verify-client": _part_of("auth-tls-secret", "client-certificates-mode"),
         "proxy-body-size": _same("max-body-size"),
         "proxy-connect-timeout": _seconds("connect-timeout"),
         "proxy-read-timeout": _silence,

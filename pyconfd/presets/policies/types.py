@@ -24,6 +24,24 @@ class BasicAuth(NamedTuple):
     new: int = 1
 
 
+class ClientCertificates(NamedTuple):
+    """Clients show a certificate of the CAs in a ConfigMap; ``optional``: or none.
+
+    ``ca_file`` has them for HAProxy, "" while there are none: it is the one of a host, or nobody is let in there.
+    """
+
+    ca: Key | None = None
+    optional: bool = False
+    ca_file: str = ""
+
+    def __bool__(self) -> bool:
+        """Return whether certificates are asked for: the mode alone says nothing."""
+        return self.ca is not None
+
+
+NO_CERTIFICATES = ClientCertificates()
+
+
 class RoutePolicy(NamedTuple):
     """What is asked of the requests of a rule, beside filters and handling; a field for each word, or several.
 
@@ -31,7 +49,7 @@ class RoutePolicy(NamedTuple):
     ``max_body`` is in bytes, None for any size. Requests of / are redirected to ``app_root``.
     ``balance`` is HAProxy's algorithm, with its arguments.
     ``session`` is what a client keeps its pod by. ``pods`` is how these are spoken with: words of servers.
-    ``auth`` has the users that may ask, who are told ``realm``.
+    ``auth`` has the users that may ask, who are told ``realm``. ``clients`` are the certificates that they show.
     Answers of the types in ``compressed`` are. Errors have the ``pages`` of the ConfigMap ``error_pages``.
     ``closed``: what restricts it cannot be what it says, so that nobody is let in.
     """
@@ -50,6 +68,7 @@ class RoutePolicy(NamedTuple):
     compressed: str = ""
     error_pages: Key | None = None
     pages: tuple[ErrorPage, ...] = ()
+    clients: ClientCertificates = NO_CERTIFICATES
 
     @property
     def lines(self) -> "RoutePolicy":
@@ -68,6 +87,7 @@ class RoutePolicy(NamedTuple):
             pods=self.pods.lines,
             compressed=self.compressed,
             pages=self.pages,
+            clients=self.clients or NO_CERTIFICATES,
         )
 
     @property

@@ -149,6 +149,14 @@ def _users_of(asked: AskedByWords, secret: Key) -> AskedByWords:
     return _policy("auth")(asked, BasicAuth(access.in_own_namespace(secret)))
 
 
+def _clients(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
+    def apply(asked: AskedByWords, value: Any) -> AskedByWords:
+        own: Any = access.in_own_namespace(value) if isinstance(value, Key) else value
+        return _policy("clients")(asked, asked.policy.clients._replace(**{field: own}))
+
+    return apply
+
+
 def _pods(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
     def apply(asked: AskedByWords, value: Any) -> AskedByWords:
         return _policy("pods")(asked, asked.policy.pods._replace(**{field: value}))
@@ -196,6 +204,17 @@ _WORDS = (
     PolicyWord(
         "basic-auth-realm", access.realm, _policy("realm"), "Staff only",
         "what clients show when they ask for a password",
+    ),
+    PolicyWord(
+        "client-certificates", access.object_name, _clients("ca"), "staff-ca",
+        "clients show a certificate of these authorities: a ConfigMap of the namespace, with them in `ca.crt`; over"
+        " plain HTTP, and without one, requests get 403", restricts=True, live=False, kinds=("Ingress",),
+        names_object=True, instead="write tls.frontend into the Gateway",
+    ),
+    PolicyWord(
+        "client-certificates-mode", access.is_optional, _clients("optional"), "optional",
+        "`required`, or `optional`: who shows none is let in, too", restricts=True, live=False, kinds=("Ingress",),
+        instead="write tls.frontend into the Gateway",
     ),
     PolicyWord(
         "max-body-size", size_of, _policy("max_body"), "10m",

@@ -282,12 +282,19 @@ class PolicyStage(NamedBackends):
         )
 
     def explained(
-        self, way: str, path: str, client: str = CLIENT, host: str = HOST, headers: Iterable[tuple[str, str]] = ()
+        self,
+        way: str,
+        path: str,
+        client: str = CLIENT,
+        host: str = HOST,
+        headers: Iterable[tuple[str, str]] = (),
+        *,
+        scheme: str = "http",
     ) -> RequestAnswer:
         """Return what `pyconfd explain URL` says."""
         assert self.evidence is not None
         to = _POOL if way.startswith("httproute") else _SHARED
-        asked = {"url": [f"http://{host}{path}"], "to": [to], "from": [client]}
+        asked = {"url": [f"{scheme}://{host}{path}"], "to": [to], "from": [client]}
         given = {**asked, "header": [f"{name}: {value}" for name, value in headers]}
         found = explain_request(request_of(given), self.evidence).request
         assert found is not None
@@ -319,7 +326,7 @@ class PolicyStage(NamedBackends):
     ) -> Answer:
         """Return the answer to a request to an Ingress or a Gateway; ``raw`` are the chunks of a body but the last."""
         to = _POOL if way.startswith("httproute") else _SHARED
-        with closing(self._connected(client, to)) as connection:
+        with closing(self.connected(client, to)) as connection:
             lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close"]
             lines += [
                 f"{name}: {value}" for name, value in (headers.items() if isinstance(headers, Mapping) else headers)
@@ -349,20 +356,21 @@ class PolicyStage(NamedBackends):
 
     def begin(self, way: str, fields: str, body: bytes) -> socket.socket:
         """Return a connection over which a request was begun, with the beginning of its body."""
-        connection = self._connected(CLIENT, _POOL if way.startswith("httproute") else _SHARED)
+        connection = self.connected(CLIENT, _POOL if way.startswith("httproute") else _SHARED)
         head = f"POST / HTTP/1.1\r\nHost: {HOST}\r\n{fields}\r\n\r\n"
         connection.sendall(head.encode() + body)
         return connection
 
-    def _connected(self, client: str, to: str) -> socket.socket:
+    def connected(self, client: str, to: str, port: int = 80) -> socket.socket:
+        """Return a connection of a client to an address."""
         family = "TCP6" if ":" in client else "TCP4"
         to = "2001:db8::200" if family == "TCP6" else to
-        wanted = [each for each in self.binds if each[0].port == 80]
+        wanted = [each for each in self.binds if each[0].port == port]
         path = max(wanted, key=lambda each: each[0].rank(to))[1]
         connection = socket.socket(socket.AF_UNIX)
         connection.settimeout(20)
         connection.connect(path)
-        connection.sendall(f"PROXY {family} {client} {to} 40000 80\r\n".encode())
+        connection.sendall(f"PROXY {family} {client} {to} 40000 {port}\r\n".encode())
         return connection
 
 

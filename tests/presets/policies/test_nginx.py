@@ -48,6 +48,11 @@ EACH: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "auth-type": ({"auth-secret": "staff"}, {"basic-auth-secret": "auth-type 7"}),
     "auth-secret": ({"auth-type": "basic"}, {"basic-auth-secret": "7"}),
     "auth-secret-type": ({"auth-secret": "staff"}, {"basic-auth-secret": "staff"}),
+    "auth-tls-secret": ({}, {"client-certificates": "7", "client-certificates-mode": "required"}),
+    "auth-tls-verify-client": (
+        {"auth-tls-secret": "shop/ca"},
+        {"client-certificates": "shop/ca", "client-certificates-mode": "7"},
+    ),
     "auth-realm": ({"auth-secret": "staff"}, {"basic-auth-secret": "staff", "basic-auth-realm": "7"}),
     "proxy-body-size": ({}, {"max-body-size": "7"}),
     "proxy-connect-timeout": ({}, {"connect-timeout": "7s"}),

@@ -141,6 +141,7 @@ _ORIGINS = {"cors-allow-origins": "*"}
 _BESIDE = {
     "limit-by": {"limit-rps": "1"},
     "basic-auth-realm": {"basic-auth-secret": "one"},
+    "client-certificates-mode": {"client-certificates": "one"},
     "limit-burst": {"limit-rps": "1"},
     "limit-status": {"limit-rps": "1"},
     "redirect-code": {"redirect": "/a"},
@@ -163,6 +164,8 @@ _VALUES = [
         "allow-networks": ("192.0.2.0/24", "192.0.2.0/25, 2001:db8::/32"),
         "deny-networks": ("192.0.2.0/24", "192.0.2.0/25"),
         "basic-auth-secret": ("one", "two"),
+        "client-certificates": ("one", "two"),
+        "client-certificates-mode": ("required", "optional"),
         "basic-auth-realm": ("One", "Two"),
         "max-body-size": ("1k", "2m"),
         "limit-rps": ("1", "2"),
