@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 from pyconfd.derived import Graph, Read, Source, Value
-from pyconfd.model.context import PresetName
+from pyconfd.model.context import ALL_NAMESPACES, PresetName
 from pyconfd.model.gateway_api import (
     BackendTLSPolicy,
     Gateway,
@@ -130,7 +130,7 @@ class Objects:
         found = read(self.read.user_lists, key)
         if found is None:
             wrong = missing_secret(self.secrets_for(read), tls, key.namespace, key.name, OPAQUE)
-            if not tls.passwords and key.namespace in tls.namespaces:
+            if not tls.passwords and {key.namespace, ALL_NAMESPACES} & {*tls.namespaces}:
                 wrong = f"Secrets of type {OPAQUE} are not read: set kubernetes.password_secrets"
             return policy._replace(closed=True), wrong, ""
         beyond = read(self.read.users_beyond_room, key.namespace) or ()

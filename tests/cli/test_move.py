@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import yaml
 from pyconfd.cli.exits import Exit
 from tests.cli.invoking import invoke
 from tests.cli.trying import Trying
+from tests.world.pki import CertificateAuthority
 
 PREFIX = "nginx.ingress.kubernetes.io/"
 EXAMPLE = Path(__file__).parents[2] / "docs" / "migrating" / "ingress-nginx.yaml"
@@ -127,6 +129,27 @@ def test_objects_are_written_beside_the_verdicts(tmp_path: Path) -> None:
     assert "shop/captures, as written: no objects for it" in done.output
     again = invoke("move", "--snapshot", str(path), "--write", str(folder))
     assert (again.exit_code, "name a folder that does not exist yet" in again.output) == (Exit.CONFIGURATION, True)
+
+
+def test_what_asks_clients_for_certificates_is_not_written_without(tmp_path: Path) -> None:
+    path, folder = tmp_path / "mine.yaml", tmp_path / "moved"
+    authorities: dict[str, object] = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "ca", "namespace": "shop"},
+        "data": {"ca.crt": "none"},
+    }
+    secured = ingress("secured", auth_tls_secret="shop/ca")
+    path.write_text(yaml.safe_dump_all([SERVICE, ingress("web", host="b.example.com"), secured, authorities]))
+    done = invoke("move", "--snapshot", str(path), "--write", str(folder))
+    assert "refused    shop/secured" in done.output
+    assert "ca.crt holds no PEM certificates" in done.output
+    assert sorted(str(each.relative_to(folder)) for each in folder.rglob("*.yaml")) == ["gateway.yaml", "shop/web.yaml"]
+    authorities["data"] = {"ca.crt": CertificateAuthority(tmp_path / "ca").cert.read_text()}
+    path.write_text(yaml.safe_dump_all([SERVICE, secured, authorities]))
+    shutil.rmtree(folder)
+    done = invoke("move", "--snapshot", str(path), "--write", str(folder))
+    assert "shop/secured, as written: no objects for it: certificates of clients" in done.output
 
 
 def test_a_folder_without_objects_is_no_snapshot(tmp_path: Path) -> None:

@@ -522,7 +522,7 @@ class ServedIngresses:
         for field, ca in claim.authorities:
             if fault := _fault(read(self._authorities, ca)):
                 detail = f"{fault}; nobody is let in to this Ingress"
-                yield Refusal(claim.ref, field, ca.name, RefusalReason.NO_CERTIFICATE, detail)
+                yield Refusal(claim.ref, field, ca.name, RefusalReason.INVALID_VALUE, detail)
         for field, named in claim.error_pages:
             if (pages := read(self.rules.error_pages, named)) is not None and pages.fault:
                 yield fault_of_pages(claim.ref, field, named, pages)
@@ -556,7 +556,7 @@ class ServedIngresses:
         served = read(self.served, given.secret)
         if served is not None:
             if served.fault:
-                yield Refusal(claim.ref, _TLS_SECRET, item.secret, RefusalReason.NO_CERTIFICATE, served.fault)
+                yield Refusal(claim.ref, _TLS_SECRET, item.secret, RefusalReason.INVALID_VALUE, served.fault)
             yield from notes_on(served, claim.ref, (_TLS_SECRET, _TLS_HOSTS), host)
 
     def _status(self, read: Read, key: Key, claim: IngressClaim) -> ObjectStatus:

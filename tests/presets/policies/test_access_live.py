@@ -154,6 +154,7 @@ def test_secrets_that_are_not_read(stage: PolicyStage, way: str) -> None:
     for tls, setting in (
         (TlsOptions(), "kubernetes.secret_namespaces"),
         (TlsOptions(namespaces=("shop",)), "kubernetes.password_secrets"),
+        (TlsOptions(namespaces=("*",)), "kubernetes.password_secrets"),
     ):
         stage.tls = tls
         context = stage.serving(WAYS[way](PROTECTED))

@@ -12,7 +12,18 @@ import yaml
 
 from pyconfd.presets.certificates import TlsOptions
 from tests.presets.policies.logins import secret
-from tests.presets.policies.stage import HOST, Answer, PolicyStage, ca_map, of_ingress, of_route, policy_stage
+from tests.presets.policies.stage import (
+    HOST,
+    TARGETS,
+    Answer,
+    PolicyStage,
+    as_fields,
+    ca_map,
+    of_ingress,
+    of_route,
+    policy,
+    policy_stage,
+)
 from tests.world.pki import CertificateAuthority, KeyPair
 
 pytestmark = pytest.mark.haproxy
@@ -246,3 +257,8 @@ def test_explain_says_what_it_takes(stage: Stage) -> None:
     secure = stage.served.explained("ingress", "/", scheme="https")
     assert secure.status == 0
     assert any("ConfigMap shop/staff-ca" in each for each in secure.uncovered)
+
+
+def test_a_policy_says_it_for_an_ingress(stage: Stage) -> None:
+    assert stage.serving(of_tls({}), policy(as_fields(WORDS), TARGETS["ingress"])) == []
+    assert [stage.ask(client=client).status for client in (None, stage.staff.client())] == [403, 200]
