@@ -39,7 +39,7 @@ from pyconfd.presets.preset import PresetOptions, own_options
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import ApplySettings, BackendTarget, Enabled, Settings, TargetSettings, UndefinedMode
 from pyconfd.settings.inputs import credential_files, secret_values
-from pyconfd.settings.sections import RuleSettings
+from pyconfd.settings.sections import PolicySettings, RuleSettings
 from pyconfd.settings.values import port_ranges
 from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
@@ -328,9 +328,14 @@ def _claim_options(settings: Settings) -> ClaimOptions:
         addresses,
         tuple(map(network, own.endpoint_networks)),
         frozenset(own.shared_hosts),
-        PolicyBounds(size_of(settings.policies.max_body_size or "0"), round(settings.policies.max_timeout_s * 1000)),
+        _policy_bounds(settings.policies),
         size_of(settings.ingress.nginx_body_size),
     )
+
+
+def _policy_bounds(own: PolicySettings) -> PolicyBounds:
+    times = own.max_timeout_s, own.auth_timeout_s
+    return PolicyBounds(size_of(own.max_body_size or "0"), *(round(each * 1000) for each in times))
 
 
 def _address_options(settings: Settings) -> AddressOptions:

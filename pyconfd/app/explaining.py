@@ -298,8 +298,8 @@ def _fragments(settings: Settings, context: Context) -> Mapping[str, str]:
 
 _ROUTING = frozenset(
     [
-        *("02-http.tmpl", "03-https.tmpl", "04-tcp.tmpl", "07-ingress.tmpl", "08-gateway.tmpl", "08-rules.tmpl"),
-        "09-loadbalancer.tmpl",
+        *("02-http.tmpl", "03-https.tmpl", "04-tcp.tmpl", "07-ingress.tmpl", "08-auth.tmpl", "08-gateway.tmpl"),
+        *("08-rules.tmpl", "09-loadbalancer.tmpl"),
         *("http-routing.j2", "client.j2", "pool.j2", "tls.j2"),
     ]
 )

@@ -530,8 +530,11 @@ def _by_words(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended
     ended = (
         _by_network(request, rule, trace) or _by_certificate(request, rule, trace) or _by_login(request, rule, trace)
     )
-    if ended is not None or not root or request.routed_path != "/":
+    if ended is not None:
         return ended
+    if not root or request.routed_path != "/":
+        _asked(rule, trace)
+        return None
     end = RequestEnd(status=302, location=root)
     return _Ended(f"302: a redirect to {root}", end, rule.owner, _said(rule, "app-root"))
 
@@ -547,6 +550,14 @@ _MOST_SOURCES = 4
 _OF_PODS = (
     "backend-protocol", "backend-ca", "backend-server-name", "max-connections-per-pod", "slow-start", "health-check",
 )  # fmt: skip
+
+
+def _asked(rule: RuleBackend, trace: Trace) -> None:
+    """Add who is asked whether the request may go on."""
+    if auth := rule.policy.external:
+        text = f"{auth.text} is asked whether it may go on: 2xx lets it in"
+        trace.add("policy", text, at=rule.owner, where="annotation pyconfd.io/auth-url")
+        trace.does_not_cover(f"whether {auth.text} lets this client in")
 
 
 def _by_network(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended | None:

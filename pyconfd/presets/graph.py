@@ -15,6 +15,7 @@ from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.model.versioned import GivenDict, VersionedDict, differing
 from pyconfd.presets import host_ownership
 from pyconfd.presets.address_ownership import AddressOwners
+from pyconfd.presets.auth_services import AuthServices
 from pyconfd.presets.certificates import ServedCertificate
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.domains import DomainClaims, ServedDomains
@@ -76,6 +77,8 @@ class PresetGraph:
         self._policies = Published[ObjectKey, ObjectStatus](policies.statuses, rank=None)
         self._refused_policies = JoinedRefusals(policies.refused)
         self._rules = [each.rules for each in self._presets.values() if each.rules is not None]
+        of_presets = [each.hosts for each in self._presets.values() if each.hosts is not None]
+        self.auth = AuthServices(objects, self._rules, self.hosts.decisions, of_presets)
         of_all = Joined[Any, RuleBackend](*(each.all for each in self._rules), name="sections of rules")
         self._sections = Published[str, RuleBackend](of_all, key=lambda at: at[1], rank=rank_of_section)
         users = Joined[Key, UserList](*(each.users for each in self._rules), name="users of rules")
@@ -95,6 +98,7 @@ class PresetGraph:
             self._domain_claims.see(snapshot.services, snapshot.endpoints)
         for each in self._presets.values():
             each.see(snapshot, options)
+        self.auth.see(options)
         self.addresses.see(options, had)
         self.listeners.see(options)
         reserved = options.reservations_of(host_ownership.SCOPE)

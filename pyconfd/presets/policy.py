@@ -164,6 +164,7 @@ class PolicyBounds(NamedTuple):
 
     body: int = 0
     timeout_ms: int = 0
+    auth_timeout_ms: int = 5_000
 
 
 NO_BOUNDS = PolicyBounds()

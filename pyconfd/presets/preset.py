@@ -142,12 +142,14 @@ class PresetCollections(ABC):
     """The collections of one preset: what its objects ask for, and what is made of that.
 
     ``listeners`` are the places where they ask to listen, valid by the rules of the preset itself. ``rules`` are the
-    backends of rules, and ``policies`` what became of RoutePolicies, once it serves.
+    backends of rules, ``policies`` what became of RoutePolicies, and ``hosts`` by frontend and host those that routes
+    have at its own frontends, once it serves.
     """
 
     listeners: "Collection[Any, ListenerClaim] | None" = None
     rules: "RuleBackends | None" = None
     policies: PolicyUse | None = None
+    hosts: "Collection[tuple[str, str], int] | None" = None
 
     @abstractmethod
     def see(self, snapshot: Snapshot, options: PresetOptions) -> None:

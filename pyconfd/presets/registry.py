@@ -224,11 +224,12 @@ def _translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions,
             default.refused,
             off,
             memo.graph.faults,
+            memo.graph.auth.refused,
         ),
         EndpointTotals(claimed, read.ready),
         memo.listeners.made(listeners, lambda: frozenset().union(*listeners)),
         templates=() if off else tuple(templates),
-        files=_sorted_files((*(result.files for result in results), default.files), memo),
+        files=_sorted_files((*(result.files for result in results), default.files, memo.graph.auth.files), memo),
         dns_names=_dns_names(results),
         claimed=tuple(
             Claimed(name, result.serves, result.addresses_of) for name, result in zip(names, results, strict=True)
@@ -260,14 +261,22 @@ def _template_names(
         lambda: GivenDict(backends=backends, profiles=profiles, limited=limited, users=users),
     )
 
+    auth = memo.graph.auth.given()
+
     def make() -> Mapping[str, object]:
-        given: dict[str, object] = {"cluster": view, "tls": tls, "named_virtual_hosts": named, "rules": rules}
+        given: dict[str, object] = {
+            "cluster": view,
+            "tls": tls,
+            "named_virtual_hosts": named,
+            "rules": rules,
+            "auth": auth,
+        }
         for name, result in zip(names, results, strict=True):
             given.setdefault(name, MappingProxyType(dict(result.names)))
             given.update({each: value for each, value in result.names.items() if each not in given or each == name})
         return MappingProxyType(given)
 
-    parts: list[object] = [read.services, view.nodes, view.certificates, tls, named, rules, *names]
+    parts: list[object] = [read.services, view.nodes, view.certificates, tls, named, rules, auth, *names]
     for value in (value for result in results for value in result.names.values()):
         parts += value.values() if isinstance(value, GivenDict) else (value,)  # it is made again for each result
     return memo.names.made(tuple(parts), make)

@@ -36,7 +36,8 @@ class RuleSection(NamedTuple):
 class RuleBackends:
     """The ``backends`` of the rules of one preset, and ``all`` sections: these and their profiles.
 
-    ``leading`` has, by route, the paths that lead there; ``error_pages`` what ConfigMaps that words name have.
+    ``sections`` are those that it is made of. ``leading`` has, by route, the paths that lead there; ``error_pages``
+    what ConfigMaps that words name have.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class RuleBackends:
         self.page_files = Derived(
             self.error_pages, lambda _, __, found: found.files or None, f"files of pages of {preset}"
         )
+        self.sections = sections
         counts = Tally(sections, _profile_of, f"profiles of rules of {preset}")
         of_namespace = Grouped(
             counts, lambda at, _: (at[0],), f"profiles of {preset} by namespace", rank=lambda at, _: at[1].name

@@ -302,6 +302,10 @@ class ClaimSettings:
     )
 
 
+AuthTimeout = Annotated[float, Meta(ge=0.1, le=30)]
+"""Less than the timeouts of HAProxy, which would end the question before."""
+
+
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
     """``[policies]``: the most that words of policies may say."""
@@ -311,6 +315,9 @@ class PolicySettings:
     )
     max_timeout_s: DurationOrZero = setting(
         0.0, "the most that a timeout of a policy may say; a longer one is refused; 0: no limit"
+    )
+    auth_timeout_s: AuthTimeout = setting(
+        5.0, "how long external authentication may take, and the most that auth-timeout may say; then requests get 503"
     )
 
 

@@ -27,6 +27,7 @@ SHIPPED = (
     "05-stats.tmpl",
     "06-peers.tmpl",
     "07-ingress.tmpl",
+    "08-auth.tmpl",
     "08-gateway.tmpl",
     "08-rules.tmpl",
     "09-loadbalancer.tmpl",

@@ -8,10 +8,11 @@ from pyconfd.model.gateway_api import GROUP, ReferenceGrant
 
 
 class Referrer(NamedTuple):
-    """Objects of one kind of the Gateway API in one namespace."""
+    """Objects of one kind, mostly of the Gateway API, in one namespace."""
 
     kind: str
     namespace: str
+    group: str = GROUP
 
 
 class ReferenceTarget(NamedTuple):
@@ -45,6 +46,6 @@ def _permits(grant: ReferenceGrant, referrer: Referrer, target: ReferenceTarget)
 
 def _any_from(grant: ReferenceGrant, referrer: Referrer) -> bool:
     return any(
-        (each.group, each.kind, each.namespace) == (GROUP, referrer.kind, referrer.namespace)
+        (each.group, each.kind, each.namespace) == (referrer.group, referrer.kind, referrer.namespace)
         for each in grant.spec.sources
     )

@@ -65,6 +65,7 @@ class GatewayCollections(PresetCollections):
         self._frontends = Published[str, GatewayFrontend](gateways.frontends, key=_port_name)
         self._virtual_hosts = Published[str, VirtualHost](gateways.virtual_hosts, key=lambda at: virtual_host_id(*at))
         self.rules, self.policies = gateways.rules, gateways.route_policies
+        self.hosts = gateways.hosts_of_routes
         self._backends = Published[str, RuleBackend](gateways.backends, key=lambda at: at[1])
         # What asks for something else than before has another owner, too: it may take a reload, or spares.
         self._owners = Published[Name, Owner](

@@ -311,7 +311,7 @@ class ServedGateways:
 
         together = Derived(self.gateways, self._ports_of, "ports by Gateway")
         self.ports = Spread(together, lambda _, found: ((port.number, port) for port in found), "ports of Gateways")
-        of_routes = Tally(self.routes, _hosts_at_ports, "hosts of routes")
+        self.hosts_of_routes = of_routes = Tally(self.routes, _hosts_at_ports, "hosts of routes")
         self._of_listeners = Tally(self.ports, _hosts_of_port, "hosts of listeners")
         hosts = Joined[tuple[str, str], int](of_routes, self._of_listeners, name="hosts of Gateways")
         self._wildcards = Derived(hosts, lambda _, at, __: is_wildcard(at[1]) or None, "wildcards of Gateways")

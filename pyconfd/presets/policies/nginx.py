@@ -184,6 +184,19 @@ def _part_of(name: str, word: str) -> _Meaning:
     return meaning
 
 
+def _beside_auth(name: str) -> _Meaning:
+    """Return the meaning of an annotation that says more of external authentication, and alone nothing."""
+    return lambda text, said: iter(((name, text),) if "auth-url" in said else ())
+
+
+_OF_AUTH = (
+    "auth-method",
+    "auth-response-headers",
+    "auth-signin",
+    "auth-signin-redirect-param",
+    "auth-request-redirect",
+)
+
 MEANINGS: Mapping[str, _Meaning] = MappingProxyType(
     {
         "whitelist-source-range": _same("allow-networks"),
@@ -228,6 +241,8 @@ MEANINGS: Mapping[str, _Meaning] = MappingProxyType(
         "proxy-ssl-verify": _verified,
         "proxy-ssl-name": _server_name,
         "proxy-ssl-server-name": _server_name,
+        "auth-url": _same("auth-url"),
+        **{name: _beside_auth(name) for name in _OF_AUTH},
     }
 )
 """What each annotation says, given its text and all of them."""

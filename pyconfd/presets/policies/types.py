@@ -5,6 +5,7 @@ from ipaddress import IPv4Network
 from typing import NamedTuple
 
 from pyconfd.model.snapshot import Key
+from pyconfd.presets.policies.external_auth import NO_AUTH, ExternalAuth
 from pyconfd.presets.policies.limits import NO_LIMITS, RequestLimits
 from pyconfd.presets.policies.pages import ErrorPage
 from pyconfd.presets.policies.pods import AS_THE_SERVICE, PodConnection
@@ -51,6 +52,7 @@ class RoutePolicy(NamedTuple):
     ``session`` is what a client keeps its pod by. ``pods`` is how these are spoken with: words of servers.
     ``auth`` has the users that may ask, who are told ``realm``. ``clients`` are the certificates that they show.
     Answers of the types in ``compressed`` are. Errors have the ``pages`` of the ConfigMap ``error_pages``.
+    ``external`` says who is asked whether a request may go on.
     ``closed``: what restricts it cannot be what it says, so that nobody is let in.
     """
 
@@ -69,6 +71,7 @@ class RoutePolicy(NamedTuple):
     error_pages: Key | None = None
     pages: tuple[ErrorPage, ...] = ()
     clients: ClientCertificates = NO_CERTIFICATES
+    external: ExternalAuth = NO_AUTH
 
     @property
     def lines(self) -> "RoutePolicy":
@@ -88,6 +91,7 @@ class RoutePolicy(NamedTuple):
             compressed=self.compressed,
             pages=self.pages,
             clients=self.clients or NO_CERTIFICATES,
+            external=self.external.lines,
         )
 
     @property
@@ -99,7 +103,11 @@ class RoutePolicy(NamedTuple):
     @property
     def values(self) -> tuple[tuple[str, str], ...]:
         """The values that lines read from a map, each by its name there."""
-        found = (("body", str(self.max_body) if self.max_body is not None else ""), ("root", self.app_root))
+        found = (
+            ("body", str(self.max_body) if self.max_body is not None else ""),
+            ("root", self.app_root),
+            ("external", self.external.value),
+        )
         realm = (("realm", self.realm),) if self.auth and self.realm else ()
         fixed = tuple((name, value) for name, value in found if value)
         return fixed + self.limits.values + self.session.values + realm

@@ -12,7 +12,18 @@ from typing import Any, NamedTuple
 
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
-from pyconfd.presets.policies import access, answers, balancing, changes, handling, limits, pages, pods, sessions
+from pyconfd.presets.policies import (
+    access,
+    answers,
+    auth_words,
+    balancing,
+    changes,
+    handling,
+    limits,
+    pages,
+    pods,
+    sessions,
+)
 from pyconfd.presets.policies.types import NO_POLICY, BasicAuth, RoutePolicy
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, Network, PolicyBounds, network
 from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, Filters, Handling
@@ -134,6 +145,12 @@ def _beyond_timeout(ms: int, bounds: PolicyBounds) -> str:
     return f"more than the {bounds.timeout_ms / 1000:g}s of the setting policies.max_timeout_s"
 
 
+def _beyond_auth_timeout(ms: int, bounds: PolicyBounds) -> str:
+    if ms <= bounds.auth_timeout_ms:
+        return ""
+    return f"more than the {bounds.auth_timeout_ms / 1000:g}s of the setting policies.auth_timeout_s"
+
+
 def _policy(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
     return lambda asked, value: asked._replace(policy=asked.policy._replace(**{field: value}))
 
@@ -171,6 +188,21 @@ def _named_session(asked: AskedByWords, name: str) -> AskedByWords:
 def _session(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
     def apply(asked: AskedByWords, value: Any) -> AskedByWords:
         return _policy("session")(asked, sessions.with_field(asked.policy.session, field, value))
+
+    return apply
+
+
+def _ask_external(asked: AskedByWords, at: Key) -> AskedByWords:
+    """Return what is asked with a URL of external authentication, ``at`` a namespace."""
+    url: Any = at.name
+    return _policy("external")(asked, asked.policy.external._replace(url=url, service=url.service_of(at.namespace)))
+
+
+def _external(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
+    def apply(asked: AskedByWords, value: Any) -> AskedByWords:
+        if not asked.policy.external:
+            raise ValueError("nobody is asked: it goes with the word auth-url")
+        return _policy("external")(asked, asked.policy.external._replace(**{field: value}))
 
     return apply
 
@@ -215,6 +247,40 @@ _WORDS = (
         "client-certificates-mode", access.is_optional, _clients("optional"), "optional",
         "`required`, or `optional`: who shows none is let in, too", restricts=True, live=False, kinds=("Ingress",),
         instead="write tls.frontend into the Gateway",
+    ),
+    PolicyWord(
+        "auth-url", auth_words.auth_url, _ask_external, "http://oauth2-proxy/oauth2/auth",
+        "who is asked whether a request may go on: a Service, or a host that this load balancer serves"
+        " ([external authentication](#external-authentication))", restricts=True, names_object=True,
+    ),
+    PolicyWord(
+        "auth-method", auth_words.method, _external("method"), "HEAD", "the method of that question; `GET` without it",
+        restricts=True,
+    ),
+    PolicyWord(
+        "auth-timeout", _duration_ms, _external("timeout_ms"), "500ms",
+        "how long the answer may take, else 503; at most, and without it, the setting `policies.auth_timeout_s`",
+        beyond=_beyond_auth_timeout,
+    ),
+    PolicyWord(
+        "auth-request-headers", auth_words.names, _external("sent"), "Cookie, Authorization",
+        "headers of clients that the question has; all of them without it", restricts=True, form=Form.LIST,
+    ),
+    PolicyWord(
+        "auth-response-headers", auth_words.names, _external("returned"), "X-Auth-Request-User",
+        "headers of the answer that pods get, instead of the client's own", restricts=True, form=Form.LIST,
+    ),
+    PolicyWord(
+        "auth-signin", auth_words.sign_in, _external("sign_in"), "https://$host/oauth2/start",
+        "where clients are sent (302) instead of 401, with the URL that they asked for as `rd`", kinds=_OF_BROWSERS,
+    ),
+    PolicyWord(
+        "auth-signin-redirect-param", auth_words.parameter, _external("sign_in_parameter"), "next",
+        "another name for `rd`", kinds=_OF_BROWSERS,
+    ),
+    PolicyWord(
+        "auth-request-redirect", auth_words.redirect, _external("redirect"), "$request_uri",
+        "the header `X-Auth-Request-Redirect` of the question", kinds=_OF_BROWSERS,
     ),
     PolicyWord(
         "max-body-size", size_of, _policy("max_body"), "10m",
@@ -472,6 +538,8 @@ def asked_by(
             wrong = str(error)
         if wrong:
             faults.append(WordFault(word.name, text, wrong, word.restricts))
+    if asked.policy.external:
+        asked = _policy("external")(asked, asked.policy.external.within(claims.bounds.auth_timeout_ms))
     if backends > 1 and (size := _bytes_of(asked) * backends) > _MOST_BYTES:
         name = max((name for name in texts if name in WORDS), key=lambda name: len(texts[name]))
         why = (

@@ -323,8 +323,12 @@ class PolicyStage(NamedBackends):
         raw: str = "",
         client: str = CLIENT,
         host: str = HOST,
+        is_explained: bool = True,
     ) -> Answer:
-        """Return the answer to a request to an Ingress or a Gateway; ``raw`` are the chunks of a body but the last."""
+        """Return the answer to a request to an Ingress or a Gateway; ``raw`` are the chunks of a body but the last.
+
+        ``is_explained``: `pyconfd explain URL` is to say it, where it can.
+        """
         to = _POOL if way.startswith("httproute") else _SHARED
         with closing(self.connected(client, to)) as connection:
             lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close"]
@@ -346,7 +350,7 @@ class PolicyStage(NamedBackends):
         for name, _, value in (each.partition(":") for each in fields):
             found.setdefault(name.lower(), []).append(value.strip())
         answer = Answer(int(first.split(" ")[1]), found, rest.decode("latin-1"))
-        if method == "GET" and answer.status in _EXPLAINED and ":" not in client:
+        if is_explained and method == "GET" and answer.status in _EXPLAINED and ":" not in client:
             pairs = headers.items() if isinstance(headers, Mapping) else headers
             said = self.explained(way, path, client, host, pairs)
             assert (said.status or 200) == answer.status, (said, answer)
@@ -354,10 +358,10 @@ class PolicyStage(NamedBackends):
                 assert found["location"] == [said.location]
         return answer
 
-    def begin(self, way: str, fields: str, body: bytes) -> socket.socket:
+    def begin(self, way: str, fields: str, body: bytes, path: str = "/") -> socket.socket:
         """Return a connection over which a request was begun, with the beginning of its body."""
         connection = self.connected(CLIENT, _POOL if way.startswith("httproute") else _SHARED)
-        head = f"POST / HTTP/1.1\r\nHost: {HOST}\r\n{fields}\r\n\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\n{fields}\r\n\r\n"
         connection.sendall(head.encode() + body)
         return connection
 
@@ -377,5 +381,6 @@ class PolicyStage(NamedBackends):
 @contextmanager
 def policy_stage(folder: Path, **variables: Any) -> Iterator[PolicyStage]:
     """Yield a stage with a pod called ``app``; ``variables`` are those of fragments."""
+    own = short_folder("pol-")
     with HaproxyProcess(folder) as process, pods("app") as (pod,):
-        yield PolicyStage(short_folder("pol-"), process, pod=pod, variables=variables)
+        yield PolicyStage(own, process, pod=pod, variables={"runtime_socket": f"{own}/api", **variables})

@@ -88,6 +88,11 @@ EACH: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "proxy-ssl-verify": ({"proxy-ssl-verify": "on", "proxy-ssl-name": "a"}, _VERIFIED),
     "proxy-ssl-name": ({"proxy-ssl-server-name": "on"}, {"backend-server-name": "7"}),
     "proxy-ssl-server-name": ({"proxy-ssl-server-name": "on", "proxy-ssl-name": "a"}, {"backend-server-name": "a"}),
+    "auth-url": ({}, {"auth-url": "7"}),
+    **{
+        f"auth-{each}": ({"auth-url": "http://a"}, {"auth-url": "http://a", f"auth-{each}": "7"})
+        for each in ("method", "request-redirect", "response-headers", "signin", "signin-redirect-param")
+    },
 }
 """What each annotation says whose text is 7, beside others or with another text."""
 

@@ -151,6 +151,18 @@ _BESIDE = {
     },
     "backend-server-name": {"backend-protocol": "https"},
     **{
+        f"auth-{each}": {"auth-url": "http://auth/"}
+        for each in (
+            "method",
+            "timeout",
+            "request-headers",
+            "response-headers",
+            "signin",
+            "signin-redirect-param",
+            "request-redirect",
+        )
+    },
+    **{
         f"cors-{each}": _ORIGINS
         for each in ("allow-methods", "allow-headers", "expose-headers", "allow-credentials", "max-age")
     },
@@ -167,6 +179,14 @@ _VALUES = [
         "client-certificates": ("one", "two"),
         "client-certificates-mode": ("required", "optional"),
         "basic-auth-realm": ("One", "Two"),
+        "auth-url": ("http://auth/a", "http://auth.shop.svc/b?c=$host"),
+        "auth-method": ("GET", "HEAD"),
+        "auth-timeout": ("1s", "2s"),
+        "auth-request-headers": ("Cookie", "Cookie, X-A"),
+        "auth-response-headers": ("X-A", "X-B"),
+        "auth-signin": ("/a", "https://$host/b"),
+        "auth-signin-redirect-param": ("rd", "next"),
+        "auth-request-redirect": ("$request_uri", "https://$host/"),
         "max-body-size": ("1k", "2m"),
         "limit-rps": ("1", "2"),
         "limit-rpm": ("1", "2"),
