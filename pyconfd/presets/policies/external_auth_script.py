@@ -186,9 +186,9 @@ local function clear(txn, names)
     end
 end
 
-local function take_over(txn, returned, headers)
+local function take_over(txn, returned, names, headers)
     local wanted, bytes = {}, 0
-    for _, name in ipairs(words(returned, ",")) do
+    for _, name in ipairs(returned) do
         for _, value in ipairs(headers[name] or {}) do
             bytes = bytes + #name + #value + 4
             wanted[#wanted + 1] = {name, value}
@@ -201,13 +201,11 @@ local function take_over(txn, returned, headers)
         txn.http:req_add_header(each[1], each[2])
     end
     -- What there was no room for is not there.
-    local there = txn.http:req_get_headers()
-    for _, each in ipairs(wanted) do
-        if not there[each[1]] then
-            return false
-        end
+    local count = 0
+    for name, values in pairs(txn.http:req_get_headers()) do
+        count = count + (names[comparable(name)] and #in_order(values) or 0)
     end
-    return true
+    return count == #wanted
 end
 
 core.register_action("external-auth", {"http-req"}, function(txn, socket)
@@ -228,7 +226,10 @@ core.register_action("external-auth", {"http-req"}, function(txn, socket)
         refuse(txn, 400, {}, "This host is none.\\n")
         return
     end
-    local names = asked.returned == "-" and {} or set_of(asked.returned)
+    local returned, names = words(asked.returned, ","), {}
+    for _, name in ipairs(returned) do
+        names[comparable(name)] = true
+    end
     clear(txn, names)
     local leads_to = "service"
     if asked.to == "@" then
@@ -251,7 +252,7 @@ core.register_action("external-auth", {"http-req"}, function(txn, socket)
     elseif status == 401 or status == 403 then
         local challenges = headers["www-authenticate"] or {}
         refuse(txn, status, {["www-authenticate"] = challenges, ["set-cookie"] = cookies}, "This is not allowed.\\n")
-    elseif status > 299 or not take_over(txn, asked.returned == "-" and "" or asked.returned, headers) then
+    elseif status > 299 or not take_over(txn, returned, names, headers) then
         refuse(txn, 500, {}, "The answer whether this request is allowed is none.\\n")
     else
         for place = 1, math.min(#cookies, MOST_COOKIES) do

@@ -6,6 +6,7 @@ Clients reach HAProxy over sockets, by the PROXY protocol: so a test says which 
 import json
 import re
 import socket
+import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from copy import copy
@@ -44,6 +45,8 @@ HOST = "shop.example.com"
 CLIENT = "198.51.100.7"
 _POOL = "192.0.2.1"
 _SHARED = "192.0.2.200"
+_UNVERIFIED = ssl.create_default_context()
+_UNVERIFIED.check_hostname, _UNVERIFIED.verify_mode = False, ssl.CERT_NONE
 PRESETS = ("domains", "ingress", "gateway")
 _EXPLAINED = frozenset({200, 301, 302, 303, 307, 308, 400, 403, 404})
 """Statuses that `pyconfd explain URL` is to say; others depend on former requests, bodies and times."""
@@ -324,13 +327,15 @@ class PolicyStage(NamedBackends):
         client: str = CLIENT,
         host: str = HOST,
         is_explained: bool = True,
+        is_tls: bool = False,
     ) -> Answer:
         """Return the answer to a request to an Ingress or a Gateway; ``raw`` are the chunks of a body but the last.
 
         ``is_explained``: `pyconfd explain URL` is to say it, where it can.
         """
         to = _POOL if way.startswith("httproute") else _SHARED
-        with closing(self.connected(client, to)) as connection:
+        plain = self.connected(client, to, 443 if is_tls else 80)
+        with closing(_UNVERIFIED.wrap_socket(plain, server_hostname=host) if is_tls else plain) as connection:
             lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close"]
             lines += [
                 f"{name}: {value}" for name, value in (headers.items() if isinstance(headers, Mapping) else headers)
@@ -350,7 +355,7 @@ class PolicyStage(NamedBackends):
         for name, _, value in (each.partition(":") for each in fields):
             found.setdefault(name.lower(), []).append(value.strip())
         answer = Answer(int(first.split(" ")[1]), found, rest.decode("latin-1"))
-        if is_explained and method == "GET" and answer.status in _EXPLAINED and ":" not in client:
+        if is_explained and not is_tls and method == "GET" and answer.status in _EXPLAINED and ":" not in client:
             pairs = headers.items() if isinstance(headers, Mapping) else headers
             said = self.explained(way, path, client, host, pairs)
             assert (said.status or 200) == answer.status, (said, answer)

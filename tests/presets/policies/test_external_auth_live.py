@@ -1,17 +1,22 @@
 """External authentication, by a real HAProxy with a service that is asked."""
 
+import os
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pyconfd.presets.policy import ClaimOptions, PolicyBounds
 from tests.presets.policies import auth_server as behaviours
+from tests.presets.policies import stage as stage_of_policies
 from tests.presets.policies.auth_server import AuthServer, answering, auth_server
 from tests.presets.policies.stage import HOST, WAYS, PolicyStage, policy_stage, service
 from tests.world.haproxy import wait_until
+from tests.world.pki import CertificateAuthority
 
 pytestmark = pytest.mark.haproxy
 ways = pytest.mark.parametrize("way", WAYS)
@@ -55,6 +60,33 @@ def test_who_is_let_in(stage: PolicyStage, auth: AuthServer, way: str) -> None:
     }
     assert {name: asked.headers.get(name) for name in expected} == expected
     assert not [name for name in asked.headers if name.startswith("x-pyconfd")]
+
+
+@ways
+def test_no_spelling_of_a_header_is_forged(stage: PolicyStage, auth: AuthServer, way: str) -> None:
+    auth.behave = answering(200, "x_user: alice", "x_user: bob")
+    stage.serving(WAYS[way](URL | {"auth-response-headers": "X_User"}), service(auth.port, "auth"))
+    headers = stage.request(way, headers=[("X-User", "mallory"), ("x_user", "mallory")]).echo["headers"]
+    assert {name: found for name, found in headers.items() if "user" in name and name != "user-agent"} == {
+        "x_user": ["alice", "bob"]
+    }
+
+
+@ways
+def test_headers_that_have_no_room_let_nobody_in(stage: PolicyStage, auth: AuthServer, way: str) -> None:
+    auth.behave = answering(200, f"X-User: {'a' * 7_000}")
+    stage.serving(WAYS[way](URL | {"auth-response-headers": "X-User"}), service(auth.port, "auth"))
+    assert stage.request(way, headers={"X-Large": "b" * 1_000}).status == 200
+    assert stage.request(way, headers={"X-Large": "b" * 10_000}, is_explained=False).status == 500
+    auth.behave = answering(200, f"X-User: {'a' * 9_000}")
+    assert stage.request(way, is_explained=False).status == 500
+
+
+def test_sockets_without_files(tmp_path: Path, auth: AuthServer) -> None:
+    # Where HAProxy has another root directory, its frontends have no files in common.
+    with policy_stage(tmp_path, tls_socket=f"abns@pyconfd-test-{os.getpid()}") as stage:
+        stage.serving(WAYS["ingress"](URL), service(auth.port, "auth"))
+        assert stage.request("ingress").status == 200
 
 
 @ways
@@ -275,3 +307,26 @@ def test_words_of_the_host_that_is_asked_count_for_the_client(stage: PolicyStage
     stage.serving(mine, sign_on, service(auth.port, "auth"))
     assert stage.request(way, client="203.0.113.9", is_explained=False).status == 403
     assert [stage.request(way, is_explained=False).status for _ in range(3)] == [200, 200, 500]
+
+
+@ways
+def test_hosts_are_asked_over_tls_of_the_request(
+    stage: PolicyStage, auth: AuthServer, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = CertificateAuthority(tmp_path / "ca").server("web", ("*.example.com",))
+    crt, key = (b64encode(path.read_bytes()).decode() for path in (pair.cert, pair.key))
+    secret = f"kind: Secret\nmetadata: {{name: web}}\ntype: kubernetes.io/tls\ndata: {{tls.crt: {crt}, tls.key: {key}}}"
+    listener = "{{name: {}, port: 443, protocol: HTTPS, hostname: {}, tls: {{certificateRefs: [{{name: web}}]}}}}"
+    listeners = ", ".join(listener.format(*each) for each in (("a", HOST), ("b", SIGN_ON)))
+    gateway, _, _ = stage_of_policies.GATEWAY.partition("  listeners:")
+    monkeypatch.setattr(stage_of_policies, "GATEWAY", f"{gateway}  listeners: [{listeners}]")
+    words = {"auth-url": f"https://{SIGN_ON}/check", "auth-signin": f"https://{SIGN_ON}/start"}
+    objects = [yaml.safe_load(each) for each in _with_sign_on(way, words)]
+    for each in objects if way == "ingress" else ():
+        each["spec"]["tls"] = [{"hosts": [each["spec"]["rules"][0]["host"]], "secretName": "web"}]
+    assert not stage.serving(*map(yaml.safe_dump, objects), secret, service(auth.port, "auth")).refused
+    assert stage.request(way, is_tls=True).status == 200
+    auth.behave = answering(401)
+    answer = stage.request(way, is_tls=True)
+    assert (answer.status, answer.headers["location"]) == (302, [f"https://{SIGN_ON}/start?rd=https://{HOST}%2F"])
+    assert [each.headers["x-forwarded-proto"] for each in auth.asked] == [["https"], ["https"]]
