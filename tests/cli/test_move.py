@@ -109,9 +109,9 @@ def test_a_restriction_with_a_word_is_the_same(tmp_path: Path) -> None:
 
 
 def test_an_accepted_restriction_is_told(tmp_path: Path) -> None:
-    accepted = f"{PREFIX}auth-url"
+    accepted = f"{PREFIX}modsecurity-snippet"
     code, text = moved(
-        tmp_path, ingress("web", auth_url="https://a.example.com"), PYCONFD_INGRESS_IGNORED_ANNOTATIONS=accepted
+        tmp_path, ingress("web", modsecurity_snippet="SecRuleEngine On"), PYCONFD_INGRESS_IGNORED_ANNOTATIONS=accepted
     )
     assert (code, "OPEN THAT WAS CLOSED" in text) == (Exit.CHANGES, True)
 

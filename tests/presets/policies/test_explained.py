@@ -58,6 +58,14 @@ def test_other_words_are_a_change(stage: PolicyStage) -> None:
     assert (effect.kind, "with max body" in effect.before, "with allow" in effect.after) == (CHANGED, True, True)
 
 
+def test_who_is_asked_is_told(stage: PolicyStage) -> None:
+    before, after = of_ingress({}), of_ingress({"auth-url": "http://auth.shop.svc:4180/check"})
+    stage.evidence = stage.evidence_of(*stage.rendered(after), after)
+    answer = stage.explained("ingress", "/")
+    assert "whether Service shop/auth, port 4180 lets this client in" in answer.uncovered
+    assert kinds(replay(stage, before, after), "/") == [CHANGED]
+
+
 def test_a_root_is_a_path_of_its_own(stage: PolicyStage) -> None:
     before, after = of_ingress({"app-root": "/a"}), of_ingress({"app-root": "/b"})
     assert kinds(replay(stage, before, after), "/") == [CHANGED]

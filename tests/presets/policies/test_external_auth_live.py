@@ -135,7 +135,7 @@ def test_who_does_not_answer_in_time(stage: PolicyStage, auth: AuthServer, way: 
     }.get(kind, auth.behave)
     dead = service(1, "auth") if kind == "dead" else service(auth.port, "auth")
     named = dead.replace("endpoints: [{addresses: [127.0.0.1]}]", "endpoints: []") if kind == "without pods" else dead
-    other = WAYS[way]({}, path="/open", name="open")
+    other = WAYS[_of(way)]({}, path="/open", name="open")
     context = stage.serving(WAYS[way](URL | {"auth-timeout": "300ms"}), other, *([named] if kind != "missing" else []))
     began = time.monotonic()
     assert stage.request(way, is_explained=False).status == 503
@@ -251,9 +251,14 @@ def test_questions_of_one_object_are_bounded(tmp_path: Path, auth: AuthServer, w
 SIGN_ON = "auth.example.com"
 
 
+def _of(way: str) -> str:
+    """Return the way to say words of the same object by annotations."""
+    return way.partition(" ")[0]
+
+
 def _with_sign_on(way: str, words: dict[str, str]) -> tuple[str, ...]:
     """Return an object with words, and another one that has a host where clients sign in."""
-    sign_on = WAYS[way]({}, name="sign-on").replace(HOST, SIGN_ON).replace("name: app", "name: auth")
+    sign_on = WAYS[_of(way)]({}, name="sign-on").replace(HOST, SIGN_ON).replace("name: app", "name: auth")
     return WAYS[way](words), sign_on
 
 
@@ -276,7 +281,7 @@ def test_a_host_is_asked(stage: PolicyStage, auth: AuthServer, way: str, scheme:
 @ways
 def test_the_host_of_the_request_is_asked(stage: PolicyStage, auth: AuthServer, way: str) -> None:
     # oauth2-proxy at a path of the host that it protects.
-    own = WAYS[way]({}, path="/oauth2", name="sign-on").replace("name: app", "name: auth")
+    own = WAYS[_of(way)]({}, path="/oauth2", name="sign-on").replace("name: app", "name: auth")
     stage.serving(WAYS[way]({"auth-url": "https://$host/oauth2/auth"}), own, service(auth.port, "auth"))
     assert stage.request(way, "/a").status == 200
     assert [each.line for each in auth.asked] == ["GET /oauth2/auth HTTP/1.1"]
@@ -309,7 +314,7 @@ def test_words_of_the_host_that_is_asked_count_for_the_client(stage: PolicyStage
     assert [stage.request(way, is_explained=False).status for _ in range(3)] == [200, 200, 500]
 
 
-@ways
+@pytest.mark.parametrize("way", ["ingress", "httproute"])
 def test_hosts_are_asked_over_tls_of_the_request(
     stage: PolicyStage, auth: AuthServer, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
