@@ -1,11 +1,24 @@
 """The words of external authentication, without HAProxy."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from pyconfd.fragments import directory
+from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.config.diff import plan
+from pyconfd.haproxy.config.spares import Spares
+from pyconfd.model.plan import Reload, RuntimeUpdate
+from pyconfd.model.rendering import Rendering
 from pyconfd.presets.policies.auth_words import auth_url
 from pyconfd.presets.policies.external_auth import AuthService
 from pyconfd.presets.policies.words import asked_by
 from pyconfd.presets.policy import ClaimOptions, PolicyBounds
+from pyconfd.render.engine import Renderer, RenderOptions
+from pyconfd.sources.fragments import read_fragments
+from tests.presets.policies.stage import PolicyStage, of_ingress, service
+from tests.world.haproxy import HaproxyProcess
 
 URL = ("auth-url", "http://auth/")
 
@@ -128,3 +141,28 @@ def test_the_longest_value_fits_into_a_map() -> None:
     asked, faults = asked_by(said.items(), "Ingress", "n" * 63)
     assert not faults
     assert 3_000 < len(asked.policy.external.value) < 3_800
+
+
+def rendered(stage: PolicyStage, *objects: str) -> Rendering:
+    options = RenderOptions("/files", variables={"runtime_socket": "/run/s"}, spare_backends=20)
+    return Renderer(read_fragments(directory()), options).render(stage.context(*objects), curdate="").rendering
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ({"auth-url": "http://auth/other?a=$host"}, RuntimeUpdate),
+        ({"auth-url": "http://auth/", "auth-response-headers": "X-A", "auth-signin": "/in"}, RuntimeUpdate),
+        ({"auth-url": "http://second/"}, RuntimeUpdate),
+        ({"auth-url": "https://$host/"}, Reload),
+    ],
+)
+def test_what_a_new_value_costs(tmp_path: Path, words: dict[str, str], kind: type) -> None:
+    services = service(1, "auth"), service(2, "second")
+    stage = PolicyStage(tmp_path, HaproxyProcess(tmp_path))
+    before = rendered(stage, of_ingress({"auth-url": "http://auth/"}), *services)
+    after = rendered(stage, of_ingress(words), *services)
+    spares = frozenset(re.findall(r"^backend (spare-\S+)", before.text, re.MULTILINE))
+    path = next(file.path for file in before.files if file.path.endswith("/spare-backends.map"))
+    can = Abilities(runtime=True, spares=Spares(path, spares))
+    assert isinstance(plan(after, before, None, abilities=can), kind)

@@ -14,7 +14,7 @@ from pyconfd.presets.policy import ClaimOptions, PolicyBounds
 from tests.presets.policies import auth_server as behaviours
 from tests.presets.policies import stage as stage_of_policies
 from tests.presets.policies.auth_server import AuthServer, answering, auth_server
-from tests.presets.policies.stage import HOST, WAYS, PolicyStage, policy_stage, service
+from tests.presets.policies.stage import HOST, WAYS, PolicyStage, policy_stage, refused_of, service
 from tests.world.haproxy import wait_until
 from tests.world.pki import CertificateAuthority
 
@@ -144,6 +144,34 @@ def test_who_does_not_answer_in_time(stage: PolicyStage, auth: AuthServer, way: 
     assert [each.detail for each in context.refused] == (
         ["there is no Service shop/auth; nobody is let in"] if kind == "missing" else []
     )
+
+
+_GRANT = """
+kind: ReferenceGrant
+metadata: {name: asked, namespace: other}
+spec:
+  from: [{group: GROUP, kind: KIND, namespace: shop}]
+  to: [{group: "", kind: Service, name: auth}]
+"""
+
+
+@ways
+def test_a_service_of_another_namespace_needs_a_grant(stage: PolicyStage, auth: AuthServer, way: str) -> None:
+    group, kind = {
+        "ingress": ("networking.k8s.io", "Ingress"),
+        "httproute": ("gateway.networking.k8s.io", "HTTPRoute"),
+    }[_of(way)]
+    there = service(auth.port, "auth").replace("metadata: {", "metadata: {namespace: other, ")
+    mine = WAYS[way]({"auth-url": "http://auth.other.svc/check"})
+    grant = _GRANT.replace("GROUP", group).replace("KIND", kind)
+    for others, granted, expected in (
+        ("no ReferenceGrant", (), 503),
+        ("no ReferenceGrant", (grant.replace("namespace: shop", "namespace: third"),), 503),
+        ("", (grant,), 200),
+    ):
+        context = stage.serving(mine, there, *granted)
+        assert stage.request(way, is_explained=False).status == expected
+        assert [others in each.detail for each in refused_of(context)] == [True] * bool(others)
 
 
 @ways
