@@ -28,15 +28,15 @@ HOSTILE = (
 _USUAL = (
     *NETWORKS, "true", "false", "0", "1", "5", "60", "1000000", "10m", "1s", "5m", "/", "/app", "/app/$1", "a", "A, B",
     "cookie", "GET, PUT", "http://a.example", "https://www.example.com/new", "https://*.example.org", "a.example",
-    "on", "off", "None", "http:/healthz", "https",
+    "on", "off", "None", "http:/healthz", "https", "tcp", "Lax", "GET",
     "X-A: b", "X-A: if\nX-B: 100%", "X-A: #", "503", "301", "client", "route", "header:X-Key", "source", "random",
-    "https", "tcp", "off", "Lax",
 )  # fmt: skip
 _BESIDE_NGINX = {
     "enable-cors": "true",
     "affinity": "cookie",
     "limit-rps": "7",
     "permanent-redirect": "http://a.example",
+    "auth-url": "http://a/",
 }
 """Annotations that others of ingress-nginx say more of."""
 _BESIDE = {
