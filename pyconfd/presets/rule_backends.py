@@ -47,14 +47,13 @@ class RuleBackends:
         asked: Collection[Any, RuleSection],
         leading: Collection[str, Any],
     ) -> None:
-        self._objects, self._leading = objects, leading
+        self._objects, self._leading, self.sections = objects, leading, asked
         naming = Grouped(asked, _named_pages, f"sections of {preset} by their error pages")
         self.error_pages = Derived(naming, self._pages, f"error pages of {preset}")
         sections = Derived(asked, self._with_pages, f"sections of {preset} with error pages")
         self.page_files = Derived(
             self.error_pages, lambda _, __, found: found.files or None, f"files of pages of {preset}"
         )
-        self.sections = sections
         counts = Tally(sections, _profile_of, f"profiles of rules of {preset}")
         of_namespace = Grouped(
             counts, lambda at, _: (at[0],), f"profiles of {preset} by namespace", rank=lambda at, _: at[1].name
