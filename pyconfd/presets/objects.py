@@ -140,8 +140,12 @@ class Objects:
 
     def policy_sources(self, read: Read) -> PolicySources:
         """Return what policies say, and what their words name, for a function of a collection."""
+        attached = self.attached
         return PolicySources(
-            partial(self.attached.at, read), partial(self.attached.named, read), partial(self.with_users, read)
+            partial(attached.is_any_in, read),
+            partial(attached.at, read),
+            partial(attached.named, read),
+            partial(self.with_users, read),
         )
 
     def secrets_for(self, read: Read) -> "SecretsView":

@@ -13,6 +13,7 @@ from pyconfd.presets.gateway.http_rules import ParsedRule
 from pyconfd.presets.gateway.status import Fault
 from pyconfd.presets.objects import Route
 from pyconfd.presets.policies.said import (
+    NO_POLICIES,
     OverriddenWord,
     PolicySources,
     PolicyTarget,
@@ -65,6 +66,10 @@ def words_of_route(id_: ObjectKey, ref: ObjectRef, route: Route, policies: Polic
     """Return what is said for the rules of an HTTPRoute or GRPCRoute."""
     rules: tuple[Any, ...] = tuple(route.spec.rules or ())
     annotations = tuple(annotated(route.metadata.annotations, ref.kind, ref.namespace))
+    if not policies.is_any_in(ref.namespace):
+        if not annotations and not any(map(names_policy, (each for rule in rules for each in rule.filters or ()))):
+            return RouteWords(ref, (_NOTHING,) * len(rules), (), _backends_of(rules))  # nearly all
+        policies = policies._replace(at=NO_POLICIES.at)
     of_route = tuple(policies.at(PolicyTarget(id_)))
     found, overridden = [], list[OverriddenWord]()
     for rule in rules:
@@ -83,8 +88,15 @@ def words_of_route(id_: ObjectKey, ref: ObjectRef, route: Route, policies: Polic
         ref,
         tuple(found),
         _counted(overridden, [each.name for each in rules]),
-        sum(max(1, len(rule.backend_refs or ())) for rule in rules),
+        _backends_of(rules),
     )
+
+
+_NOTHING = RuleWords()
+
+
+def _backends_of(rules: Sequence[Any]) -> int:
+    return sum(max(1, len(rule.backend_refs or ())) for rule in rules)
 
 
 def _of_service(reference: BackendRef, namespace: str, policies: PolicySources) -> Words:

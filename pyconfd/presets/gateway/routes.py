@@ -6,7 +6,7 @@ Read in this order: :func:`asked`, :func:`place`, :func:`serve`.
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -324,12 +324,13 @@ def place(
         found = tuple(each._replace(attachments=(), fault=wrong) for each in found)
     else:
         found = tuple(_allowed(each, head.namespace, claims) for each in found)
-    virtual_hosts = tuple(_virtual_hosts(found, ports if route.said is not None else ports._replace(said=_nothing)))
+    ports = ports._replace(said=cache(ports.said) if route.said is not None else _nothing)
+    virtual_hosts = tuple(_virtual_hosts(found, ports))
     variants = len({each.variant for each in virtual_hosts})
     said: dict[tuple[str, ...], Words] = {}
     of_parents = []
     for each in found:
-        at = [ports.said(*where[:2]) for where in each.attachments] if route.said is not None else []
+        at = [ports.said(*where[:2]) for where in each.attachments]
         mine = {identity_of(words): words for words in at or [()]}
         said |= mine
         of_parents.append(tuple(mine))

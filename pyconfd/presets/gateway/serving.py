@@ -471,6 +471,8 @@ class ServedGateways:
     def _said_at(self, read: Read, id_: ObjectKey, listeners: Sequence[ListenerDecision]) -> "SaidAtGateway | None":
         """Return what policies say for the listeners of a Gateway: for one of them, its ListenerSet, the Gateway."""
         policies = self._objects.policy_sources(read)
+        if not any(map(policies.is_any_in, {each.parent.namespace for each in listeners} | {id_.key.namespace})):
+            return None
         words, overridden = {}, list[OverriddenWord]()
         for each in listeners:
             of = ObjectKey(Resource.LISTENERSETS, each.parent) if each.is_added else id_

@@ -371,6 +371,8 @@ class _IngressWords:
         is_nginx: bool,
     ) -> None:
         meta = ingress.metadata
+        if not policies.is_any_in(meta.namespace):
+            policies = policies._replace(at=NO_POLICIES.at)
         default_body = claims.nginx_body if is_nginx else None
         of_nginx_first = (
             SaidWord(name, text, f"annotation {of_nginx.names[name]}", meta.namespace) for name, text in of_nginx.words

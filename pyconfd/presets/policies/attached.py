@@ -160,10 +160,12 @@ class AttachedPolicies:
         self.by_target = Grouped(at, lambda at, _: (at[1],), "RoutePolicies by target", rank=_older)
         self._words = Derived(self.by_target, _words_at, "words of targets")
 
+    def is_any_in(self, read: Read, namespace: str) -> bool:
+        """Return whether a namespace has policies: nearly none has, and asks no more."""
+        return read(self._in_use, namespace) is not None
+
     def at(self, read: Read, target: PolicyTarget) -> Words:
         """Return what policies say for an object, or a part of it: each word once."""
-        if read(self._in_use, target.object.key.namespace) is None:
-            return ()  # nearly all
         return read(self._words, target) or ()
 
     def named(self, read: Read, key: Key) -> Words:

@@ -77,11 +77,12 @@ UsersOf = Callable[[RoutePolicy], tuple[RoutePolicy, str, str]]
 
 
 class PolicySources(NamedTuple):
-    """What policies say: for a target, and one by its name in a namespace, for a reference to it.
+    """What policies say: for a target, and one by its name in a namespace, for a reference to it, if there are any.
 
     ``users_of`` returns a policy with the users that it asks for, why there are none, and which ones are left out.
     """
 
+    is_any_in: Callable[[str], bool]
     at: Callable[[PolicyTarget], Sequence[SaidWord]]
     named: Callable[[Key], Sequence[SaidWord]]
     users_of: UsersOf
@@ -92,7 +93,7 @@ def as_it_is(policy: RoutePolicy) -> tuple[RoutePolicy, str, str]:
     return policy, "", ""
 
 
-NO_POLICIES = PolicySources(lambda _: (), lambda _: (), as_it_is)
+NO_POLICIES = PolicySources(lambda _: False, lambda _: (), lambda _: (), as_it_is)
 
 Words = tuple[SaidWord, ...]
 Sources = tuple[tuple[str, str], ...]
