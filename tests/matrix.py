@@ -42,7 +42,17 @@ TESTS = (
     *(f"tests/presets/gateway/test_{name}_live.py" for name in ("changes", "hosts", "http", "mirror", "shares", "tls")),
     *(
         f"tests/presets/policies/test_{name}_live.py"
-        for name in ("balancing", "changes", "external_auth", "handling", "limits", "words")
+        for name in (
+            "balancing",
+            "canary",
+            "changes",
+            "external_auth",
+            "handling",
+            "hosts",
+            "limits",
+            "mirror",
+            "words",
+        )
     ),
     "tests/presets/policies/test_nginx_paths.py",
     *(

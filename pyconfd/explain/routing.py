@@ -261,7 +261,7 @@ def specificity(host: str) -> tuple[bool, int]:
 
 
 class Unknown(NamedTuple):
-    """A header or a query parameter (``kind``) that an access log does not have, and what is asked of it."""
+    """A header, cookie or query parameter (``kind``) that an access log does not have, and what is asked of it."""
 
     kind: str
     condition: ValueCondition
@@ -445,18 +445,26 @@ class Rules:
         unlogged = self._unlogged
         if unlogged is not None:
             unknown = [Unknown("header", each) for each in match.headers]
+            unknown += [Unknown("cookie", each) for each in match.cookies]
             if not unlogged.has_query:
                 unknown += [Unknown("query parameter", each) for each in match.query]
             if not all(map(unlogged.holds, unknown)):
                 return "a condition is assumed not to hold"
             return self._why_not_by_query(match) if unlogged.has_query else ""
+        return self._why_not_by_headers(match) or self._why_not_by_query(match)
+
+    def _why_not_by_headers(self, match: RouteMatch) -> str:
         for each in match.headers:
             sent = [value for name, value in self._headers if name == each.name]
             if UNKNOWN in sent:
                 self._trace.does_not_cover(f"the value of header {each.name}, which HAProxy sets: taken as another one")
             if not _matches(each, [value.encode() for value in sent]):
                 return f"header {each.name} {'has another value' if sent else 'is not sent'}"
-        return self._why_not_by_query(match)
+        for each in match.cookies:
+            given = [value for name, value in _cookies(self._headers) if name == each.name]
+            if not _matches(each, [value.encode() for value in given]):
+                return f"cookie {each.name} {'has another value' if given else 'is not sent'}"
+        return ""
 
     def _why_not_by_query(self, match: RouteMatch) -> str:
         for each in match.query:
@@ -465,6 +473,15 @@ class Rules:
             if not _matches(each, given):
                 return f"query parameter {each.name} {'has another value' if given else 'is not there'}"
         return ""
+
+
+def _cookies(headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Return the cookies of a request, as ``req.cook`` reads them."""
+    for name, text in headers:
+        for each in text.split(";") if name == "cookie" else ():
+            cookie, equals, value = each.partition("=")
+            if equals:
+                yield cookie.strip(), value.strip()
 
 
 def _matches(wanted: ValueCondition, found: Sequence[bytes]) -> bool:
@@ -489,6 +506,7 @@ def _words_of(match: RouteMatch) -> str:
     found += [f"method {match.method}"] if match.method else []
     found += [f"header {each.name}" for each in match.headers]
     found += [f"query parameter {each.name}" for each in match.query]
+    found += [f"cookie {each.name}" for each in match.cookies]
     return ", ".join(found)
 
 
@@ -595,6 +613,9 @@ class RoutingTables:
                 owner = owners.get(name_of(VirtualHostPath(id_, place))) if place is not None else None
                 at = f"{owner.kind} {owner.namespace}/{owner.name}" if owner is not None else ""
                 found[id_].add(PathCandidate(entry.map, entry.key, name, at, "spec.rules.http.paths"))
+        for virtual_host in ((self.names.get("ingress") or {}).get("virtual_hosts") or {}).values():
+            for group in virtual_host.groups:
+                found[virtual_host.id].add(PathCandidate(group.entry.map, group.entry.key, group.id, group=group))
         for id_, entry in self.shared.domains.items():
             at = self.owner_of_domain(entry["domain"], entry)
             found[id_].add(PathCandidate(PATH_PREFIXES, f"{id_}/", f"be-{entry['key']}", at, "annotation domain"))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyconfd.derived import Joined, Published, SameParts
 from pyconfd.model.certificate import PresentedCertificate
@@ -19,7 +19,9 @@ from pyconfd.presets.auth_services import AuthServices
 from pyconfd.presets.certificates import ServedCertificate
 from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.domains import DomainClaims, ServedDomains
+from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.host_ownership import Hosts
+from pyconfd.presets.ingress.canaries import PathLead
 from pyconfd.presets.ingress.claims import IngressClaim
 from pyconfd.presets.ingress.preset import claims as ingress_claims
 from pyconfd.presets.ingress.serving import (
@@ -37,9 +39,23 @@ from pyconfd.presets.policies.users import UserList
 from pyconfd.presets.preset import Preset, PresetCollections, PresetOptions, PresetResult
 from pyconfd.presets.refusals import JoinedRefusals, faults
 from pyconfd.presets.routing.rules import RuleBackend
+from pyconfd.presets.routing.table import VirtualHostPath
 from pyconfd.presets.routing.types import RouteBackend, VirtualHost
 from pyconfd.presets.rule_backends import rank_of_section
 from pyconfd.presets.shared_virtual_hosts import named_virtual_hosts
+
+
+class GivenRules(NamedTuple):
+    """The backends of rules and their profiles, by name, and what these use.
+
+    How many of them are profiles, whether any limits or copies requests, and the users of Secrets.
+    """
+
+    backends: Mapping[str, RuleBackend]
+    profiles: int
+    is_limited: bool
+    is_mirrored: bool
+    users: Mapping[Key, UserList]
 
 
 class PresetGraph:
@@ -118,14 +134,15 @@ class PresetGraph:
         """Return the virtual hosts of hosts of the shared frontends that are named and not served."""
         return self._named.mapping()
 
-    def rules(self) -> tuple[Mapping[str, RuleBackend], int, bool, Mapping[Key, UserList]]:
-        """Return the backends of rules and their profiles, by name, and what these use.
-
-        How many of them are profiles, whether any limits, and the users of Secrets.
-        """
-        profiles = sum(len(each.profiles.items) for each in self._rules)
-        limited = any(each.limited.items for each in self._rules)
-        return self._sections.mapping(), profiles, limited, self._users.mapping()
+    def rules(self) -> GivenRules:
+        """Return what serves the rules of all presets."""
+        return GivenRules(
+            self._sections.mapping(),
+            sum(len(each.profiles.items) for each in self._rules),
+            any(each.limited.items for each in self._rules),
+            any(each.mirrored.items for each in self._rules),
+            self._users.mapping(),
+        )
 
     def route_policies(self) -> tuple[Mapping[ObjectKey, ObjectStatus], tuple[Refusal, ...]]:
         """Return the statuses of RoutePolicies, and what is refused of them."""
@@ -145,6 +162,8 @@ class _Ingresses(PresetCollections):
         self._virtual_hosts = Published[str, VirtualHost](ingresses.virtual_hosts)
         self.rules, self.policies = ingresses.rules, ingresses.policies
         self._backends = Published[str, RouteBackend](ingresses.backends)
+        self._choices = Published[str, tuple[Choice, ...]](ingresses.choices)
+        self._with_canary = Published[VirtualHostPath, PathLead](ingresses.with_canary, rank=None)
         self._served = Published[str, RouteBackend](ingresses.served_backends)
         self._lines = Published[str, CertificateLine](ingresses.lines, key=lambda key: f"{key.namespace}/{key.name}")
         self._owners = Published[Name, Owner](ingresses.owned, key=owned_name, value=owner_of)
@@ -157,13 +176,14 @@ class _Ingresses(PresetCollections):
         self._pages = Published[Key, tuple[OutputFile, ...]](ingresses.rules.page_files)
         self._authorities = Published[Key, OutputFile](ingresses.authority_files)
         self._given = SameParts[GivenDict]()
+        self._all_choices = SameParts[tuple[Choice, ...]]()
         self._files = SameParts[tuple[OutputFile, ...]]()
 
     def see(self, snapshot: Snapshot, options: PresetOptions) -> None:
         """Nothing is its own."""
 
     def result(self) -> PresetResult:
-        """Return ``ingress``: its virtual hosts, backends and certificates."""
+        """Return ``ingress``: its virtual hosts, backends and certificates; and ``canary_choices`` for frontends."""
         ingresses = self._ingresses
         served, authorities = self._by_secret.mapping(), self._authorities.mapping()
         pages = self._pages.mapping()
@@ -177,12 +197,14 @@ class _Ingresses(PresetCollections):
                 verifies_clients=any(each.verified for each in lines.values()),
             ),
         )
+        by_host = self._choices.mapping()
+        choices = self._all_choices.made((by_host,), lambda: tuple(chain.from_iterable(by_host.values())))
         owners, all_backends = self._owners.mapping(), self._served.mapping()
         return PresetResult(
-            {"ingress": given},
+            {"ingress": given, "canary_choices": choices},
             self._refused.all(),
             ingresses.ready.items.get((), 0),
-            partial(ingress_claims, self._asked.mapping(), owners, all_backends),
+            partial(ingress_claims, self._asked.mapping(), owners, all_backends, self._with_canary.mapping()),
             files=self._files.made(
                 (served, authorities, pages),
                 lambda: (

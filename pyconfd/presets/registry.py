@@ -33,6 +33,7 @@ from pyconfd.presets import addresses, cluster, host_ownership, listener_ownersh
 from pyconfd.presets.certificates import certificate_for, notes_on, presented
 from pyconfd.presets.cluster import Cluster, ReadService
 from pyconfd.presets.domains import DomainsPreset
+from pyconfd.presets.gateway.mirror import script_file
 from pyconfd.presets.gateway.preset import GatewayPreset
 from pyconfd.presets.graph import PresetGraph
 from pyconfd.presets.ingress.preset import IngressPreset
@@ -214,9 +215,10 @@ def _translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions,
     pool = options.addresses.members
     if bound := memo.bound.made((pool, *listeners), lambda: _bound(listeners, pool)):
         reserved[listener_ownership.SCOPE] = bound
+    script = script_file(options.tls.directory) if memo.graph.rules().is_mirrored else None
     off = () if options.cluster_templates else tuple(map(_switched_off, templates))
     return Context(
-        _template_names(names, results, read, default, memo),
+        _template_names(names, results, read, default, memo, script=script),
         memo.sorted_refusals(
             read.refused,
             *(result.refused for result in results),
@@ -229,7 +231,15 @@ def _translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions,
         EndpointTotals(claimed, read.ready),
         memo.listeners.made(listeners, lambda: frozenset().union(*listeners)),
         templates=() if off else tuple(templates),
-        files=_sorted_files((*(result.files for result in results), default.files, memo.graph.auth.files), memo),
+        files=_sorted_files(
+            (
+                *(result.files for result in results),
+                default.files,
+                (script,) if script is not None else (),
+                memo.graph.auth.files,
+            ),
+            memo,
+        ),
         dns_names=_dns_names(results),
         claimed=tuple(
             Claimed(name, result.serves, result.addresses_of) for name, result in zip(names, results, strict=True)
@@ -245,7 +255,13 @@ def _translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions,
 
 
 def _template_names(
-    names: Sequence[str], results: Sequence[PresetResult], read: Cluster, default: _DefaultCertificate, memo: Memo
+    names: Sequence[str],
+    results: Sequence[PresetResult],
+    read: Cluster,
+    default: _DefaultCertificate,
+    memo: Memo,
+    *,
+    script: OutputFile | None,
 ) -> Mapping[str, object]:
     """Return the names for the templates; the same object as before where each value is."""
     view, in_use = read.view, bool(default.path) or any(result.ends_tls for result in results)
@@ -255,10 +271,16 @@ def _template_names(
         lambda: GivenDict(default_certificate=default.path, in_use=in_use, reads_hello=reads_hello),
     )
 
-    backends, profiles, limited, users = memo.graph.rules()
+    found, path = memo.graph.rules(), script.path if script is not None else ""
     rules = memo.rules.made(
-        (backends, profiles, limited, users),
-        lambda: GivenDict(backends=backends, profiles=profiles, limited=limited, users=users),
+        (*found, path),
+        lambda: GivenDict(
+            backends=found.backends,
+            profiles=found.profiles,
+            limited=found.is_limited,
+            users=found.users,
+            mirror_script=path,
+        ),
     )
 
     auth = memo.graph.auth.given()

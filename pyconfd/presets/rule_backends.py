@@ -71,6 +71,7 @@ class RuleBackends:
         self.limited = Tally(sections, _limited, f"sections of {preset} with limits")
         secrets = Tally(sections, _secrets_of, f"Secrets with users of {preset}")
         self.users = Derived(secrets, self._users, f"users of {preset}")
+        self.mirrored = Tally(sections, _mirrored, f"sections of {preset} with copies")
         self.all = Joined[Any, RuleBackend](self.profiles, self.backends, name=f"sections of rules of {preset}")
 
     def _users(self, read: Read, secret: Key, _: int) -> UserList | None:
@@ -136,6 +137,10 @@ def _limited(_: object, section: RuleSection) -> tuple[tuple[bool, int], ...]:
 def _secrets_of(_: object, section: RuleSection) -> tuple[tuple[Key, int], ...]:
     auth = section.backend.policy.auth
     return ((auth.secret, 1),) if auth is not None and auth.users and not section.backend.policy.closed else ()
+
+
+def _mirrored(_: object, section: RuleSection) -> tuple[tuple[bool, int], ...]:
+    return ((True, 1),) if section.backend.mirrors else ()
 
 
 def _shared_profiles(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyconfd.presets.policies.attached import field_of
 from pyconfd.presets.policies.nginx import MEANINGS
-from pyconfd.presets.policies.words import WORDS
+from pyconfd.presets.policies.words import WORDS, PolicyWord
 
 PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
 FIRST, LAST = "<!-- words -->\n", "<!-- end of words -->\n"
@@ -17,11 +17,15 @@ def test_each_annotation_of_ingress_nginx_is_on_its_page() -> None:
     assert not [name for name in MEANINGS if not re.search(rf"`{name}(: \w+)?`", page)]
 
 
+def _cost(word: PolicyWord) -> str:
+    return "reload" if word.reloads else "runtime update" if word.live else "profile"
+
+
 def test_each_word_is_in_the_table() -> None:
     title = "| word | field | example | meaning | a new value |\n|---|---|---|---|---|\n"
     rows = title + "".join(
         f"| `{word.name}` | `{field_of(word.name)}`: {word.form} | `{word.example}` | {word.meaning} |"
-        f" {'runtime update' if word.live else 'profile'} |\n"
+        f" {_cost(word)} |\n"
         for word in WORDS.values()
     )
     head, _, rest = PAGE.read_text().partition(FIRST)

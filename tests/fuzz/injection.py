@@ -18,7 +18,7 @@ from tests.fragments.shipped import HAPROXY
 from tests.fuzz import words
 from tests.fuzz.clusters import NAMESPACES, Document, Slot, made_of
 from tests.fuzz.haproxy_model import Config
-from tests.fuzz.ownership import Seen, Story
+from tests.fuzz.ownership import Seen, Story, is_canary
 
 OBJECTS = 40
 SOUND_OBJECTS = 600
@@ -224,8 +224,9 @@ def _lost(story: Story, seen: Seen) -> Iterator[str]:
     known: Mapping[str, str] = {
         key: value for path in seen.config.files for key, value in seen.config.entries(path) if "hosts-" in path
     }
-    for slot in story.cluster.objects:
-        if slot[0] in _OFTEN and host_of(slot) not in known:
+    for slot, document in story.cluster.objects.items():
+        said = document["metadata"].get("annotations") or {}
+        if slot[0] in _OFTEN and host_of(slot) not in known and not is_canary(said):
             yield f"the host of {'/'.join(slot)} is not served"
 
 

@@ -103,7 +103,7 @@ def asked_for(slot: Slot, document: Document) -> Iterator[tuple[str, Asking]]:
 
     if kind == "Service" and (domain := annotations.get("pyconfd.io/domain", "")) and " " not in domain:
         yield domain.lower().rstrip("."), asking(has_tls="pyconfd.io/tls-secret" in annotations)
-    if kind == "Ingress" and document["spec"]["ingressClassName"] in OWN_CLASSES and not _is_canary(annotations):
+    if kind == "Ingress" and document["spec"]["ingressClassName"] in OWN_CLASSES and not is_canary(annotations):
         spec = document["spec"]
         hosts = [rule["host"] for rule in spec["rules"]] or ([""] if "defaultBackend" in spec else [])
         for host in hosts:
@@ -111,7 +111,8 @@ def asked_for(slot: Slot, document: Document) -> Iterator[tuple[str, Asking]]:
             yield host or ANY_HOST, asking(has_tls=has_tls)
 
 
-def _is_canary(annotations: Mapping[str, str]) -> bool:
+def is_canary(annotations: Mapping[str, str]) -> bool:
+    """Return whether an Ingress may be a canary, which has no host of its own."""
     return any(name.endswith("/canary") for name in annotations)
 
 

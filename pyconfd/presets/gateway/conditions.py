@@ -201,6 +201,7 @@ def conditions_of(match: RouteMatch) -> tuple[str, ...]:
     # The whole header: one with a comma is one value here.
     samples = [(f"req.fhdr({each.name})", each) for each in match.headers]
     samples += [(f"url_param({each.name}),url_dec(1)", each) for each in match.query]
+    samples += [(f"req.cook({each.name})", each) for each in match.cookies]
     for sample, each in samples:
         found.append((_WORDS_OF_PATTERN if each.regex else _WORDS_OF_VALUE, _value(sample, each)))
     lines: list[list[str]] = [[]]

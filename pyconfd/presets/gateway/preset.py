@@ -25,7 +25,6 @@ from pyconfd.presets.gateway.attachment import named_parent
 from pyconfd.presets.gateway.frontends import GatewayFrontend
 from pyconfd.presets.gateway.gateways import mistaken_class, mistaken_gateway
 from pyconfd.presets.gateway.listener_sets import AskedListenerSet, mistaken_listener_set
-from pyconfd.presets.gateway.mirror import script_file
 from pyconfd.presets.gateway.policies import PolicyDecision
 from pyconfd.presets.gateway.ports import Port, files_of, listeners_of
 from pyconfd.presets.gateway.routes import AskedRoute, frontend_name, virtual_host_id
@@ -45,7 +44,6 @@ class GatewayCollections(PresetCollections):
 
     def __init__(self, objects: Objects, addresses: AddressOwners) -> None:
         self._objects, self._addresses = objects, addresses
-        self._directory = ""
         self._listener_sets = ListenerSets(objects)
         asked = gateways_asked(objects, addresses, self._listener_sets)
         self.listeners = Spread(asked, lambda _, each: enumerate(each.listeners), "listeners that Gateways ask for")
@@ -53,9 +51,7 @@ class GatewayCollections(PresetCollections):
         self._sets = Published[ObjectKey, AskedListenerSet](self._listener_sets.asked)
 
     def see(self, snapshot: Snapshot, options: PresetOptions) -> None:
-        """Record where files with certificates are."""
-        del snapshot
-        self._directory = options.tls.directory
+        """Nothing is its own."""
 
     def serve(self, owners: ListenerOwners) -> None:
         """Make all that is served."""
@@ -93,14 +89,12 @@ class GatewayCollections(PresetCollections):
             (ports, policies, pages),
             lambda: (*files_of(ports.values(), policies.values()), *chain(*pages.values())),
         )
-        script = script_file(self._directory) if counts.get("mirrored") else None
-        virtual_hosts, path = self._virtual_hosts.mapping(), script.path if script else ""
+        virtual_hosts = self._virtual_hosts.mapping()
         given = self._given.made(
-            (frontends, virtual_hosts, path),
+            (frontends, virtual_hosts),
             lambda: GivenDict(
                 frontends=frontends,
                 virtual_hosts=virtual_hosts,
-                mirror_script=path,
                 verifies_clients=any(each.verification is not None for each in frontends.values()),
             ),
         )
@@ -119,7 +113,7 @@ class GatewayCollections(PresetCollections):
                 backends,
             ),
             self._listeners.made((ports,), lambda: listeners_of(ports.values())),
-            files=(*files, script) if script else files,
+            files=files,
             serves=backends,
             addresses_of=addresses_of_rule,
             owners=owners,

@@ -716,7 +716,6 @@ def addresses_of(backend: RuleBackend) -> list[str]:
 
 def _counts_of(_: object, backend: RuleBackend) -> Iterator[tuple[str, int]]:
     yield "ready", len(addresses_of(backend))
-    yield "mirrored", bool(backend.mirrors)
 
 
 def _splits_of(_: Read, __: ObjectKey, route: ServedRoute) -> Splits | None:

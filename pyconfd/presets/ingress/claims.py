@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, TypeVar
@@ -11,14 +11,17 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.ingress import Ingress, IngressBackend, IngressPath
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.object_status import ObjectKey
+from pyconfd.model.records import ObjectMeta
 from pyconfd.model.reservation import NEVER, HostClaim, Name, Owner
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.presets import values
 from pyconfd.presets.annotations import ACCESS_LOG, Foreign, read_foreign
 from pyconfd.presets.host_ownership import ANY_HOST, SHARED_WITH, shared_with
+from pyconfd.presets.policies.canary import NO_CANARY, Canary, is_meant_as_canary
+from pyconfd.presets.policies.hosts import NO_HOSTS, other_www, with_aliases
 from pyconfd.presets.policies.nginx import NOTHING_OF_NGINX, NginxWords, read_nginx
 from pyconfd.presets.policies.nginx import PREFIX as NGINX
-from pyconfd.presets.policies.nginx_paths import REWRITE, NginxPaths, fault_of_path
+from pyconfd.presets.policies.nginx_paths import LOOKS_LIKE_EXPRESSION, REWRITE, NginxPaths, fault_of_path
 from pyconfd.presets.policies.said import (
     NO_POLICIES,
     OverriddenWord,
@@ -37,7 +40,7 @@ from pyconfd.presets.policies.words import CLOSED, NOTHING_ASKED, AskedByWords
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.paths import decoded, routed_path
 from pyconfd.presets.routing.references import ServiceReference
-from pyconfd.presets.routing.rules import PathEdit
+from pyconfd.presets.routing.rules import Mirror, PathEdit
 from pyconfd.presets.routing.table import VirtualHostPath
 from pyconfd.presets.routing.types import PathKind, RouteMatch, RouteRule, section_name
 
@@ -48,6 +51,10 @@ SSL_REDIRECT = "pyconfd.io/ssl-redirect"
 
 HOST_FIELD = "spec.rules.host"
 """Where a host is refused that cannot be one."""
+
+WWW_REDIRECT = "pyconfd.io/from-to-www-redirect"
+OF_ITSELF = ("canary", "server-alias", "from-to-www-redirect")
+"""What words begin with that say what an Ingress is, and nothing of its requests."""
 
 HSTS = "pyconfd.io/hsts"
 """The annotation that says for how many seconds browsers shall come by HTTPS only."""
@@ -62,8 +69,6 @@ _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*", re.ASCII)
 """What a URL may have in its path. Source: RFC 3986, 3.3."""
 _ROOT = RouteMatch(PathKind.EXACT, "/")
 _ROOT_EXPRESSION = RouteMatch(PathKind.EXPRESSION, "/$")
-_EXPRESSION = re.compile(r"[()*$]")
-"""What regular expressions for other controllers have, and paths hardly ever."""
 _SUFFIXES = {
     PathKind.EXACT: " (exact)",
     PathKind.BEGINNING: " (beginning)",
@@ -71,7 +76,11 @@ _SUFFIXES = {
 }
 _UNSUPPORTED = RefusalReason.UNSUPPORTED_ANNOTATION
 _HTTPS_REMEDY = "add one, or list the annotation in ingress.ignored_annotations"
-_CANARY = "a canary has no host of its own, and weights of Ingresses are not implemented: use an HTTPRoute with weights"
+_NO_CANARY = 'words of a canary are for an Ingress that says canary: "true" too'
+_FOREIGN_CANARY = (
+    "a canary has no host of its own: annotate it with pyconfd.io/canary and its other words, or name its class in"
+    " ingress.nginx_classes"
+)
 
 
 class TlsHosts(NamedTuple):
@@ -92,7 +101,10 @@ class IngressClaim:
     ``expressions``: for ingress-nginx, all paths of its hosts are regular expressions then, also those of others.
     ``https_only``: its author relies on plain HTTP not being served, whatever becomes of the certificate.
     ``said`` are the sources of its words, by Service where policies say some for that; ``overridden`` are words of
-    policies that do not count for it.
+    policies that do not count for it. ``texts`` are the same words as they are written.
+    ``canary_rules`` are the paths of another Ingress that a ``canary`` takes requests of: it has no rules and hosts.
+    ``redirects`` are hosts that requests for others are redirected to, ``mirrors`` what requests are copied to, both by
+    the name of the backend.
     """
 
     ref: ObjectRef
@@ -115,10 +127,20 @@ class IngressClaim:
     of_services: Mapping[str, AskedByWords] = field(default_factory=dict)
     said: Mapping[str, Sources] = field(default_factory=dict)
     overridden: tuple[OverriddenWord, ...] = ()
+    texts: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+    canary: Canary = NO_CANARY
+    canary_rules: tuple[RouteRule, ...] = ()
+    redirects: Mapping[str, str] = field(default_factory=dict)
+    mirrors: Mapping[str, Mirror] = field(default_factory=dict)
 
     def is_own(self, backend: str) -> bool:
         """Return whether a backend is for its requests alone."""
-        return self._asked_of(backend) != NOTHING_ASKED or backend in self.edits or backend in self.closed
+        return (
+            self._asked_of(backend) != NOTHING_ASKED
+            or backend in self.edits
+            or backend in self.closed
+            or backend in self.mirrors
+        )
 
     def asked_at(self, backend: str) -> AskedByWords:
         """Return what is asked for in one of its backends."""
@@ -128,6 +150,10 @@ class IngressClaim:
         if backend not in self.edits:
             return asked
         return asked._replace(filters=asked.filters._replace(path=self.edits[backend]))
+
+    def texts_at(self, backend: str) -> frozenset[tuple[str, str]]:
+        """Return the words of one of its backends as they are written."""
+        return self.texts.get(self.references[backend].name, self.texts.get("", frozenset()))
 
     def said_at(self, backend: str) -> Sources:
         """Return what says the words of one of its backends."""
@@ -166,9 +192,28 @@ class IngressClaim:
         return self.of_services.get(found.name, self.asked) if found is not None else self.asked
 
     @property
+    def all_references(self) -> Mapping[str, ServiceReference]:
+        """Its references, and those that its requests are copied to."""
+        if not self.mirrors:
+            return self.references
+        copies = {
+            name: ServiceReference(
+                each.reference.namespace or self.owner.namespace, each.reference.name, each.reference.port
+            )
+            for name, each in self.mirrors.items()
+        }
+        return {**self.references, **copies}
+
+    @property
     def unlogged(self) -> bool:
         """Whether none of its requests are to be in the access log."""
         return any(each.unlogged for each in self.rules)
+
+
+def mirror_name(owner: Owner, mirror: Mirror) -> str:
+    """Return the name of the backend that copies of an Ingress's requests go to."""
+    to = mirror.reference
+    return section_name("ing", owner.namespace, to.name, str(to.port), owner.name, "mirror")
 
 
 def name_of(path: VirtualHostPath) -> Name:
@@ -211,7 +256,12 @@ def read_ingress(
     """
     meta = ingress.metadata
     of_nginx = read_nginx(meta.annotations) if is_nginx else NOTHING_OF_NGINX
-    paths = NginxPaths(meta.annotations if is_nginx else None)
+    of_paths = meta.annotations if is_nginx else None
+    words = _IngressWords(
+        ingress, of_nginx, policies, policy, _backends(ingress, NginxPaths(of_paths)), is_nginx=is_nginx
+    )
+    is_canary = words.is_canary
+    paths = NginxPaths(of_paths, canary=is_canary)
     foreign = read_foreign(meta.annotations, "Ingress", accepted, {*of_nginx.read, *paths.read})
     ref = ObjectRef("Ingress", meta.namespace, meta.name, cluster)
     owner = Owner("Ingress", meta.namespace, meta.name, meta.creation_timestamp or NEVER)
@@ -223,20 +273,29 @@ def read_ingress(
         )
         problems.append(_Invalid("metadata.name", f"{meta.namespace}/{meta.name}", detail))
         ref = ObjectRef("Ingress", values.shortened(meta.namespace), values.shortened(meta.name), cluster)
-    if foreign.canary:
-        problems.append(_Invalid(f"annotation {foreign.canary}", "", _CANARY, _UNSUPPORTED))
+    is_foreign_canary = bool(foreign.canary) and not is_canary
+    if is_foreign_canary:
+        problems.append(_Invalid(f"annotation {foreign.canary}", "", _FOREIGN_CANARY, _UNSUPPORTED))
     named = SSL_REDIRECT if not is_nginx or SSL_REDIRECT in (meta.annotations or {}) else f"{NGINX}ssl-redirect"
     redirect = _annotation(ingress, named, values.flag, problems)
-    words = _IngressWords(ingress, of_nginx, policies, policy, _backends(ingress, paths), is_nginx=is_nginx)
-    problems += (_wrong_word(each, "this Ingress") for each in words.faults)
-    problems += (_wrong_word(each, f"the Service {service} by it") for service, each in words.of_service)
+    problems += _wrong_words(words)
+    ingress = with_aliases(ingress, words.hosts.aliases)
     restricted = _Restricted(ingress, foreign, words.faults, redirects=redirect is not False)
     # A canary owns no host.
-    virtual_hosts = _virtual_hosts(ingress, policy, problems) if is_named and not foreign.canary else {}
-    led = _led(ingress, virtual_hosts, restricted, paths if is_nginx else None, words=words, problems=problems)
-    if is_nginx and words.asked.policy.app_root:
+    known = _virtual_hosts(ingress, policy, problems) if is_named and not is_foreign_canary else {}
+    virtual_hosts = known if not is_canary else {}
+    if is_canary and (restricted.stops_canary(problems) or words.stops_canary):
+        known = {}
+    led = _led(
+        ingress, known, restricted if not is_canary else None, paths if is_nginx else None,
+        words=words, problems=problems,
+    )  # fmt: skip
+    if is_nginx and words.asked.policy.app_root and not is_canary:
         _add_root(led.backends)
-    items = [] if foreign.canary else list(_tls(ingress, set(virtual_hosts.values())))
+    redirects = dict(_redirects(meta, virtual_hosts, policy, problems)) if words.hosts.www else {}
+    led.backends.update({(host, RouteMatch()): name for host, (name, _) in redirects.items()})
+    hosts = dict.fromkeys((*virtual_hosts.values(), *redirects))
+    items = [] if is_canary or is_foreign_canary else list(_tls(ingress, hosts.keys(), virtual_hosts.values()))
     tls = tuple(item for item in items if isinstance(item, TlsHosts))
     problems += (item for item in items if not isinstance(item, TlsHosts))
     hsts = _annotation(ingress, HSTS, values.seconds, problems)
@@ -253,23 +312,45 @@ def read_ingress(
         owner,
         meta.uid,
         meta.generation,
-        rules,
+        rules if not is_canary else (),
         led.references,
         tls,
         redirect is not False,
         hsts,
         _told(ref, problems),
         bool(foreign.https or foreign.https_with_tls),
-        tuple(HostClaim(each, owner, shared) for each in dict.fromkeys(virtual_hosts.values())),
+        tuple(HostClaim(each, owner, shared) for each in hosts),
         ingress.spec.ingress_class_name or "",
         words.asked,
         led.edits,
-        any(match.kind is PathKind.EXPRESSION for _, match in led.backends),
+        not is_canary and any(match.kind is PathKind.EXPRESSION for _, match in led.backends),
         frozenset(led.closed),
         words.of_services,
         words.sources,
         words.overridden,
+        words.texts,
+        words.canary,
+        rules if is_canary else (),
+        dict(redirects.values()),
+        {mirror_name(owner, each): each for asked in words.all for each in asked.filters.mirrors},
     )
+
+
+def _redirects(
+    meta: ObjectMeta, virtual_hosts: Mapping[str, str], policy: ClaimOptions, problems: list[_Invalid]
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Return the hosts whose requests are redirected, each with a name for its backend and where they are led."""
+    known = set(virtual_hosts.values())
+    for host in sorted(known):
+        other = other_www(host)
+        if not other or other in known:
+            continue
+        try:
+            name = section_name("ing", meta.namespace, meta.name, host, "redirect", "www")
+            yield _virtual_host(other, meta.namespace, policy), (name, host)
+        except _Invalid as error:
+            _, value, reason, detail = error.refusal
+            problems.append(_Invalid(f"annotation {WWW_REDIRECT}", value, f"{detail}; it has no effect", reason))
 
 
 class _Led(NamedTuple):
@@ -284,21 +365,25 @@ class _Led(NamedTuple):
 def _led(
     ingress: Ingress,
     virtual_hosts: Mapping[str, str],
-    restricted: "_Restricted",
+    restricted: "_Restricted | None",
     nginx: NginxPaths | None,
     *,
     words: "_IngressWords",
     problems: list[_Invalid],
 ) -> _Led:
-    """Return where the paths lead; the first of equal ones counts, and each before the default backend."""
+    """Return where the paths lead; the first of equal ones counts, and each before the default backend.
+
+    ``restricted`` None: it is a canary, whose backends are for the main Ingress to use.
+    """
     namespace = ingress.metadata.namespace
     backends, references, edits, closed = led = _Led({}, {}, {}, set())
+    closes = restricted.closes if restricted is not None else _never
     for asked in _asked(ingress):
         if asked.host not in virtual_hosts:
             continue
         try:
             rule = virtual_hosts[asked.host], _match(asked.path, nginx)
-            is_closed = restricted.closes(rule[0], problems)
+            is_closed = closes(rule[0], problems)
             edit = None if is_closed else _edit(rule[1], nginx)
             reference = _reference(asked, namespace)
         except _Invalid as error:
@@ -309,8 +394,8 @@ def _led(
         own: tuple[str, ...] = (ingress.metadata.name,) if asks_more or edit is not None else ()
         if edit is not None:  # the backend is of one path, as its pattern is
             own = (*own, hashlib.sha256(repr(edit).encode()).hexdigest()[:16])
-        if is_closed:  # other hosts may be served
-            own = (ingress.metadata.name, "closed")
+        if is_closed or restricted is None:  # other hosts may be served
+            own = (ingress.metadata.name, "closed" if is_closed else "canary")
         name = section_name("ing", namespace, reference.name, str(reference.port), *own)
         if rule not in backends and len(backends) >= _MOST_RULES:
             problems.append(_Invalid("spec.rules", "", f"more than {_MOST_RULES} paths: make several Ingresses of it"))
@@ -329,6 +414,10 @@ def _add_root(backends: dict[tuple[str, RouteMatch], str]) -> None:
     for virtual_host, match in tuple(backends):
         root = _ROOT_EXPRESSION if match.kind is PathKind.EXPRESSION else _ROOT
         backends.setdefault((virtual_host, root), backends[virtual_host, match])
+
+
+def _never(_: str, __: list[_Invalid]) -> bool:
+    return False
 
 
 def _told(ref: ObjectRef, problems: Iterable[_Invalid]) -> tuple[Refusal, ...]:
@@ -380,6 +469,8 @@ class _IngressWords:
 
         def asked_by_all(said: Words) -> tuple[AskedByWords, tuple[SaidFault, ...]]:
             asked, faults = asked_of(said, "Ingress", claims, backends=backends, users_of=policies.users_of)
+            self.hosts, self.canary = asked.hosts, asked.canary
+            asked = asked._replace(hosts=NO_HOSTS, canary=NO_CANARY)
             if asked.policy.max_body is None and default_body:
                 # No word of anybody: rules and bounds of words say nothing of it.
                 asked = asked._replace(policy=asked.policy._replace(max_body=default_body))
@@ -393,10 +484,18 @@ class _IngressWords:
         at = f"Ingress {meta.namespace}/{meta.name}"
         said, overridden = together(*levels, at=at)
         self.asked, self.faults = asked_by_all(said)
+        hosts, canary = self.hosts, self.canary
+        texts = {each.name: each.text for each in said}
+        self.is_canary = is_meant_as_canary(texts.get("canary"))
+        of_canary = [each for each in said if each.name.startswith("canary")]
+        self._of_canary = {each.source for each in of_canary}
+        if wrong := canary.fault if self.is_canary else _NO_CANARY * bool(of_canary and "canary" not in texts):
+            self.faults += (SaidFault(of_canary[-1].source, of_canary[-1].text, wrong, restricts=False),)
         self.of_service: list[tuple[str, SaidFault]] = []
         self.overridden = tuple(each._replace(everywhere=True) for each in overridden)
         self.of_services: dict[str, AskedByWords] = {}
         self.sources = {"": sources_of(said)} if said else {}
+        self.texts = {"": frozenset((each.name, each.text) for each in said)} if said else {}
         for service in dict.fromkeys(each.backend.service for each in islice(_asked(ingress), _MOST_RULES)):
             name = service.name if service is not None else ""
             of_service = policies.at(PolicyTarget(ObjectKey(Resource.SERVICES, Key(meta.namespace, name))))
@@ -405,18 +504,48 @@ class _IngressWords:
                 asked, found = asked_by_all(all_)
                 # Those of the Ingress itself close all of it.
                 new = [each for each in found if each not in self.faults]
+                new += [each for each in map(_of_ingress_itself, of_service) if each is not None]
                 self.of_services[name] = CLOSED if any(each.restricts for each in new) else asked
                 self.of_service += ((name, each) for each in new)
                 self.overridden += more
                 self.sources[name] = sources_of(all_)
+                self.texts[name] = frozenset((each.name, each.text) for each in all_)
+        # What a policy for a Service says of these is for no Ingress.
+        self.hosts, self.canary = hosts, canary
+
+    @property
+    def all(self) -> Iterator[AskedByWords]:
+        """What is asked for of requests to any Service."""
+        yield self.asked
+        yield from self.of_services.values()
+
+    def stops(self, fault: SaidFault) -> bool:
+        """Return whether a canary takes no requests for a fault."""
+        return fault.restricts or fault.source in self._of_canary
+
+    @property
+    def stops_canary(self) -> bool:
+        """Whether it takes no requests if it is a canary."""
+        return any(map(self.stops, (*self.faults, *(each for _, each in self.of_service))))
 
     def of(self, service: str) -> AskedByWords:
         """Return what is asked for of requests that go to a Service."""
         return self.of_services.get(service, self.asked)
 
 
-def _wrong_word(fault: SaidFault, to: str) -> _Invalid:
-    return _Invalid(fault.source, fault.text, fault.told(to))
+def _of_ingress_itself(said: SaidWord) -> SaidFault | None:
+    why = "it is a word of an Ingress, and not of a Service behind it: name the Ingress"
+    is_mine = said.name.startswith(OF_ITSELF) and not said.wrong
+    return SaidFault(said.source, said.text, why, restricts=False) if is_mine else None
+
+
+def _wrong_words(words: _IngressWords) -> Iterator[_Invalid]:
+    for each in words.faults:
+        stops = words.is_canary and words.stops(each)
+        told = f"{each.why}; this canary takes no requests" if stops else each.told("this Ingress")
+        yield _Invalid(each.source, each.text, told)
+    for service, each in words.of_service:
+        yield _Invalid(each.source, each.text, each.told(f"the Service {service} by it"))
 
 
 class _Restricted:
@@ -435,6 +564,14 @@ class _Restricted:
         of_secrets = [hosts for secret, hosts in listed if secret] if redirects else []
         self._redirected = {values.comparable_name(host) for hosts in of_secrets for host in hosts or ()}
         self._all_redirected = any(not hosts for hosts in of_secrets)
+
+    def stops_canary(self, problems: list[_Invalid]) -> bool:
+        """Return whether it takes no requests if it is a canary, and add why."""
+        if self._foreign.restricting:
+            detail = self._foreign.why_restricted("this canary")
+            problems.append(_Invalid(f"annotation {self._foreign.restricting[0]}", "", detail, _UNSUPPORTED))
+            return True
+        return False
 
     def closes(self, virtual_host: str, problems: list[_Invalid]) -> bool:
         """Return whether nobody is let in to paths of this virtual host, and add why; of wrong words that was told."""
@@ -507,7 +644,7 @@ def _match(asked: IngressPath | None, nginx: NginxPaths | None) -> RouteMatch:
         path = path or "/"
         if nginx is not None and path[-1:] != "/":
             kind = PathKind.BEGINNING
-        if (nginx is None or not nginx.is_expression(path)) and _EXPRESSION.search(path):
+        if (nginx is None or not nginx.is_expression(path)) and LOOKS_LIKE_EXPRESSION.search(path):
             detail = "it looks like a regular expression, and is taken as a prefix only: use an HTTPRoute for it"
             raise _Invalid("spec.rules.http.paths.path", path, detail)
     if nginx is not None and nginx.is_expression(path):
@@ -556,14 +693,14 @@ def _reference(asked: _Asked, namespace: str) -> ServiceReference:
     return ServiceReference(namespace, service.name, port)
 
 
-def _tls(ingress: Ingress, virtual_hosts: set[str]) -> Iterator[TlsHosts | _Invalid]:
+def _tls(ingress: Ingress, virtual_hosts: Collection[str], of_rules: Iterable[str]) -> Iterator[TlsHosts | _Invalid]:
     for item in ingress.spec.tls or ():
         if not item.secret_name:
             continue  # the default certificate
         if not values.is_object_name(item.secret_name):
             yield _Invalid("spec.tls.secretName", item.secret_name, "expected the name of a Secret")
             continue
-        hosts: Sequence[str] = item.hosts or sorted(virtual_hosts - {ANY_HOST})
+        hosts: Sequence[str] = item.hosts or sorted({*of_rules} - {ANY_HOST})
         if not hosts:
             detail = "a certificate is presented for hosts of rules only, and there are none with a host"
             yield _Invalid("spec.tls.secretName", item.secret_name, detail, RefusalReason.INCOMPLETE)

@@ -9,19 +9,20 @@ from pyconfd.model.ingress import Ingress
 from pyconfd.model.kubernetes import AnyObject, ObjectRef
 from pyconfd.model.reservation import Owners
 from pyconfd.model.snapshot import Key, Resource, Snapshot
+from pyconfd.presets.ingress.canaries import PathLead
 from pyconfd.presets.ingress.claims import IngressClaim, name_of
 from pyconfd.presets.ingress.classes import mistaken_class
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions
 from pyconfd.presets.routing.references import ServiceReference
-from pyconfd.presets.routing.table import path_of
-from pyconfd.presets.routing.types import RouteBackend
+from pyconfd.presets.routing.table import VirtualHostPath, path_of
+from pyconfd.presets.routing.types import RouteBackend, RouteRule
 
 
 class IngressPreset(Preset):
     """Reads Ingresses of the classes whose controller is pyconfd's."""
 
     name = PresetName.INGRESS
-    gives = frozenset({"ingress"})
+    gives = frozenset({"ingress", "canary_choices"})
     resources = CLUSTER_VIEW | {
         Resource.INGRESSES,
         Resource.INGRESSCLASSES,
@@ -46,26 +47,38 @@ class IngressPreset(Preset):
             yield wrong
 
 
-def claims(asked: Mapping[Key, IngressClaim], owners: Owners, backends: Mapping[str, RouteBackend]) -> Iterator[Claim]:
+def claims(
+    asked: Mapping[Key, IngressClaim],
+    owners: Owners,
+    backends: Mapping[str, RouteBackend],
+    with_canary: Mapping[VirtualHostPath, PathLead],
+) -> Iterator[Claim]:
     """Return a claim for each Ingress of pyconfd's classes; ``owners`` are those of paths."""
     for key, claim in asked.items():
         # A backend may be there for another Ingress of the namespace only: the one that has the path.
-        won: defaultdict[str, set[str]] = defaultdict(set)
+        won: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         names: dict[str, None] = {}
-        for rule in claim.rules:
-            name = name_of(path_of(rule))
+        for rule in (*claim.rules, *claim.canary_rules):
+            path = path_of(rule)
+            name, lead = name_of(path), with_canary.get(path)
             names[name.name] = None
-            owner = owners.get(name)
-            if rule.backend in backends and owner is not None and owner[:3] == rule.owner[:3]:
-                won[rule.backend].add(rule.virtual_host)
+            owner = owners.get(name) if not claim.canary_rules else rule.owner if _is_canary(lead, rule) else None
+            if owner is not None and owner[:3] == rule.owner[:3] and rule.backend in claim.references:
+                for section in lead.sections if lead is not None else (rule.backend,):
+                    if section in backends:
+                        won[rule.backend, section].add(rule.virtual_host)
         yield Claim(
             ObjectRef("Ingress", *key, claim.ref.cluster),
             PresetName.INGRESS,
             f"ingressClassName {claim.class_name or '(default)'}",
             tuple(names),
-            tuple(_claimed(claim.references[each], backends[each], at) for each, at in won.items()),
+            tuple(_claimed(claim.references[of], backends[each], at) for (of, each), at in won.items()),
             services=tuple(Key(each.namespace, each.name) for each in claim.references.values()),
         )
+
+
+def _is_canary(lead: PathLead | None, rule: RouteRule) -> bool:
+    return lead is not None and lead.canary is not None and lead.canary.owner[:3] == rule.owner[:3]
 
 
 def _claimed(reference: ServiceReference, backend: RouteBackend, hosts: Iterable[str]) -> ClaimedBackend:

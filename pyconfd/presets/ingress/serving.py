@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pyconfd.derived import Derived, Grouped, Joined, Read, Spread, Tally
+from pyconfd.derived import Collection, Derived, Grouped, Joined, Read, Spread, Tally
 from pyconfd.model.certificate import PresentedCertificate
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.ingress import Ingress, IngressClass
@@ -36,14 +36,36 @@ from pyconfd.presets.certificates import (
 from pyconfd.presets.cluster import NO_SERVICE
 from pyconfd.presets.domains import DomainClaims
 from pyconfd.presets.gateway.authorities import ca_bundle
+from pyconfd.presets.gateway.conditions import choices_of
 from pyconfd.presets.gateway.listeners import ResolvedCertificate
 from pyconfd.presets.gateway.work import MOST_WORK, work_of_expression
 from pyconfd.presets.host_ownership import HostRights, Hosts
-from pyconfd.presets.ingress.claims import IngressClaim, TlsHosts, as_expression, name_of, read_ingress
+from pyconfd.presets.ingress.canaries import (
+    MOST_CONDITIONAL,
+    AskedCanaries,
+    CanaryPair,
+    PairParts,
+    PathLead,
+    lead_with,
+    sections_of_pair,
+    unlike,
+    without_effect,
+)
+from pyconfd.presets.ingress.claims import (
+    WWW_REDIRECT,
+    IngressClaim,
+    TlsHosts,
+    as_expression,
+    mirror_name,
+    name_of,
+    read_ingress,
+)
 from pyconfd.presets.ingress.classes import OwnClasses, is_misspelled, mistaken_class, own_classes
 from pyconfd.presets.objects import Objects
+from pyconfd.presets.policies.mirroring import FIELD as MIRROR_FIELD
 from pyconfd.presets.policies.pages import fault_of_pages
-from pyconfd.presets.policies.words import CLOSED
+from pyconfd.presets.policies.types import RoutePolicy
+from pyconfd.presets.policies.words import CLOSED, AskedByWords
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import PolicyUse
 from pyconfd.presets.routing.references import (
@@ -54,7 +76,7 @@ from pyconfd.presets.routing.references import (
     app_protocol,
     resolve,
 )
-from pyconfd.presets.routing.rules import RuleBackend
+from pyconfd.presets.routing.rules import Filters, MirrorSection, Redirect, RuleBackend
 from pyconfd.presets.routing.table import (
     ALL_OF_HOST,
     ConflictedRule,
@@ -87,6 +109,7 @@ _MOST_EXPRESSIONS = 2_000
 
 Measured with HAProxy 2.6 (PCRE2 10.42 with JIT): one of another host takes 45 ns, so that 2,000 take 0.1 ms.
 """
+_WWW_CODE = 308
 _PATH_FIELD = "spec.rules.http.paths.path"
 _BACKEND_FIELD = "spec.rules.http.paths.backend"
 _TLS_HOSTS, _TLS_SECRET = "spec.tls.hosts", "spec.tls.secretName"
@@ -206,6 +229,7 @@ class ServedIngresses:
         self._objects, self._hosts, self._domains, claims = objects, hosts, domains, claimed.claims
         self._claims = claims
         self._with_expressions = Tally(claims, _hosts_with_expressions, "hosts whose paths are expressions")
+        self._with_rules = Tally(claims, _hosts_with_rules, "hosts of rules of Ingresses")
         asked = Derived(claims, self._rules_of, "what Ingresses ask for at their hosts")
         rules = Spread(asked, lambda _, found: enumerate(found), "rules of Ingresses")
         expressions = Grouped(rules, _host_of_expression, "expressions by host", rank=lambda _, rule: rule.rank)
@@ -217,9 +241,7 @@ class ServedIngresses:
         self._routes = routes = PlainRoutingTable("Ingresses", rules, self._blocked, self._taken)
         self.paths = routes.decided
         self._expressions = Tally(routes.decided, _served_expressions, "served expressions of virtual hosts")
-        self.virtual_hosts = Derived(routes.virtual_hosts, self._virtual_host, "virtual hosts of Ingresses")
-
-        references = Spread(claims, lambda _, claim: claim.references.items(), "references")
+        references = Spread(claims, lambda _, claim: claim.all_references.items(), "references")
         named = Grouped(references, lambda at, _: (at[1],), "references by backend")
         naming = Grouped(claims, _authority_of, "Ingresses by CA certificates")
         self._authorities = Derived(naming, self._authority, "CA certificates of Ingresses")
@@ -227,16 +249,15 @@ class ServedIngresses:
         self._targets = Derived(named, self._target, "targets of references")
         faulty = Derived(self._targets, lambda _, __, found: found if found.fault else None, "faults of references")
         self._faults_of = Grouped(faulty, lambda _, found: found.users, "faults by Ingress")
-        self._leading = Derived(routes.leading, _leading, "entries of backends of Ingresses")
-        self.backends = Derived(self._targets, self._backend, "backends of Ingresses")
-        self._sections = sections = Derived(self._targets, self._section, "sections of Ingresses with policies")
-        named_sections = Spread(sections, lambda name, each: ((name, each),), "named sections of Ingresses")
-        self.rules = RuleBackends(objects, PresetName.INGRESS, named_sections, routes.leading)
-        by_name = Grouped(self.rules.backends, lambda at, _: (at[1],), "backends of Ingresses' rules by name")
-        of_rules = Derived(by_name, lambda _, __, found: found[0][1], "backends of Ingresses' rules")
-        self.served_backends = Joined[str, Any](self.backends, of_rules, name="all backends of Ingresses")
+
+        self._canaries = AskedCanaries(claims, self._with_expressions)
+        self._leads = leads = Derived(routes.decided, self._lead, "where paths of Ingresses lead")
+        self.with_canary = Derived(leads, lambda _, __, lead: lead if lead.canary else None, "paths with a canary")
+        more = self._serve(leads)
         options = Derived(self._targets, self._owner_of_options, "owners of options of Ingresses' servers")
-        self.owned = Joined[Any, Any](self.paths, options, name="paths and options of servers")
+        more_by_name = Grouped(more, lambda at, _: (at[1],), "sections without one Service by name")
+        of_more = Derived(more_by_name, _owner_of_section, "owners of sections without one Service")
+        self.owned = Joined[Any, Any](self.paths, options, of_more, name="paths and options of servers")
         self._answering = Derived(
             self.served_backends, lambda _, __, backend: _can_answer(backend), "answering backends"
         )
@@ -264,16 +285,98 @@ class ServedIngresses:
     def _is_served(self, read: Read, id_: ObjectKey) -> bool:
         return id_.resource is Resource.INGRESSES and read(self._claims, id_.key) is not None
 
+    def _serve(self, leads: Collection[VirtualHostPath, PathLead]) -> Collection[Any, RuleSection]:
+        """Make virtual hosts and backends of where paths lead; return the sections that are not of one Service."""
+        groups = Grouped(
+            leads, lambda path, lead: (path.virtual_host,) if lead.group else (), "groups by host of Ingresses",
+            rank=lambda path, _: path.place,
+        )  # fmt: skip
+        self._groups = Derived(groups, lambda _, __, some: tuple(lead.group for _, lead in some), "groups of hosts")
+        self.virtual_hosts = Derived(self._routes.virtual_hosts, self._virtual_host, "virtual hosts of Ingresses")
+        self.choices = Derived(
+            self.virtual_hosts, lambda _, __, host: choices_of(host.groups) or None, "choices of hosts of Ingresses"
+        )
+
+        leading = Grouped(
+            leads, lambda _, lead: lead.sections, "paths by backend of Ingresses", rank=lambda path, _: entry_of(*path)
+        )
+        self._leading = Derived(leading, _leading, "entries of backends of Ingresses")
+        self.backends = Derived(self._targets, self._backend, "backends of Ingresses")
+        self._sections = sections = Derived(self._targets, self._section, "sections of Ingresses with policies")
+        named_sections = Spread(sections, lambda name, each: ((name, each),), "named sections of Ingresses")
+        pairs = Grouped(leads, lambda _, lead: (lead.pair,) if lead.pair else (), "paths by pair of Ingresses")
+        of_pairs = Derived(pairs, self._sections_of_pair, "sections of Ingresses with a canary")
+        named_pairs = Spread(of_pairs, lambda _, found: found, "named sections of Ingresses with a canary")
+        redirects = Spread(self._claims, _redirects_of, "redirects of Ingresses")
+        used = Derived(redirects, self._redirect, "sections of Ingresses' redirects")
+        more = Joined[Any, RuleSection](named_pairs, used, name="sections of Ingresses without one Service")
+        of_all = Joined[Any, RuleSection](named_sections, more, name="sections of Ingresses")
+        entering = Grouped(
+            leads, lambda _, lead: lead.sections if not lead.group else (), "entries by backend of Ingresses",
+            rank=lambda path, _: entry_of(*path),
+        )  # fmt: skip
+        self.rules = RuleBackends(self._objects, PresetName.INGRESS, of_all, entering)
+        by_name = Grouped(self.rules.backends, lambda at, _: (at[1],), "backends of Ingresses' rules by name")
+        of_rules = Derived(by_name, lambda _, __, found: found[0][1], "backends of Ingresses' rules")
+        self.served_backends = Joined[str, Any](self.backends, of_rules, name="all backends of Ingresses")
+        return more
+
     # Paths
+
+    def _lead(self, read: Read, path: VirtualHostPath, decided: DecidedPath) -> PathLead | None:
+        if not decided.effective:
+            return None
+        main = decided.effective[0]
+        for _, rule in read(self._canaries.of_paths, path) or ():
+            found = read(self._canaries.paths, key_of(rule))
+            if found is not None and not self._why_no_canary(read, main, rule):
+                return lead_with(path, main, rule, found.asked)
+        return PathLead(main, (main.backend,))
+
+    def _why_no_canary(self, read: Read, main: RouteRule, canary: RouteRule) -> str:
+        """Return why requests of a path of ``main`` are not divided with a canary, "" where they are."""
+        return next(iter(self._reasons(read, main, canary)), "")
+
+    def _reasons(self, read: Read, main: RouteRule, canary: RouteRule) -> Iterator[str]:
+        if main.owner.namespace != canary.owner.namespace:
+            yield (
+                f"{main.owner.kind} {main.owner.namespace}/{main.owner.name} has this host and path, and a canary takes"
+                " requests of its own namespace only"
+            )
+            return
+        mine, own = read(self._claims, key_of(main)), read(self._claims, key_of(canary))
+        if mine is None or own is None or main.backend in mine.closed:
+            yield "nobody is let in to this path of the main Ingress"
+        elif word := unlike(mine, own, (main.backend, canary.backend)):
+            yield (
+                f"it says {word}, and the main Ingress {main.owner.name} does not say the same: its words hold;"
+                " say the same there, or remove it here"
+            )
+        to, beside = read(self._targets, main.backend), read(self._targets, canary.backend)
+        if to is None or to.fault is not None or beside is None or beside.fault is not None:
+            yield "requests are not divided while a Service of one of both cannot be had"
+        elif mine is not None:
+            policy = mine.asked_at(main.backend).policy
+            if len({self._spoken_to(read, policy, each) for each in (to, beside)}) > 1:
+                yield "pods of both are spoken to in different ways (appProtocol, or the name in their certificates)"
+        if canary in (read(self._canaries.beyond, canary.owner.namespace) or ()):
+            yield f"more than {MOST_CONDITIONAL} paths of this namespace have a canary by header or cookie: use weights"
 
     def _rules_of(self, read: Read, key: Key, claim: IngressClaim) -> tuple[RouteRule, ...]:
         """Return the rules: where an Ingress of the namespace makes paths of a host expressions, all of them are."""
-        hosts = {rule.virtual_host for rule in claim.rules}
+        rules = claim.rules
+        if claim.redirects:  # what another Ingress has rules for is not redirected
+            rules = tuple(
+                rule
+                for rule in rules
+                if rule.backend not in claim.redirects or not read(self._with_rules, (key.namespace, rule.virtual_host))
+            )
+        hosts = {rule.virtual_host for rule in rules}
         flagged = {host for host in hosts if read(self._with_expressions, (key.namespace, host))}
         if not flagged:
-            return claim.rules
+            return rules
         found: dict[tuple[str, RouteMatch], RouteRule] = {}
-        for rule in claim.rules:
+        for rule in rules:
             has_root = bool(claim.asked.policy.app_root)
             each = as_expression(rule, has_app_root=has_root) if rule.virtual_host in flagged else rule
             found.setdefault((each.virtual_host, each.match), each)
@@ -326,6 +429,8 @@ class ServedIngresses:
 
     def _virtual_host(self, read: Read, host: str, _: object) -> VirtualHost:
         found = shared_virtual_host(host, self._hosts.rights(read))
+        if (groups := read(self._groups, host)) is not None:
+            found = msgspec.structs.replace(found, groups=groups)
         return msgspec.structs.replace(found, expressions=True) if read(self._expressions, host) else found
 
     # Backends: one for each port that is named, however many paths lead to it
@@ -380,17 +485,12 @@ class ServedIngresses:
     def _section(self, read: Read, name: str, target: IngressTarget) -> RuleSection | None:
         """Return the backend of an Ingress that asks for more than servers, None where no path leads to it."""
         claim, leading = self._asking(read, name, target), read(self._leading, name)
+        if claim is not None and name in claim.mirrors and target.fault is None:
+            return RuleSection(claim.owner, mirror_backend(name, claim.owner, target))
         if claim is None or leading is None:
             return None
         reference, port, asked = target.reference, target.port, claim.asked_at(name)
-        policy, ca_file = asked.policy, ""
-        if policy.pods.ca is not None:
-            file = read(self.authority_files, policy.pods.ca)
-            policy, ca_file = (policy, file.path) if file is not None else (CLOSED.policy, "")
-        if policy.clients.ca is not None:
-            file = read(self.authority_files, policy.clients.ca)
-            with_file = policy._replace(clients=policy.clients._replace(ca_file=file.path if file is not None else ""))
-            policy = with_file if file is not None else CLOSED.policy
+        policy, server_options = self._spoken_to(read, asked.policy, target)
         backend = RuleBackend(
             name,
             f"Ingress {claim.owner.namespace}/{claim.owner.name}, Service {reference.name}, port {reference.port}",
@@ -398,11 +498,12 @@ class ServedIngresses:
             reference.name,
             (),
             (),
-            options=policy.pods.options(target.options, ca_file, Key(reference.namespace, reference.name)),
+            options=server_options,
             deciders=leading.deciders,
             unlogged=(name,) if claim.unlogged else (),
             route=name,
-            filters=asked.filters,
+            filters=asked.filters._replace(mirrors=()),
+            mirrors=self._mirrors(read, claim.owner, asked),
             handling=asked.handling,
             policy=policy,
             ports=((1, port),) if port is not None else (),
@@ -410,6 +511,19 @@ class ServedIngresses:
             said=claim.said_at(name),
         )
         return RuleSection(claim.owner, backend)
+
+    def _spoken_to(self, read: Read, policy: RoutePolicy, target: IngressTarget) -> tuple[RoutePolicy, str]:
+        """Return the policy, one that closes without its CA certificates, and the words for servers of a target."""
+        ca_file = ""
+        if policy.pods.ca is not None:
+            file = read(self.authority_files, policy.pods.ca)
+            policy, ca_file = (policy, file.path) if file is not None else (CLOSED.policy, "")
+        if policy.clients.ca is not None:
+            file = read(self.authority_files, policy.clients.ca)
+            with_file = policy._replace(clients=policy.clients._replace(ca_file=file.path if file is not None else ""))
+            policy = with_file if file is not None else CLOSED.policy
+        service = Key(target.reference.namespace, target.reference.name)
+        return policy, policy.pods.options(target.options, ca_file, service)
 
     def _authority(self, read: Read, key: Key, _: object) -> ResolvedCertificate:
         """Return the CA certificates in a ConfigMap that words name."""
@@ -420,6 +534,51 @@ class ServedIngresses:
     def _authority_file(self, read: Read, key: Key, found: ResolvedCertificate) -> OutputFile | None:
         path = pem_path(read.value(self._objects.tls).directory, "ca_of", *key)
         return OutputFile(FileKind.CERTIFICATE, path, found.pem) if found.pem else None
+
+    def _redirect(self, read: Read, at: tuple[Key, str], host: str) -> RuleSection | None:
+        """Return what redirects requests to another host, None where no path leads to it."""
+        key, name = at
+        claim, leading = read(self._claims, key), read(self._leading, name)
+        if claim is None or leading is None:
+            return None
+        backend = RuleBackend(
+            name,
+            f"Ingress {key.namespace}/{key.name}, redirects to {host}",
+            "",
+            "",
+            (),
+            (),
+            deciders=leading.deciders,
+            unlogged=(name,) if claim.unlogged else (),
+            route=name,
+            filters=Filters(redirect=Redirect(_WWW_CODE, "", host, None)),
+            preset=PresetName.INGRESS,
+        )
+        return RuleSection(claim.owner, backend)
+
+    def _mirrors(self, read: Read, owner: Owner, asked: AskedByWords) -> tuple[MirrorSection, ...]:
+        """Return where requests of an Ingress are copied to."""
+        named = ((mirror_name(owner, each), each) for each in asked.filters.mirrors if each.share)
+        found = ((name, each, read(self._targets, name)) for name, each in named)
+        return tuple(
+            MirrorSection(name, each.share, each.of) for name, each, to in found if to is not None and to.fault is None
+        )
+
+    def _sections_of_pair(
+        self, read: Read, pair: CanaryPair, leads: Sequence[tuple[VirtualHostPath, PathLead]]
+    ) -> tuple[tuple[str, RuleSection], ...] | None:
+        """Return what serves the paths whose requests are divided with one canary."""
+        main, canary = read(self._claims, pair.main_owner), read(self._claims, pair.canary_owner)
+        to, beside = read(self._targets, pair.main), read(self._targets, pair.canary)
+        if main is None or canary is None or to is None or beside is None:
+            return None
+        asked = main.asked_at(pair.main)
+        policy, options = self._spoken_to(read, asked.policy, to)
+        mirrors = self._mirrors(read, main.owner, asked)
+        asked, ports = asked._replace(policy=policy), (to.port, beside.port)
+        parts = PairParts(main, canary, asked, (to.reference, beside.reference), ports, options, mirrors)
+        hosts = dict.fromkeys(path.virtual_host for path, _ in leads)
+        return sections_of_pair(pair, parts, tuple(sorted(hosts)))
 
     def _owner_of_options(self, read: Read, name: str, target: IngressTarget) -> Owner | None:
         """Return the object whose words, or options of servers, a backend is for: other ones may be a reload."""
@@ -504,10 +663,12 @@ class ServedIngresses:
         hosts = self._hosts.rights(read)
         for _, lost in read(self._routes.lost, key) or ():
             found.update(_lost(claim.ref, each, hosts) for each in lost)
-        for _, target in read(self._faults_of, key) or ():
+        for name, target in read(self._faults_of, key) or ():
             if target.fault is not None:
                 shown = values.shortened(f"{target.reference.name}:{target.reference.port}")
-                found.add(Refusal(claim.ref, _BACKEND_FIELD, shown, _reason(target.fault), target.fault.detail))
+                says = dict(claim.said.get("", ())).get("mirror", MIRROR_FIELD)
+                field = says if name in claim.mirrors else _BACKEND_FIELD
+                found.add(Refusal(claim.ref, field, shown, _reason(target.fault), target.fault.detail))
         for item in claim.tls:
             for host in item.hosts:
                 found.update(self._refused_certificate(read, claim, item, host))
@@ -515,6 +676,9 @@ class ServedIngresses:
         found.update(self._refused_authorities(read, claim))
         if claim.unlogged:
             found.update(self._logged_all_the_same(read, key, claim))
+        found.update(self._without_redirect(read, key, claim))
+        if claim.canary_rules:
+            found.update(self._canary_without_requests(read, key, claim))
         return tuple(sorted(found)) or None
 
     def _faults_of_named(self, read: Read, claim: IngressClaim) -> Iterator[Refusal]:
@@ -531,7 +695,8 @@ class ServedIngresses:
         """Return the hosts that another Ingress leads to the same port of a Service: its requests are to be logged."""
         for _, path in read(self._routes.won, key) or ():
             for rule in path.effective:
-                leading = read(self._leading, rule.backend) if key_of(rule) == key else None
+                lead = read(self._leads, path_of(rule)) if key_of(rule) == key else None
+                leading = read(self._leading, rule.backend) if lead is not None and lead.canary is None else None
                 log_key = _log_key(rule.virtual_host, rule.backend)
                 if leading is not None and log_key not in leading.unlogged:
                     detail = (
@@ -540,6 +705,43 @@ class ServedIngresses:
                     )
                     reason = RefusalReason.IGNORED_ANNOTATION
                     yield Refusal(claim.ref, f"annotation {ACCESS_LOG}", rule.virtual_host, reason, detail)
+
+    def _without_redirect(self, read: Read, key: Key, claim: IngressClaim) -> Iterator[Refusal]:
+        """Return the hosts that are not redirected, since another Ingress of the namespace has them."""
+        for rule in claim.rules if claim.redirects else ():
+            others = read(self._with_rules, (key.namespace, rule.virtual_host)) or 0
+            if rule.backend in claim.redirects and others:
+                detail = "without effect: another Ingress has rules for this host, which count"
+                reason = RefusalReason.IGNORED_ANNOTATION
+                yield Refusal(claim.ref, f"annotation {WWW_REDIRECT}", rule.virtual_host, reason, detail)
+
+    def _canary_without_requests(self, read: Read, key: Key, claim: IngressClaim) -> Iterator[Refusal]:
+        """Return the paths that a canary takes no requests of, and why; and its words that the main Ingress decides."""
+        canary, others = read(self._canaries.paths, key), set[str]()
+        for rule in canary.rules if canary is not None else ():
+            path = path_of(rule)
+            shown = values.shortened(name_of(path).name)
+            decided, lead = read(self._routes.decided, path), read(self._leads, path)
+            if decided is None or not decided.effective or lead is None:
+                detail = "no Ingress has this host and path, so the canary takes no requests: it owns none itself"
+                yield Refusal(claim.ref, _PATH_FIELD, shown, RefusalReason.INCOMPLETE, detail)
+                continue
+            if lead.canary == rule:
+                main = read(self._claims, key_of(lead.main))
+                at = lead.main.backend, rule.backend
+                others.update(without_effect(main, claim, at) if main is not None else ())
+                continue
+            reason, why = RefusalReason.NOT_ALLOWED, self._why_no_canary(read, decided.effective[0], rule)
+            if not why and lead.canary is not None:
+                other = lead.canary.owner
+                why = (
+                    f"{other.kind} {other.namespace}/{other.name} is the canary of this path already (the older one is)"
+                )
+                reason = RefusalReason.NAME_TAKEN
+            yield Refusal(claim.ref, _PATH_FIELD, shown, reason, f"this canary takes no requests here: {why}")
+        if others:
+            detail = f"without effect: {', '.join(sorted(others))}; a canary has the words of its main Ingress"
+            yield Refusal(claim.ref, "metadata.annotations", "", RefusalReason.IGNORED_ANNOTATION, detail)
 
     def _refused_certificate(self, read: Read, claim: IngressClaim, item: TlsHosts, host: str) -> Iterator[Refusal]:
         hosts = self._hosts.rights(read)
@@ -564,10 +766,23 @@ class ServedIngresses:
         paths = read(self._routes.won, key) or ()
         won = [rule for _, path in paths for rule in path.effective if key_of(rule) == key]
         won = [rule for rule in won if rule.backend not in claim.closed]
-        served = any(read(self._answering, rule.backend) is not None for rule in won)
+        canary = read(self._canaries.paths, key)
+        won += canary.rules if canary is not None else ()
+        served = any(read(self._answering, each) is not None for rule in won for each in self._lead_of(read, rule))
         addresses = [{"ip": each} for each in read.value(self._objects.shared_addresses)] if served else []
         body = {"loadBalancer": {"ingress": addresses} if addresses else {}}
         return ObjectStatus(claim.uid, claim.generation, body, may_wait=bool(won) and not served)
+
+    def _lead_of(self, read: Read, rule: RouteRule) -> tuple[str, ...]:
+        """Return the sections that a rule leads to, of an Ingress itself or of a canary."""
+        lead = read(self._leads, path_of(rule))
+        return lead.sections if lead is not None and rule in (lead.main, lead.canary) else ()
+
+
+def _owner_of_section(_: Read, __: str, sections: Sequence[tuple[object, RuleSection]]) -> Owner:
+    """Return the Ingress: a new weight is no reload, and anything else of the section may be one."""
+    section = sections[0][1]
+    return section.owner.asking_for(msgspec.structs.replace(section.backend, ports=()))
 
 
 def _hosts_with_expressions(key: Key, claim: IngressClaim) -> Iterator[tuple[tuple[str, str], int]]:
@@ -587,6 +802,15 @@ def _hosts_with_authorities(_: Key, claim: IngressClaim) -> Iterable[tuple[str, 
 
 def _fault(found: ResolvedCertificate | None) -> str:
     return found.fault if found is not None else ""
+
+
+def _hosts_with_rules(key: Key, claim: IngressClaim) -> Iterator[tuple[tuple[str, str], int]]:
+    hosts = dict.fromkeys(rule.virtual_host for rule in claim.rules if rule.backend not in claim.redirects)
+    return (((key.namespace, host), 1) for host in hosts)
+
+
+def _redirects_of(_: Key, claim: IngressClaim) -> Iterable[tuple[str, str]]:
+    return claim.redirects.items()
 
 
 def _host_of_expression(_: object, rule: RouteRule) -> tuple[str, ...]:
@@ -666,22 +890,22 @@ def _log_key(virtual_host: str, backend: str) -> str:
     return f"{virtual_host}|{backend}"
 
 
-def _leading(_: Read, name: str, paths: Sequence[tuple[VirtualHostPath, DecidedPath]]) -> _Leading:
+def _leading(_: Read, name: str, paths: Sequence[tuple[VirtualHostPath, PathLead]]) -> _Leading:
     of_virtual_host: dict[str, set[str]] = {}
     logged = set()
-    for path, decided in paths:
-        rule = decided.effective[0]
+    for path, lead in paths:
+        rule = lead.main
         of_virtual_host.setdefault(path.virtual_host, set()).add(rule.owner.name)
         if not rule.unlogged:
             logged.add(path.virtual_host)
-    namespace = paths[0][1].effective[0].owner.namespace
+    namespace = paths[0][1].main.owner.namespace
     # The log knows host and backend: where several Ingresses of a namespace lead one host there, it names these.
     deciders = (
         (_log_key(virtual_host, name), _some_of(sorted(names)))
         for virtual_host, names in sorted(of_virtual_host.items())
     )
     return _Leading(
-        tuple(entry_of(*path) for path, _ in paths),
+        tuple(entry_of(*path) for path, lead in paths if lead.group is None),
         tuple((key, Decider("Ingress", namespace, names).logged) for key, names in deciders),
         tuple(_log_key(each, name) for each in sorted(of_virtual_host.keys() - logged)),
     )
@@ -715,6 +939,22 @@ def _lost(ref: ObjectRef, lost: ConflictedRule, hosts: HostRights) -> Refusal:
         owner = ObjectRef(*lost.winner.owner[:3], ref.cluster)
         why = f"{owner} has this host and path already (the older object keeps it); remove it from one of them"
     return Refusal(ref, _PATH_FIELD, values.shortened(name_of(path_of(rule)).name), reason, why)
+
+
+def mirror_backend(name: str, owner: Owner, target: IngressTarget) -> RuleBackend:
+    """Return what copies of requests are sent to."""
+    return RuleBackend(
+        name,
+        f"Ingress {owner.namespace}/{owner.name}, copies to Service {target.reference.name}",
+        "",
+        "",
+        (),
+        (),
+        options=target.options,
+        route=name,
+        ports=((1, target.port),) if target.port is not None else (),
+        preset=PresetName.INGRESS,
+    )
 
 
 def _reason(fault: UnresolvedReference) -> RefusalReason:

@@ -6,14 +6,21 @@ any other Ingress (:mod:`pyconfd.presets.annotations`): what restricts closes, a
 Source of names, values and defaults: ingress-nginx, docs/user-guide/nginx-configuration/annotations.md.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from pyconfd.presets.policies.canary import is_ambiguous
 from pyconfd.presets.policies.nginx_snippets import SNIPPET, words_of_snippet
 
 PREFIX = "nginx.ingress.kubernetes.io/"
 _BURST_MULTIPLIER = 5
+_SERVICE_URL = re.compile(
+    r"http://([a-z0-9-]+(?:\.[a-z0-9-]+(?=\.svc|[:/$]))?)(?:\.svc(?:\.cluster\.local)?)?(:[0-9]+)?/?(?:\$request_uri)?",
+    re.ASCII,
+)
+"""``http://NAME[.NAMESPACE[.svc[.cluster.local]]][:PORT]``, with the path of the request."""
 _NO_LIMIT = frozenset({"0", ""})
 _LIMIT_STATUS = ("limit-status", "503")
 """Source: ingress-nginx, configmap.md, limit-req-status-code and limit-conn-status-code."""
@@ -173,6 +180,20 @@ def _client_certificates(text: str, said: _Said) -> Iterator[tuple[str, str]]:
         yield "client-certificates-mode", "required" if mode == "on" else mode
 
 
+def _mirror(text: str, _: _Said) -> Iterator[tuple[str, str]]:
+    """Return the Service that a URL names; any other is no Service, as the word says then."""
+    found = _SERVICE_URL.fullmatch(text.strip())
+    yield "mirror", f"{found[1]}{found[2] or ''}" if found else text
+
+
+def _canary_pattern(text: str, _: _Said) -> Iterator[tuple[str, str]]:
+    """Return an expression for all of the value: there, it is looked for anywhere."""
+    pattern = text.strip()
+    start, end = ("" if pattern.startswith("^") else ".*"), ("" if pattern.endswith("$") else ".*")
+    whole = f"{start}({pattern.removeprefix('^').removesuffix('$')}){end}"
+    yield "canary-by-header-pattern", pattern if is_ambiguous(pattern) else whole
+
+
 def _part_of(name: str, word: str) -> _Meaning:
     """Return the meaning of an annotation that is read with another one; alone it says nothing."""
 
@@ -243,6 +264,16 @@ MEANINGS: Mapping[str, _Meaning] = MappingProxyType(
         "proxy-ssl-server-name": _server_name,
         "auth-url": _same("auth-url"),
         **{name: _beside_auth(name) for name in _OF_AUTH},
+        "server-alias": _same("server-alias"),
+        "from-to-www-redirect": _same("from-to-www-redirect"),
+        "mirror-target": _mirror,
+        "canary": _same("canary"),
+        "canary-weight": _same("canary-weight"),
+        "canary-weight-total": _same("canary-weight-total"),
+        "canary-by-header": _same("canary-by-header"),
+        "canary-by-header-value": _same("canary-by-header-value"),
+        "canary-by-header-pattern": _canary_pattern,
+        "canary-by-cookie": _same("canary-by-cookie"),
     }
 )
 """What each annotation says, given its text and all of them."""

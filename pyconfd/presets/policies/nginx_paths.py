@@ -15,6 +15,8 @@ from pyconfd.presets.routing.rules import PathEdit, as_format
 
 USE_REGEX, REWRITE = f"{PREFIX}use-regex", f"{PREFIX}rewrite-target"
 _TARGET = re.compile(r"/(?:[A-Za-z0-9._~!&'()*+,;=:@%/-]|\$[0-9])*", re.ASCII)
+LOOKS_LIKE_EXPRESSION = re.compile(r"[()*$]")
+"""What regular expressions have, and paths hardly ever."""
 _CAPTURED = re.compile(r"\$([0-9])")
 _BRACKETS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|([()|])")
 
@@ -35,17 +37,21 @@ def fault_of_path(path: str) -> str:
 class NginxPaths:
     """What the annotations of one Ingress say of its paths; None are those of another class.
 
-    ``read`` are the annotations that are taken, ``target`` is the path that they ask for.
+    ``read`` are the annotations that are taken, ``target`` is the path that they ask for. Paths of a ``canary`` are
+    what those of its main Ingress are, whose annotations hold for them.
     """
 
-    def __init__(self, annotations: Mapping[str, str] | None) -> None:
+    def __init__(self, annotations: Mapping[str, str] | None, *, canary: bool = False) -> None:
         said = annotations or {}
-        self.target = said.get(REWRITE, "").strip()
-        self._use_regex = said.get(USE_REGEX, "").strip().lower() in {"true", "1", "t"}
+        self._canary = canary
+        self.target = said.get(REWRITE, "").strip() if not canary else ""
+        self._use_regex = said.get(USE_REGEX, "").strip().lower() in {"true", "1", "t"} and not canary
         self.read = frozenset({USE_REGEX, REWRITE} & said.keys())
 
     def is_expression(self, path: str) -> bool:
         """Return whether a path of the Ingress is a regular expression; then all of its hosts are."""
+        if self._canary:
+            return LOOKS_LIKE_EXPRESSION.search(path) is not None
         return self._use_regex or self.target not in {"", path}
 
     def edit(self, path: str) -> PathEdit | None:

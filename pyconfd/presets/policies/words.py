@@ -17,13 +17,18 @@ from pyconfd.presets.policies import (
     answers,
     auth_words,
     balancing,
+    canary,
     changes,
     handling,
+    hosts,
     limits,
+    mirroring,
     pages,
     pods,
     sessions,
 )
+from pyconfd.presets.policies.canary import NO_CANARY, Canary
+from pyconfd.presets.policies.hosts import NO_HOSTS, AskedHosts
 from pyconfd.presets.policies.types import NO_POLICY, BasicAuth, RoutePolicy
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, Network, PolicyBounds, network
 from pyconfd.presets.routing.rules import AS_USUAL, NO_FILTERS, Filters, Handling
@@ -40,6 +45,8 @@ _SIZE = re.compile(r"([0-9]{1,12})([kmg]?)", re.ASCII | re.IGNORECASE)
 KINDS = ("Ingress", "HTTPRoute", "GRPCRoute")
 _OF_BROWSERS = ("Ingress", "HTTPRoute")
 """Kinds whose words may be for what clients of gRPC do not do: they follow no redirect, and ask for their path."""
+_OF_INGRESSES = ("Ingress",)
+"""Kinds whose words say what rules of routes have fields for."""
 
 
 class AskedByWords(NamedTuple):
@@ -48,6 +55,8 @@ class AskedByWords(NamedTuple):
     policy: RoutePolicy = NO_POLICY
     filters: Filters = NO_FILTERS
     handling: Handling = AS_USUAL
+    canary: Canary = NO_CANARY
+    hosts: AskedHosts = NO_HOSTS
 
 
 NOTHING_ASKED = AskedByWords()
@@ -75,7 +84,7 @@ class PolicyWord(NamedTuple):
     ``live``: a new value is a runtime update, and no reload. ``kinds`` are those of objects that may say it. ``beyond``
     returns why a value is more than the operator's settings allow, or "". ``names_object``: the value is the name of an
     object in the namespace of who says the word, and is applied as its key. ``instead``: what other kinds have for it.
-    ``form`` is that of its field.
+    ``form`` is that of its field. ``reloads``: a new value is a reload.
     """
 
     name: str
@@ -90,6 +99,7 @@ class PolicyWord(NamedTuple):
     names_object: bool = False
     instead: str = ""
     form: Form = Form.TEXT
+    reloads: bool = False
 
 
 class WordFault(NamedTuple):
@@ -213,6 +223,14 @@ def _handling(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
 
 def _handled(change: Callable[[Handling, Any], Handling]) -> Callable[[AskedByWords, Any], AskedByWords]:
     return lambda asked, value: asked._replace(handling=change(asked.handling, value))
+
+
+def _canary(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
+    return lambda asked, value: asked._replace(canary=asked.canary._replace(**{field: value}))
+
+
+def _hosts(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
+    return lambda asked, value: asked._replace(hosts=asked.hosts._replace(**{field: value}))
 
 
 def _filters(change: changes.Change) -> Callable[[AskedByWords, Any], AskedByWords]:
@@ -487,6 +505,58 @@ _WORDS = (
         "cors-max-age", changes.max_age, _filters(changes.of_cors("max_age")), "600",
         "for how many seconds browsers remember what they may do; 5 without it", live=False, kinds=_OF_BROWSERS,
         form=Form.NUMBER,
+    ),
+    PolicyWord(
+        "server-alias", hosts.aliases, _hosts("aliases"), "shop.example.org, *.shop.example.org",
+        "more hosts that all rules of the Ingress are for: see [more hosts](#more-hosts)", kinds=_OF_INGRESSES,
+        form=Form.LIST,
+    ),
+    PolicyWord(
+        "from-to-www-redirect", values.flag, _hosts("www"), "true",
+        "requests for `www.X` are redirected (308) to the host `X` of a rule, or those for `X` to `www.X`",
+        kinds=_OF_INGRESSES, form=Form.FLAG,
+    ),
+    PolicyWord(
+        "mirror", mirroring.target, _filters(mirroring.with_target), "shadow:8080",
+        "requests are copied to this Service of the same namespace, whose answers count for nothing: `NAME` or "
+        "`NAME:PORT`, without it port 80", live=False, kinds=_OF_BROWSERS, names_object=True, reloads=True,
+    ),
+    PolicyWord(
+        "mirror-percent", mirroring.percent, _filters(mirroring.with_percent), "10", "how many of 100 are copied",
+        live=False, kinds=_OF_BROWSERS, reloads=True, form=Form.NUMBER,
+    ),
+    PolicyWord(
+        "canary", values.flag, _canary("wanted"), "true",
+        "the Ingress takes a part of the requests for the same host and path of another one: see [canaries](#canaries)",
+        kinds=_OF_INGRESSES, form=Form.FLAG,
+    ),
+    PolicyWord(
+        "canary-weight", canary.weight, _canary("weight"), "5",
+        "how many of 100 requests that no header or cookie decides", kinds=_OF_INGRESSES, form=Form.NUMBER,
+    ),
+    PolicyWord(
+        "canary-weight-total", canary.total, _canary("total"), "1000", "of how many instead of 100",
+        kinds=_OF_INGRESSES, form=Form.NUMBER,
+    ),
+    PolicyWord(
+        "canary-by-header", canary.header, _canary("header"), "X-Canary",
+        "requests whose header of this name is `always`, and none where it is `never`", live=False, kinds=_OF_INGRESSES,
+        reloads=True,
+    ),
+    PolicyWord(
+        "canary-by-header-value", canary.value, _canary("value"), "beta",
+        "requests whose header has this value, instead of `always` and `never`", live=False, kinds=_OF_INGRESSES,
+        reloads=True,
+    ),
+    PolicyWord(
+        "canary-by-header-pattern", canary.pattern, _canary("pattern"), "beta-[0-9]+",
+        "the same with a regular expression for all of the value; not beside `canary-by-header-value`", live=False,
+        kinds=_OF_INGRESSES, reloads=True,
+    ),
+    PolicyWord(
+        "canary-by-cookie", canary.cookie, _canary("cookie"), "canary",
+        "the same as `canary-by-header` for a cookie; the header decides before it", live=False, kinds=_OF_INGRESSES,
+        reloads=True,
     ),
 )  # fmt: skip
 

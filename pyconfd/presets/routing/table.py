@@ -128,7 +128,7 @@ def place_of_entry(entry: PathEntry, virtual_host: str) -> Place | None:
 def conflict_key(match: RouteMatch) -> object:
     """Return what two matches at one place must differ in, or they conflict; the order of conditions does not count."""
     regex = match.path if match.kind is PathKind.REGEX else ""
-    return regex, match.method, frozenset(match.headers), frozenset(match.query)
+    return regex, match.method, frozenset(match.headers), frozenset(match.query), frozenset(match.cookies)
 
 
 def _precedence(rule: RouteRule) -> tuple[int, bool, bool, int, int, tuple[int, str, str, str, str, int]]:
@@ -169,8 +169,8 @@ class RoutingTable:
 class PlainRoutingTable(RoutingTable):
     """For rules whose matches are paths, and nothing else: one rule wins each of them.
 
-    ``won`` has the decisions by object, ``leading`` by backend, and ``virtual_hosts`` the number of paths that are
-    served by virtual host. ``lost`` has what each object lost: however many ask for one path, each is told of its own
+    ``won`` has the decisions by object, and ``virtual_hosts`` the number of paths that are served by virtual host.
+    ``lost`` has what each object lost: however many ask for one path, each is told of its own
     rules.
     """
 
@@ -180,9 +180,6 @@ class PlainRoutingTable(RoutingTable):
         self.won = Grouped(self.decided, _objects_that_won, f"{name}: paths by object")
         lost = Spread(self.decided, _lost_by_object, f"{name}: lost paths")
         self.lost = Grouped(lost, lambda at, _: (at[1],), f"{name}: lost paths by object")
-        self.leading = Grouped(
-            self.decided, _backends, f"{name}: paths by backend", rank=lambda path, _: entry_of(*path)
-        )
         self.virtual_hosts = Tally(self.decided, _served_virtual_hosts, f"{name}: served paths of virtual hosts")
 
     def _decide(self, read: Read, path: VirtualHostPath, asking: Sequence[tuple[object, RouteRule]]) -> DecidedPath:
@@ -209,10 +206,6 @@ def _lost_by_object(_: VirtualHostPath, path: DecidedPath) -> Iterable[tuple[Key
     for each in path.lost:
         found[key_of(each.rule)] += (each,)
     return found.items()
-
-
-def _backends(_: VirtualHostPath, path: DecidedPath) -> Iterator[str]:
-    return (rule.backend for rule in path.effective)
 
 
 def _served_virtual_hosts(at: VirtualHostPath, path: DecidedPath) -> Sequence[tuple[str, int]]:
@@ -253,7 +246,7 @@ class ConditionalRoutingTable(RoutingTable):
         tried = self._tried(read, path, decided)
         if tried[0].match.is_plain:
             return Lead(tried[0].backend)
-        return Lead(group=_made_group(path.virtual_host, path.place, tried))
+        return Lead(group=group_of(path.virtual_host, path.place, tried))
 
     def _tried(self, read: Read, path: VirtualHostPath, decided: DecidedPath) -> list[RouteRule]:
         """Return the rules to try for requests that a map leads to a path, up to one without conditions."""
@@ -287,6 +280,7 @@ def _less_specific(place: Place) -> Iterator[Place]:
         yield Place(PathKind.PREFIX, path)
 
 
-def _made_group(virtual_host: str, place: Place, rules: list[RouteRule]) -> RouteGroup:
+def group_of(virtual_host: str, place: Place, rules: Sequence[RouteRule]) -> RouteGroup:
+    """Return the group of the rules that are tried, in this order, for requests that a map leads to a place."""
     digest = hashlib.sha256(f"{virtual_host} {place.kind} {place.path}".encode()).hexdigest()[:20]
     return RouteGroup(f"{GROUP_PREFIX}{digest}", entry_of(virtual_host, place), tuple(rules))

@@ -44,7 +44,7 @@ class PathKind(StrEnum):
 
 
 class ValueCondition(NamedTuple):
-    """A header or query parameter that a request has to have; ``regex``: ``value`` matches all of its value."""
+    """A header, query parameter or cookie that a request has to have; ``regex``: ``value`` matches all of its value."""
 
     name: str
     value: str
@@ -59,11 +59,12 @@ class RouteMatch(NamedTuple):
     method: str = ""
     headers: tuple[ValueCondition, ...] = ()
     query: tuple[ValueCondition, ...] = ()
+    cookies: tuple[ValueCondition, ...] = ()
 
     @property
     def is_plain(self) -> bool:
         """Whether the maps alone decide."""
-        return not (self.method or self.headers or self.query or self.kind is PathKind.REGEX)
+        return not (self.method or self.headers or self.query or self.cookies or self.kind is PathKind.REGEX)
 
 
 class RouteRule(NamedTuple):

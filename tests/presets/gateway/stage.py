@@ -226,11 +226,10 @@ def render(
     names = {
         "frontends": fronts,
         "virtual_hosts": virtual_hosts,
-        "mirror_script": script,
         "verifies_clients": any(each.verification is not None for each in frontends),
     }
     tls = {"default_certificate": "", "in_use": False, "reads_hello": False}
-    rules = {"backends": dict(backends), "profiles": 0, "limited": False, "users": {}}
+    rules = {"backends": dict(backends), "profiles": 0, "limited": False, "users": {}, "mirror_script": script}
     context = Context({"domains": {}, "tls": tls, "gateway": names, "rules": rules})
     return copy(Renderer(read_fragments(directory()), options)).render(context, curdate="").rendering
 

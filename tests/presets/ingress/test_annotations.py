@@ -237,7 +237,7 @@ def test_a_canary_of_the_same_second_never_owns_the_host(prefix: str, accepted: 
     context = read(CLASS, *WEB, *service("canary", "10.0.0.9"), canary, ingress("main", RULES), options=options)
     assert paths_of(context) == {"shop.example.com/": "ing_demo_web_80"}
     assert ("demo/a-canary", f"annotation {prefix}/canary", "unsupported_annotation") in refusals(context)
-    assert "HTTPRoute with weights" in left_out(context.refused)[0].detail
+    assert "pyconfd.io/canary" in left_out(context.refused)[0].detail
     alone = read(CLASS, *service("canary", "10.0.0.9"), canary, options=options)
     assert alone.names["ingress"]["virtual_hosts"] == {}
 

@@ -93,6 +93,16 @@ EACH: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         f"auth-{each}": ({"auth-url": "http://a"}, {"auth-url": "http://a", f"auth-{each}": "7"})
         for each in ("method", "request-redirect", "response-headers", "signin", "signin-redirect-param")
     },
+    "server-alias": ({}, {"server-alias": "7"}),
+    "from-to-www-redirect": ({}, {"from-to-www-redirect": "7"}),
+    "mirror-target": ({}, {"mirror": "7"}),
+    "canary": ({}, {"canary": "7"}),
+    "canary-weight": ({}, {"canary-weight": "7"}),
+    "canary-weight-total": ({}, {"canary-weight-total": "7"}),
+    "canary-by-header": ({}, {"canary-by-header": "7"}),
+    "canary-by-header-value": ({}, {"canary-by-header-value": "7"}),
+    "canary-by-header-pattern": ({}, {"canary-by-header-pattern": ".*(7).*"}),
+    "canary-by-cookie": ({}, {"canary-by-cookie": "7"}),
 }
 """What each annotation says whose text is 7, beside others or with another text."""
 
@@ -125,6 +135,16 @@ def test_a_wrong_value_names_the_annotation_that_was_written(stage: PolicyStage)
         ({"limit_connections": "0"}, {}),
         ({"affinity": "balanced"}, {}),
         ({"enable_cors": "false", "cors_max_age": "5"}, {}),
+        ({"mirror_target": "http://shadow$request_uri"}, {"mirror": "shadow"}),
+        ({"mirror_target": "http://shadow.shop.svc.cluster.local:8080/$request_uri"}, {"mirror": "shadow.shop:8080"}),
+        ({"mirror_target": "http://shadow.shop:8080"}, {"mirror": "shadow.shop:8080"}),
+        # The word tells of these.
+        ({"mirror_target": "https://shadow"}, {"mirror": "https://shadow"}),
+        ({"mirror_target": "http://shadow.example.com"}, {"mirror": "http://shadow.example.com"}),
+        ({"mirror_target": "http://shadow/other"}, {"mirror": "http://shadow/other"}),
+        ({"canary_by_header_pattern": "^(a|b)$"}, {"canary-by-header-pattern": "((a|b))"}),
+        ({"canary_by_header_pattern": "a|[|]b"}, {"canary-by-header-pattern": ".*(a|[|]b).*"}),
+        ({"canary_by_header_pattern": "^a|b$"}, {"canary-by-header-pattern": "^a|b$"}),  # told by the word
     ],
 )
 def test_meanings(annotations: dict[str, str], expected: dict[str, str]) -> None:
@@ -242,3 +262,17 @@ def test_headers_of_a_snippet_are_parsed_as_those_of_words(stage: PolicyStage) -
     (refused,) = stage.context(of_nginx(configuration_snippet="proxy_set_header Transfer-Encoding chunked;")).refused
     assert refused.field == f"annotation {nginx.PREFIX}configuration-snippet"
     assert "nobody is let in" in refused.detail
+
+
+_WITHOUT_MEANING = (
+    "default-backend", "custom-http-errors", "service-upstream", "proxy-buffering", "proxy-buffer-size",
+    "proxy-buffers-number", "proxy-request-buffering", "proxy-http-version", "mirror-request-body",
+    "affinity-canary-behavior",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [each for each in _WITHOUT_MEANING if each not in nginx.MEANINGS])
+def test_what_has_no_meaning_is_named_and_closes_nothing(stage: PolicyStage, name: str) -> None:
+    (noted,) = stage.context(of_nginx(**{name.replace("-", "_"): "on"})).refused
+    assert noted.reason.is_note
+    assert f"{nginx.PREFIX}{name}" in noted.detail

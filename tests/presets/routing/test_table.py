@@ -191,7 +191,7 @@ def test_what_is_blocked_goes_to_nobody_of_its_kind() -> None:
     assert through_maps(made, Request("/")) == "young"
 
 
-def test_plain_paths_are_listed_by_object_backend_and_virtual_host() -> None:
+def test_plain_paths_are_listed_by_object_and_virtual_host() -> None:
     first, second = rule(exact("/a"), "web", name="one"), rule(prefix("/a"), "web", day=2, name="two")
     late, foreign = rule(exact("/a"), "late", day=3, name="two"), rule(exact("/b"), "web", name="three")
     later = rule(exact("/a"), "later", day=3, name="two", number=1)
@@ -211,8 +211,6 @@ def test_plain_paths_are_listed_by_object_backend_and_virtual_host() -> None:
         two: [ConflictedRule(late, first), ConflictedRule(later, first)],
         three: [ConflictedRule(foreign, None, "demo/other has it")],
     }
-    leading = {backend: [path for path, _ in found] for backend, found in plain.leading.items.items()}
-    assert leading == {"web": sorted([path_of(first), path_of(second)], key=lambda path: entry_of(*path))}
     assert dict(plain.virtual_hosts.items) == {VIRTUAL_HOST: 2}
 
 
