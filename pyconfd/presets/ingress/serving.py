@@ -758,7 +758,7 @@ class ServedIngresses:
         served = read(self.served, given.secret)
         if served is not None:
             if served.fault:
-                yield Refusal(claim.ref, _TLS_SECRET, item.secret, RefusalReason.INVALID_VALUE, served.fault)
+                yield Refusal(claim.ref, _TLS_SECRET, item.secret, RefusalReason.NO_CERTIFICATE, served.fault)
             yield from notes_on(served, claim.ref, (_TLS_SECRET, _TLS_HOSTS), host)
 
     def _status(self, read: Read, key: Key, claim: IngressClaim) -> ObjectStatus:
