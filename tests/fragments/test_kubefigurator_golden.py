@@ -120,6 +120,7 @@ def test_the_shipped_set_of_the_preset_and_of_two_together() -> None:
         "05-stats.tmpl",
         "06-peers.tmpl",
         "07-ingress.tmpl",
+        "08-auth.tmpl",
         "08-gateway.tmpl",
         "08-rules.tmpl",
         "09-loadbalancer.tmpl",

@@ -197,7 +197,6 @@ WAYS: Mapping[str, Callable[..., str]] = {
     "httproute by policy": partial(_by_policy, "httproute"),
 }
 """Each way to say words, by its name."""
-KIND_OF_WAY = {"ingress": "Ingress", "httproute": "HTTPRoute"}
 
 
 def refused_of(context: Context) -> list[Refusal]:
