@@ -30,6 +30,7 @@ _USUAL = (
     "cookie", "GET, PUT", "http://a.example", "https://www.example.com/new", "https://*.example.org", "a.example",
     "on", "off", "None", "http:/healthz", "https", "tcp", "Lax", "GET",
     "X-A: b", "X-A: if\nX-B: 100%", "X-A: #", "503", "301", "client", "route", "header:X-Key", "source", "random",
+    "required", "basic", "429",
 )  # fmt: skip
 _BESIDE_NGINX = {
     "enable-cors": "true",
@@ -37,6 +38,7 @@ _BESIDE_NGINX = {
     "limit-rps": "7",
     "permanent-redirect": "http://a.example",
     "auth-url": "http://a/",
+    "auth-secret": "staff",
 }
 """Annotations that others of ingress-nginx say more of."""
 _BESIDE = {
