@@ -79,7 +79,7 @@ def test_the_fuzzer_finds_more_addresses_than_a_namespace_may_have(monkeypatch: 
         real(story)
 
     monkeypatch.setattr(Story, "__post_init__", unbounded)
-    assert any("addresses of the pool" in each for each in neighbours.run(1, (6, *range(2 * STORIES))))
+    assert any("addresses of the pool" in each for each in neighbours.run(1, (15, *range(2 * STORIES))))
 
 
 def test_the_fuzzer_finds_an_absent_address_that_stops_haproxy(monkeypatch: pytest.MonkeyPatch) -> None:
