@@ -113,7 +113,7 @@ def asked_for(slot: Slot, document: Document) -> Iterator[tuple[str, Asking]]:
 
 def is_canary(annotations: Mapping[str, str]) -> bool:
     """Return whether an Ingress may be a canary, which has no host of its own."""
-    return any(name.endswith("/canary") for name in annotations)
+    return any(each.endswith("/canary") and text.strip().lower() != "false" for each, text in annotations.items())
 
 
 @dataclass(slots=True)
