@@ -28,7 +28,9 @@ def headers(config: Config, trusted: tuple[str, ...], rng: Random) -> Iterator[s
     connection = rng.choice(("keep-alive, X-Forwarded-For, Authorization", "X-Real-IP", "close"))
     for section, _ in config.frontends:
         leads_on = any(line[0] in {"use_backend", "default_backend"} for line in section.lines)
-        if ("mode", "http") not in section.lines or not leads_on:
+        # Only a script asks there, with what the first frontend left of a client's headers.
+        is_inner = any(line[0] == "bind" and "_auth" in line for line in section.lines)
+        if ("mode", "http") not in section.lines or not leads_on or is_inner:
             continue
         for source in (_PROXY, _CLIENT):
             is_trusted = bool(trusted) and source == _PROXY
