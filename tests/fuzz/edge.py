@@ -5,7 +5,7 @@ from itertools import pairwise, product
 from random import Random
 
 from tests.fuzz.clusters import FORBIDDEN, HOSTS, PATHS, SHARED_ADDRESS, Document, Slot, listeners_at, namespace_of
-from tests.fuzz.haproxy_model import Config, Request, chosen, passed_headers, route, shared_tls
+from tests.fuzz.haproxy_model import Config, Request, chosen, is_inner, passed_headers, route, shared_tls
 
 TRUSTED = ("198.51.100.0/25",)
 """Networks of proxies in front."""
@@ -28,9 +28,8 @@ def headers(config: Config, trusted: tuple[str, ...], rng: Random) -> Iterator[s
     connection = rng.choice(("keep-alive, X-Forwarded-For, Authorization", "X-Real-IP", "close"))
     for section, _ in config.frontends:
         leads_on = any(line[0] in {"use_backend", "default_backend"} for line in section.lines)
-        # Only a script asks there, with what the first frontend left of a client's headers.
-        is_inner = any(line[0] == "bind" and "_auth" in line for line in section.lines)
-        if ("mode", "http") not in section.lines or not leads_on or is_inner:
+        # A question has what the first frontend left of a client's headers.
+        if ("mode", "http") not in section.lines or not leads_on or is_inner(section):
             continue
         for source in (_PROXY, _CLIENT):
             is_trusted = bool(trusted) and source == _PROXY
@@ -82,7 +81,7 @@ def misdirected_at_gateways(config: Config, objects: Mapping[Slot, Document], rn
         words = {pair for each in inner for line in each.lines if line[0] == "bind" for pair in pairwise(line)}
         known = [(id_, each) for _, id_, each in listeners_at(objects, namespace, name) if ("name", id_) in words]
         served = [each.get("hostname", "") for _, each in known]
-        for hello, host in rng.sample([*product(_NAMES, _NAMES)], 16 if len(served) > 1 else 0):
+        for hello, host in product(_NAMES, _NAMES) if len(served) > 1 else ():
             request = Request(binds[0].address.strip("[]"), 443, host, rng.choice(PATHS), hello)
             if _listener(served, hello) == _listener(served, host) or config.backend(
                 chosen(config, section, request)
@@ -99,8 +98,10 @@ def _listener(hostnames: list[str], name: str) -> str | None:
 
 
 def targets(config: Config) -> Iterator[str]:
-    """Return the servers at addresses where no endpoint may be."""
+    """Return the servers at addresses where no endpoint may be, and at sockets of the script."""
+    frontends = [section for section, _ in config.frontends if is_inner(section)]
+    inner = {line[1] for section in frontends for line in section.lines if line[0] == "bind"}
     for section in config.sections:
         for line in section.lines:
-            if line[0] == "server" and line[2].rpartition(":")[0].strip("[]") in FORBIDDEN:
+            if line[0] == "server" and (line[2].rpartition(":")[0].strip("[]") in FORBIDDEN or line[2] in inner):
                 yield f"{section.name} has the server {line[2]}"

@@ -178,6 +178,17 @@ def _binds(section: Section) -> Iterator[Bind]:
                     yield Bind(address, int(port), line[2:])
 
 
+def is_inner(section: Section) -> bool:
+    """Return whether nobody but the script of external authentication connects to a frontend: over sockets of its own.
+
+    No client and no server reaches it: it has no other bind, and :func:`tests.fuzz.edge.targets` wants no server there.
+    """
+    binds = [line for line in section.lines if line[0] == "bind"]
+    return bool(binds) and all(
+        line[1].startswith(("unix@", "abns@")) and ("name", "_auth") in pairwise(line) for line in binds
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A client's request: where it connects to, its Host header, and the path.

@@ -16,6 +16,7 @@ from typing import Any
 from pyconfd.daemon.translation import FormerNames, Translator
 from pyconfd.model.object_status import ObjectKey, ObjectStatus
 from pyconfd.model.reservation import Name
+from pyconfd.model.snapshot import Resource
 from pyconfd.presets.addresses import RESERVED
 from tests.fragments.shipped import HAPROXY
 from tests.fuzz.clusters import (
@@ -30,6 +31,7 @@ from tests.fuzz.clusters import (
     Document,
     Maker,
     Slot,
+    listeners_at,
     made_of,
 )
 from tests.fuzz.haproxy_model import Answer, Config, Request, Section, chosen, route, shared_tls
@@ -202,7 +204,7 @@ class Neighbours:
         seen = self.last = self._read(objects)
         guests = self._guests(document)
         yield from self._sections(alone.config, seen.config, guests, document)
-        yield from self._statuses(alone, seen, guests)
+        yield from self._statuses(alone, seen, guests, document)
         yield from self._answers(alone.config, seen.config, document)
         own = {each for each in POOL if any(_is_at(name.place, each) for name in _given(seen))}
         if len(own) > PER_NAMESPACE:
@@ -253,15 +255,19 @@ class Neighbours:
         return section.name.startswith(f"gw_{parent['namespace']}_{parent['name']}_")
 
     def _is_open(self, section: Section) -> bool:
-        _, namespace, name, _ = (
-            section.name.removesuffix(".https").removesuffix(".tls").partition(":")[0].split("_")[:4]
+        """Return whether a section is one of a port with a listener that lets the namespace in, or is its own."""
+        _, namespace, name, port = section.name.partition(".")[0].partition(":")[0].split("_")[:4]
+        objects = self.story.cluster.objects
+        return ("Gateway", namespace, name) in objects and any(
+            str(each["port"]) == port and (of[1] == INTRUDER or _lets_all_in(each))
+            for of, _, each in listeners_at(objects, namespace, name)
         )
-        gateway = self.story.cluster.objects.get(("Gateway", namespace, name))
-        return gateway is not None and any(map(_lets_all_in, gateway["spec"]["listeners"]))
 
-    def _statuses(self, alone: Seen, seen: Seen, guests: frozenset[str]) -> Iterator[str]:
-        after = _statuses(seen)
-        for of, status in _statuses(alone).items():
+    def _statuses(self, alone: Seen, seen: Seen, guests: frozenset[str], document: Document) -> Iterator[str]:
+        before, after = _statuses(alone), _statuses(seen)
+        # Listeners of other sets no longer overlap with one that has lost its host.
+        has_first = self.slot[0] in _ROUTES and any(self._lost_by_age(before, after, document))
+        for of, status in before.items():
             # It counts routes, and a policy lists the Gateways that lead to its Service.
             counts = of.resource.value in {"gateways", "backendtlspolicies"} and self.slot[0] in _ROUTES
             # Of equal matches of guests the older one wins, as the Gateway API has it.
@@ -269,8 +275,19 @@ class Neighbours:
             counts = counts or (of.resource.value == "ingresses" and of.key.namespace in guests)
             # A Gateway counts them, an older one comes before others, and names say which overlap.
             counts = counts or (of.resource.value in {"gateways", "listenersets"} and self.slot[0] == "ListenerSet")
+            counts = counts or (of.resource.value == "listenersets" and has_first)
             if of.key.namespace != INTRUDER and not counts and _had(of, status) != _had(of, after.get(of)):
                 yield f"the status of {of.resource} {of.key.namespace}/{of.key.name} is another one"
+
+    def _lost_by_age(
+        self, before: Mapping[ObjectKey, ObjectStatus], after: Mapping[ObjectKey, ObjectStatus], document: Document
+    ) -> Iterator[bool]:
+        """Return for each ListenerSet whether it lost a host that the added, older route names at the Gateway."""
+        for of, status in before.items():
+            owner = self.story.cluster.objects.get(("ListenerSet", *of.key))
+            if of.resource is Resource.LISTENERSETS and owner is not None and of in after:
+                is_younger = owner["metadata"]["creationTimestamp"] >= document["metadata"]["creationTimestamp"]
+                yield is_younger and bool(_conflicting(after[of]) - _conflicting(status))
 
     def _answers(self, alone: Config, seen: Config, document: Document) -> Iterator[str]:
         hosts = self.story.hosts
@@ -304,6 +321,15 @@ def _had(of: ObjectKey, status: ObjectStatus | None) -> object:
     if status is None or of.resource.value not in {"services", "gateways"}:
         return status
     return status if status.body.get("addresses") else status.body.get("loadBalancer")
+
+
+def _conflicting(status: ObjectStatus) -> set[str]:
+    """Return the names of listeners whose host somebody else has."""
+    return {
+        each["name"]
+        for each in status.body["listeners"]
+        if any(of["type"] == "Conflicted" and of["reason"] == "HostnameConflict" for of in each["conditions"])
+    }
 
 
 def _statuses(seen: Seen) -> dict[ObjectKey, ObjectStatus]:

@@ -49,7 +49,7 @@ from tests.fuzz.clusters import (
     namespace_of,
     renderer,
 )
-from tests.fuzz.haproxy_model import Config, Request, Section, parse, route
+from tests.fuzz.haproxy_model import Config, Request, Section, is_inner, parse, route
 from tests.fuzz.restrictions import Restrictions
 from tests.fuzz.words import NGINX_CLASS
 
@@ -443,7 +443,8 @@ class Gateways:
         _, namespace, name, port = section.name.partition(".")[0].split("_")
         known = [each for each in listeners_at(self.objects, namespace, name) if str(each[2]["port"]) == port]
         options = (pair for line in section.lines if line[0] == "bind" for pair in pairwise(line))
-        for listener in {value for option, value in options if option == "name"} - {id_ for _, id_, _ in known}:
+        names = set() if is_inner(section) else {value for option, value in options if option == "name"}
+        for listener in names - {id_ for _, id_, _ in known}:
             yield f"{section.name} has the listener {listener}, which its Gateway does not allow"
         for backend in sorted(self._backends(section)):
             kind, owner, route = _route_of(backend)
@@ -468,7 +469,7 @@ class Gateways:
             found |= {word[4:-1] for word in line if word.startswith("str(") and word.endswith(")")}
             for file in re.findall(r"map_\w+\(([^,)]+)", " ".join(line)):
                 shared = Path(file).stem in {"exact-paths", "path-prefixes"}
-                mine = (f"{section.name.removesuffix('.https')}|", f"{section.name}|")
+                mine = (f"{section.name.partition('.')[0]}|", f"{section.name}|")
                 found |= {value for key, value in self.config.entries(file) if not shared or key.startswith(mine)}
         return {each for each in found if each.startswith("gw_") and self.config.backend(each) and ":" not in each}
 
