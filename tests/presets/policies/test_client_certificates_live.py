@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from pyconfd.presets.certificates import TlsOptions
+from tests.presets.policies.auth_server import auth_server
 from tests.presets.policies.logins import secret
 from tests.presets.policies.stage import (
     HOST,
@@ -23,6 +24,7 @@ from tests.presets.policies.stage import (
     of_route,
     policy,
     policy_stage,
+    service,
 )
 from tests.world.pki import CertificateAuthority, KeyPair
 
@@ -160,6 +162,17 @@ def test_a_session_of_another_host_is_no_certificate(stage: Stage, version: ssl.
         session = connection.session
     with suppress(*REFUSED), closing(stage.begin(context=context, session=session)) as connection:
         assert ask(connection).status == 403
+
+
+def test_a_host_that_is_asked_hears_of_no_certificate(stage: Stage) -> None:
+    # Its pods would take what other authorities said for what their own did, and a client cannot send these headers.
+    with auth_server() as auth:
+        asked = of_tls({}, "sign-on", hosts=(OTHER,)).replace("name: app", "name: auth")
+        stage.serving(of_tls(WORDS | {"auth-url": f"https://{OTHER}/check"}), asked, service(auth.port, "auth"))
+        assert stage.ask(client=stage.staff.client(), headers="X-Kept: a\r\n").status == 200
+        (question,) = auth.asked
+    assert question.headers["x-kept"] == ["a"]
+    assert [name for name in question.headers if "ssl" in name] == []
 
 
 def test_the_oldest_ingress_of_a_host_names_the_authorities(stage: Stage) -> None:
