@@ -749,7 +749,7 @@ class Way:
         return RequestEnd(f"be-{entry['key']}")
 
     def _above_root(self) -> RequestEnd:
-        text = "400: with its .. the path is above the root, or longer than 512 characters"
+        text = "400: the path is above the root, has a backslash, or is too long for its escapes or its .. (4096, 512)"
         return self.trace.ends(text, RequestEnd(status=400))
 
     # The shared frontends

@@ -10,6 +10,9 @@ _UNRESERVED = re.compile("%(2[DE]|3[0-9]|4[1-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE])"
 _SLASHES = re.compile("/{2,}")
 _ONE_DOT = re.compile(r"(?:/\.)+(?:/|$)")
 _TWO_DOTS = re.compile(r"/\.\.(?:/|$)")
+_OTHER_SPELLING = re.compile(r"%|//|/\.|\\")
+_LONGEST_SPELLED = 4096
+"""Of a path with an escape, ``//`` or ``/.``: each escape that stays one has 3 bytes on its way in HAProxy's buffer."""
 _LONGEST_WITH_DOTS = 512
 """Where ``..`` are resolved: HAProxy does it by an expression, whose time grows with the square, and whose stack ends
 at some 500 elements (HAProxy 2.6, PCRE2 10.42)."""
@@ -21,10 +24,15 @@ def decoded(path: str) -> str:
 
 
 def routed_path(path: str) -> str | None:
-    """Return the path that routes are compared with, None for a request that gets 400: it is above the root.
+    """Return the path that routes are compared with, None for a request that gets 400.
 
-    Escapes that mean nothing are decoded, slashes beside each other are one, and ``.`` and ``..`` are resolved.
+    Escapes that mean nothing are decoded, slashes beside each other are one, and ``.`` and ``..`` are resolved. What is
+    above the root gets 400, as what is too long for that, and a backslash, which some pods take for a slash.
     """
+    if not _OTHER_SPELLING.search(path):
+        return path
+    if "\\" in path or len(path) > _LONGEST_SPELLED:
+        return None
     path = _ONE_DOT.sub("/", _SLASHES.sub("/", decoded(path)))
     if not _TWO_DOTS.search(path):
         return path
