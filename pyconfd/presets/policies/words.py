@@ -257,8 +257,8 @@ _WORDS = (
     ),
     PolicyWord(
         "client-certificates", access.object_name, _clients("ca"), "staff-ca",
-        "clients show a certificate of these authorities: a ConfigMap of the namespace, with them in `ca.crt`; over"
-        " plain HTTP, and without one, requests get 403", restricts=True, live=False, kinds=("Ingress",),
+        "clients show a certificate of these authorities: a ConfigMap of the namespace, with them in `ca.crt`;"
+        " without one requests get 400, over plain HTTP 403", restricts=True, live=False, kinds=("Ingress",),
         names_object=True, instead="write tls.frontend into the Gateway",
     ),
     PolicyWord(
