@@ -153,11 +153,16 @@ class IngressClaim:
 
     def texts_at(self, backend: str) -> frozenset[tuple[str, str]]:
         """Return the words of one of its backends as they are written."""
-        return self.texts.get(self.references[backend].name, self.texts.get("", frozenset()))
+        return self.texts.get(self._service_of(backend), self.texts.get("", frozenset()))
 
     def said_at(self, backend: str) -> Sources:
         """Return what says the words of one of its backends."""
-        return self.said.get(self.references[backend].name, self.said.get("", ()))
+        return self.said.get(self._service_of(backend), self.said.get("", ()))
+
+    def _service_of(self, backend: str) -> str:
+        """Return the Service that a backend is of, "" for a redirect."""
+        found = self.references.get(backend)
+        return found.name if found is not None else ""
 
     @property
     def authorities(self) -> tuple[tuple[str, Key], ...]:
@@ -182,14 +187,15 @@ class IngressClaim:
         """The hosts that clients show certificates for, each with the ConfigMap of the CAs and what says so."""
         found: dict[tuple[str, Key], str] = {}
         for rule in self.rules:
+            if rule.backend in self.redirects:
+                continue  # it shows nothing of a pod, and its host may have no certificate
             ca = self.asked_at(rule.backend).policy.clients.ca
             if ca is not None and (rule.virtual_host, ca) not in found:
                 found[rule.virtual_host, ca] = dict(self.said_at(rule.backend))["client-certificates"]
         return tuple((host, ca, source) for (host, ca), source in found.items())
 
     def _asked_of(self, backend: str) -> AskedByWords:
-        found = self.references.get(backend)
-        return self.of_services.get(found.name, self.asked) if found is not None else self.asked
+        return self.of_services.get(self._service_of(backend), self.asked)
 
     @property
     def all_references(self) -> Mapping[str, ServiceReference]:

@@ -276,3 +276,14 @@ def test_explain_says_what_it_takes(stage: Stage) -> None:
 def test_a_policy_says_it_for_an_ingress(stage: Stage) -> None:
     assert stage.serving(of_tls({}), policy(as_fields(WORDS), TARGETS["ingress"])) == []
     assert [stage.ask(client=client).status for client in (None, stage.staff.client())] == [400, 200]
+
+
+def test_a_redirect_to_www_asks_for_no_certificate(stage: Stage) -> None:
+    www = f"www.{HOST}"
+    words = {**WORDS, "from-to-www-redirect": "true", "ssl-redirect": "false"}
+    main = of_tls(words)
+    canary = of_tls({"canary": "true", "canary-weight": "50"}, "zz", hosts=(www,))
+    for objects in ((main,), (main, canary)):
+        stage.serving(*objects)
+        assert stage.served.request("ingress", "/a", host=www).headers["location"] == [f"http://{HOST}/a"]
+        assert [stage.ask(client=client).status for client in (None, stage.staff.client())] == [400, 200]
