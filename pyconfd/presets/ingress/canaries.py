@@ -192,8 +192,12 @@ def unlike(main: IngressClaim, canary: IngressClaim, at: tuple[str, str]) -> str
 
     ``at`` are the backends of both.
     """
+    sources = dict(canary.said_at(at[1]))
     more = sorted(canary.texts_at(at[1]) - main.texts_at(at[0]))
-    return next((name for name, _ in more if name in WORDS and WORDS[name].restricts), "")
+    return next(
+        (name for name, _ in more if name in WORDS and WORDS[name].restricts and sources[name] not in canary.ignored),
+        "",
+    )
 
 
 def without_effect(main: IngressClaim, canary: IngressClaim, at: tuple[str, str]) -> tuple[str, ...]:

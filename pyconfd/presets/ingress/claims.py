@@ -104,7 +104,8 @@ class IngressClaim:
     policies that do not count for it. ``texts`` are the same words as they are written.
     ``canary_rules`` are the paths of another Ingress that a ``canary`` takes requests of: it has no rules and hosts.
     ``redirects`` are hosts that requests for others are redirected to, ``mirrors`` what requests are copied to, both by
-    the name of the backend.
+    the name of the backend. ``ignored`` are sources of words that a canary of ingress-nginx has beside: there, those of
+    its main Ingress hold.
     """
 
     ref: ObjectRef
@@ -132,6 +133,7 @@ class IngressClaim:
     canary_rules: tuple[RouteRule, ...] = ()
     redirects: Mapping[str, str] = field(default_factory=dict)
     mirrors: Mapping[str, Mirror] = field(default_factory=dict)
+    ignored: frozenset[str] = frozenset()
 
     def is_own(self, backend: str) -> bool:
         """Return whether a backend is for its requests alone."""
@@ -268,6 +270,8 @@ def read_ingress(
     )
     is_canary = words.is_canary
     paths = NginxPaths(of_paths, canary=is_canary)
+    if words.is_canary_of_nginx:
+        accepted = (*accepted, f"{NGINX}*")
     foreign = read_foreign(meta.annotations, "Ingress", accepted, {*of_nginx.read, *paths.read})
     ref = ObjectRef("Ingress", meta.namespace, meta.name, cluster)
     owner = Owner("Ingress", meta.namespace, meta.name, meta.creation_timestamp or NEVER)
@@ -339,6 +343,7 @@ def read_ingress(
         rules if is_canary else (),
         dict(redirects.values()),
         {mirror_name(owner, each): each for asked in words.all for each in asked.filters.mirrors},
+        words.ignored,
     )
 
 
@@ -469,9 +474,16 @@ class _IngressWords:
         if not policies.is_any_in(meta.namespace):
             policies = policies._replace(at=NO_POLICIES.at)
         default_body = claims.nginx_body if is_nginx else None
-        of_nginx_first = (
+        own = tuple(annotated(meta.annotations, "Ingress", meta.namespace))
+        by_nginx = tuple(
             SaidWord(name, text, f"annotation {of_nginx.names[name]}", meta.namespace) for name, text in of_nginx.words
         )
+        self.is_canary_of_nginx = is_meant_as_canary(dict(of_nginx.words).get("canary")) and not any(
+            each.name == "canary" for each in own
+        )
+        # As ingress-nginx documents. They are there to be named, after policies, which count.
+        beside = tuple(each for each in by_nginx if self.is_canary_of_nginx and not each.name.startswith(OF_ITSELF))
+        self.ignored = frozenset(each.source for each in beside)
 
         def asked_by_all(said: Words) -> tuple[AskedByWords, tuple[SaidFault, ...]]:
             asked, faults = asked_of(said, "Ingress", claims, backends=backends, users_of=policies.users_of)
@@ -483,8 +495,8 @@ class _IngressWords:
             return asked, faults
 
         levels: tuple[Words, ...] = (
-            tuple(annotated(meta.annotations, "Ingress", meta.namespace)),
-            tuple(of_nginx_first),
+            own,
+            tuple(each for each in by_nginx if each.source not in self.ignored),
             tuple(policies.at(PolicyTarget(ObjectKey(Resource.INGRESSES, Key(meta.namespace, meta.name))))),
         )
         at = f"Ingress {meta.namespace}/{meta.name}"
@@ -500,8 +512,9 @@ class _IngressWords:
         self.of_service: list[tuple[str, SaidFault]] = []
         self.overridden = tuple(each._replace(everywhere=True) for each in overridden)
         self.of_services: dict[str, AskedByWords] = {}
-        self.sources = {"": sources_of(said)} if said else {}
-        self.texts = {"": frozenset((each.name, each.text) for each in said)} if said else {}
+        self.sources: dict[str, Sources] = {}
+        self.texts: dict[str, frozenset[tuple[str, str]]] = {}
+        self._tell("", said, beside)
         for service in dict.fromkeys(each.backend.service for each in islice(_asked(ingress), _MOST_RULES)):
             name = service.name if service is not None else ""
             of_service = policies.at(PolicyTarget(ObjectKey(Resource.SERVICES, Key(meta.namespace, name))))
@@ -514,10 +527,15 @@ class _IngressWords:
                 self.of_services[name] = CLOSED if any(each.restricts for each in new) else asked
                 self.of_service += ((name, each) for each in new)
                 self.overridden += more
-                self.sources[name] = sources_of(all_)
-                self.texts[name] = frozenset((each.name, each.text) for each in all_)
+                self._tell(name, all_, beside)
         # What a policy for a Service says of these is for no Ingress.
         self.hosts, self.canary = hosts, canary
+
+    def _tell(self, service: str, said: Words, beside: Words) -> None:
+        """Keep the sources and texts of the words for a Service."""
+        if told := together(said, beside)[0] if beside else said:
+            self.sources[service] = sources_of(told)
+            self.texts[service] = frozenset((each.name, each.text) for each in told)
 
     @property
     def all(self) -> Iterator[AskedByWords]:

@@ -235,6 +235,53 @@ def test_other_words_of_a_canary_are_named(canaries: Canaries) -> None:
     assert "app-root, balance" in noted.detail
 
 
+_IGNORED = {
+    "whitelist_source_range": "10.0.0.0/8",
+    "denylist_source_range": "no network",
+    "auth_tls_secret": "shop/none",
+    "proxy_body_size": "8m",
+    "affinity": "cookie",
+    "configuration_snippet": "deny all;",
+    "satisfy": "any",
+}
+
+
+def test_ingress_nginx_ignores_other_annotations_of_a_canary(canaries: Canaries) -> None:
+    each = of_class(canaries, "nginx")
+    canary = each.canary(canary_weight="100", **_IGNORED)
+    context = each.serving(each.main(), canary)
+    assert each.shares(4) == {"canary": 4}
+    assert {noted.reason.is_note for noted in context.refused} == {True}
+    said = " ".join(noted.detail for noted in context.refused)
+    assert all(word in said for word in ("allow-networks", "deny-networks", "configuration-snippet", "session-cookie"))
+    for word, text, status in (("whitelist_source_range", "192.0.2.0/24", 403), ("proxy_body_size", "1", 413)):
+        each.serving(each.main(**{word: text}), canary)
+        assert each.stage.request("ingress", body="12").status == status, word
+
+
+@pytest.mark.parametrize("how", ["own word", "policy", "no canary", "wrong canary"])
+def test_what_is_no_annotation_of_ingress_nginx_still_stops_a_canary(canaries: Canaries, how: str) -> None:
+    each = of_class(canaries, "nginx")
+    document = yaml.safe_load(each.canary(canary_weight="100", **_IGNORED))
+    annotations, more = document["metadata"]["annotations"], []
+    match how:
+        case "own word":
+            annotations["pyconfd.io/allow-networks"] = "10.0.0.0/8"
+        case "policy":
+            target = {"group": "networking.k8s.io", "kind": "Ingress", "name": "web-canary"}
+            more = [policy({"allowNetworks": ["10.0.0.0/8"]}, target)]
+        case "no canary":  # then its restrictions count
+            annotations["pyconfd.io/canary"] = "false"
+            document["spec"]["rules"][0]["http"]["paths"][0]["path"] = "/own"
+        case "wrong canary":
+            annotations[f"{PREFIX}canary"] = "yes"
+    context = each.serving(each.main(), yaml.safe_dump(document), *more)
+    assert each.shares(4) == {"app": 4}
+    assert any(not refused.reason.is_note for refused in context.refused)
+    if how == "no canary":
+        assert each.stage.request("ingress", "/own").status == 403
+
+
 def test_without_a_main_ingress_it_serves_nothing(canaries: Canaries) -> None:
     context = canaries.serving(canaries.canary(canary_weight="100"))
     assert canaries.stage.request("ingress").status == 404
