@@ -6,7 +6,8 @@ divided among these at random.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -37,6 +38,7 @@ from pyconfd.presets.routing.rules import (
     RETRIED_STATUSES,
     Filters,
     Handling,
+    Mirror,
     MirrorSection,
     Retry,
     RuleBackend,
@@ -68,6 +70,11 @@ class ParsedRule(NamedTuple):
     policy: RoutePolicy = NO_POLICY
     said: tuple[tuple[str, str], ...] = ()
     by_reference: tuple["ParsedRule", ...] = ()
+
+    @property
+    def mirrors(self) -> Mapping[Mirror, "ParsedRule"]:
+        """What requests are copied to, each with the rule that says so."""
+        return {mirror: each for each in self.by_reference or (self,) for mirror in each.filters.mirrors}
 
     def asking_for(self, asked: AskedByWords, said: tuple[tuple[str, str], ...] = ()) -> "ParsedRule":
         """Return this with what words of its route ask for; what the rule itself says comes first."""
@@ -223,22 +230,29 @@ def _retry(retry: HttpRetry | None) -> Retry | None:
 
 
 def sections_of(
-    rule: ParsedRule, references: Sequence[Reference], name: str, owner: str, mirrors: Sequence[Reference] = ()
+    rule: ParsedRule,
+    references: Sequence[Reference],
+    name: str,
+    owner: str,
+    mirrors: Mapping[Mirror, Reference] = MappingProxyType({}),
 ) -> RuleSections:
     """Return the backends of a rule, in sections whose names begin with ``name``.
 
-    ``references`` has what each of its own leads to, ``mirrors`` what those of ``rule.filters.mirrors`` lead to.
+    ``references`` has what each of its own leads to, ``mirrors`` what those of ``rule.mirrors`` lead to.
     """
     copies = []
-    to = []
-    for place, (mirror, reference) in enumerate(zip(rule.filters.mirrors, mirrors, strict=True)):
+    to: dict[Mirror, MirrorSection] = {}
+    for place, (mirror, reference) in enumerate(mirrors.items()):
         if reference.resolved and mirror.share:
-            to.append(MirrorSection(f"{name}_mirror_{place}", mirror.share, mirror.of))
-            copies.append(_backend(ParsedRule(()), NO_FILTERS, (reference,), to[-1].name, owner))
+            to[mirror] = MirrorSection(f"{name}_mirror_{place}", mirror.share, mirror.of)
+            copies.append(_backend(ParsedRule(()), NO_FILTERS, (reference,), to[mirror].name, owner))
     made = _sections(rule, references, name, owner)
     if not copies:
         return made
-    backends = (msgspec.structs.replace(each, mirrors=tuple(to)) for each in made.backends)
+    backends = (
+        msgspec.structs.replace(each, mirrors=tuple(to[mirror] for mirror in each.filters.mirrors if mirror in to))
+        for each in made.backends
+    )
     return made._replace(backends=(*backends, *copies))
 
 

@@ -525,9 +525,9 @@ class _References:
         )
         owner = f"{ref} rule {number}"
         if self._kind in {"HTTPRoute", "GRPCRoute"}:
-            mirrors = tuple(
-                self._reference(each.reference, f"rules[{number}].{each.field}") for each in parsed.filters.mirrors
-            )
+            mirrors = {
+                each: self._reference(each.reference, f"rules[{number}].{each.field}") for each in parsed.mirrors
+            }
             return sections_of(parsed, references, name, owner, mirrors)
         return RuleSections(name, (stream_backend(references, name, owner),))
 

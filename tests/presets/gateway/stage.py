@@ -175,7 +175,8 @@ class Routes:
     def add(self, rule: ParsedRule, *references: Reference, mirrors: Sequence[Reference] = ()) -> "Routes":
         number = len(self.sections)
         section = f"{self.name}_{(self.host or 'any').replace('*', 'all')}_{number}"
-        made = sections_of(rule, references, section, f"HTTPRoute demo/{section}", mirrors)
+        copied = dict(zip(rule.mirrors, mirrors, strict=True))
+        made = sections_of(rule, references, section, f"HTTPRoute demo/{section}", copied)
         self.sections.append(made)
         owner = Owner("HTTPRoute", "demo", section, "2026-01-01T00:00:00Z")
         self.rules += [

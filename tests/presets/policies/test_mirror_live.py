@@ -8,7 +8,7 @@ import pytest
 
 from pyconfd.presets.policies.nginx import PREFIX
 from tests.presets.gateway.stage import EchoServer, pods
-from tests.presets.policies.stage import WAYS, PolicyStage, of_ingress, policy_stage, refused_of, service
+from tests.presets.policies.stage import TARGETS, WAYS, PolicyStage, of_ingress, policy, policy_stage, refused_of, service
 
 pytestmark = pytest.mark.haproxy
 ways = pytest.mark.parametrize("way", WAYS)
@@ -50,6 +50,16 @@ def test_requests_are_copied(stage: PolicyStage, shadow: EchoServer, way: str) -
     assert "x-pyconfd-mirror" not in shadow.last
     assert stage.request(way, "/two", method="POST", body="text").echo["body"] == "text"
     assert copied(shadow, "/two")
+
+
+@pytest.mark.parametrize("way", ["ingress", "httproute"])
+def test_what_a_policy_of_the_service_copies(stage: PolicyStage, shadow: EchoServer, way: str) -> None:
+    context = stage.serving(
+        service(shadow.port, "shadow"), WAYS[way]({}), policy({"mirror": "shadow"}, TARGETS["service"])
+    )
+    assert not context.refused
+    assert stage.request(way, "/one").echo["pod"] == "app"
+    assert copied(shadow, "/one")
 
 
 @ways
