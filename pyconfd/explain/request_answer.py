@@ -556,7 +556,7 @@ def _asked(rule: RuleBackend, trace: Trace) -> None:
     """Add who is asked whether the request may go on."""
     if auth := rule.policy.external:
         text = f"{auth.text} is asked whether it may go on: 2xx lets it in"
-        trace.add("policy", text, at=rule.owner, where="annotation pyconfd.io/auth-url")
+        trace.add("policy", text, at=rule.owner, where=_said(rule, "auth-url"))
         trace.does_not_cover(f"whether {auth.text} lets this client in")
 
 
@@ -591,7 +591,7 @@ def _by_certificate(request: ClientRequest, rule: RuleBackend, trace: Trace) -> 
 
     An access log says nothing of certificates: its requests over TLS count as those of clients that show one.
     """
-    clients, at, where = rule.policy.clients, rule.owner, "annotation pyconfd.io/client-certificates"
+    clients, at, where = rule.policy.clients, rule.owner, _said(rule, "client-certificates")
     if clients.ca is None:
         return None
     if not request.is_tls:

@@ -29,7 +29,6 @@ from pyconfd.presets.routing.types import RouteBackend
 from pyconfd.presets.rule_backends import RuleBackends, RuleSection
 from pyconfd.presets.views import PortAt
 
-_FIELD = "annotation pyconfd.io/auth-url"
 _BY_HOST = "host"
 _GROUPS = {
     "Ingress": "networking.k8s.io",
@@ -121,17 +120,18 @@ class AuthServices:
         if auth.url is None:
             return None
         ref = ObjectRef(*section.owner[:3], self._objects.cluster)
+        field = dict(section.backend.said).get("auth-url", "")
         if (service := auth.service) is None:
             if auth.url.host.startswith("$") or self._is_served(read, auth.url.host, ref.kind):
                 return None
             detail = "nothing serves this host here: serve it, or name a Service; nobody is let in"
-            return (Refusal(ref, _FIELD, values.shortened(auth.url.host), RefusalReason.INVALID_VALUE, detail),)
+            return (Refusal(ref, field, values.shortened(auth.url.host), RefusalReason.INVALID_VALUE, detail),)
         target = read(self._targets, service)
         if target is None or target.fault is None:
             return None
         reason = RefusalReason.NO_SUCH_PORT if target.fault.port else RefusalReason.NO_SUCH_SERVICE
         shown = f"{service.namespace}/{service.name}:{service.port}"
-        return (Refusal(ref, _FIELD, shown, reason, f"{target.fault.detail}; nobody is let in"),)
+        return (Refusal(ref, field, shown, reason, f"{target.fault.detail}; nobody is let in"),)
 
     def _is_served(self, read: Read, host: str, kind: str) -> bool:
         """Return whether an object has a host, or a wildcard above it, at frontends where objects of this kind are."""

@@ -68,10 +68,11 @@ from pyconfd.presets.gateway.status import (
 )
 from pyconfd.presets.gateway.work import OVER_BUDGET, work_of
 from pyconfd.presets.objects import Route
+from pyconfd.presets.policies.mirroring import FIELD as MIRROR_FIELD
 from pyconfd.presets.policies.said import NO_POLICIES, OverriddenWord, PolicySources, UsersOf, Words
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.routing.references import H2C, ServiceReference, UnresolvedReference, app_protocol, resolve
-from pyconfd.presets.routing.rules import RuleBackend
+from pyconfd.presets.routing.rules import Mirror, RuleBackend
 from pyconfd.presets.routing.types import Decider, RouteMatch, RouteRule, section_name
 from pyconfd.presets.views import PortAt, PortView
 
@@ -406,9 +407,9 @@ def serve(route: AskedRoute, placed: PlacedRoute, over: frozenset[int], inputs: 
     sections = _by_variant(route.rules, parsed, found, placed.virtual_hosts, name, route.ref)
     invalid = {
         identity: [
-            _of_rule(number, wrong)
+            wrong
             for number, (rule, closed) in enumerate(zip(rules, made[identity].closed, strict=True))
-            if (wrong := rule if isinstance(rule, RuleFault) else closed) is not None
+            if (wrong := _fault_of(number, rule, closed)) is not None
         ]
         for identity, rules in parsed.items()
     }
@@ -495,8 +496,24 @@ def is_wildcard(host: str) -> bool:
     return not host or host.startswith("*.")
 
 
-def _of_rule(number: int, fault: RuleFault) -> Fault:
-    return Fault(fault.reason, f"rules[{number}].{fault.field}", fault.value, fault.detail)
+def _fault_of(number: int, rule: ParsedRule | RuleFault, closed: RuleFault | None) -> Fault | None:
+    """Return what is wrong with a rule, or with the words that are said for it."""
+    if isinstance(rule, RuleFault):
+        return Fault(rule.reason, f"rules[{number}].{rule.field}", rule.value, rule.detail)
+    if closed is None:
+        return None
+    return Fault(closed.reason, _said_at(number, closed.field), closed.value, closed.detail)
+
+
+def _said_at(number: int, source: str) -> str:
+    """Return how a fault calls what says a word for a rule: it is no field of the rule."""
+    return f"{source} at rules[{number}]"
+
+
+def _field_of_mirror(number: int, mirror: Mirror, rule: ParsedRule) -> str:
+    if mirror.field != MIRROR_FIELD:
+        return f"rules[{number}].{mirror.field}"
+    return _said_at(number, dict(rule.said).get("mirror", MIRROR_FIELD))
 
 
 class _References:
@@ -526,7 +543,8 @@ class _References:
         owner = f"{ref} rule {number}"
         if self._kind in {"HTTPRoute", "GRPCRoute"}:
             mirrors = {
-                each: self._reference(each.reference, f"rules[{number}].{each.field}") for each in parsed.mirrors
+                each: self._reference(each.reference, _field_of_mirror(number, each, by))
+                for each, by in parsed.mirrors.items()
             }
             return sections_of(parsed, references, name, owner, mirrors)
         return RuleSections(name, (stream_backend(references, name, owner),))

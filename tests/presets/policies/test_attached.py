@@ -222,7 +222,7 @@ def test_a_policy_that_cannot_be_what_it_says_closes(
     assert reasons(context) == {"p": ["Invalid"]}
     by_kind = {each.ref.kind: each for each in context.refused}
     assert by_kind.keys() == {"HTTPRoute", "RoutePolicy"}
-    assert "RoutePolicy shop/p spec" in by_kind["HTTPRoute"].field
+    assert by_kind["HTTPRoute"].field.startswith("RoutePolicy shop/p spec")
     assert "nobody is let in" in by_kind["HTTPRoute"].detail
 
 

@@ -10,7 +10,7 @@ from pyconfd.explain.decision import RoutingDecisions
 from pyconfd.explain.replay import EffectKind, TrafficReplay
 from pyconfd.model.logged import asked_for
 from pyconfd.presets.routing.rules import Handling
-from tests.presets.policies.stage import HOST, PolicyStage, of_ingress, policy_stage
+from tests.presets.policies.stage import HOST, TARGETS, PolicyStage, of_ingress, policy, policy_stage
 from tests.presets.policies.test_nginx_paths import ingress
 
 
@@ -76,3 +76,10 @@ def test_no_silence_is_longer_than_the_deadline() -> None:
     assert own.beside(usual)[:3] == (10_000, None, 10_000)
     assert Handling(deadline_ms=5_000).beside(Handling(timeout_ms=9_000)).timeout_ms == 5_000
     assert Handling().beside(Handling()) == Handling()
+
+
+def test_the_policy_that_has_somebody_asked_is_named(stage: PolicyStage) -> None:
+    text = of_ingress({}) + "---\n" + policy({"authUrl": "http://auth.shop.svc:4180/check"}, TARGETS["ingress"])
+    stage.evidence = stage.evidence_of(*stage.rendered(text), text)
+    (asked,) = (each for each in stage.explained("ingress", "/").steps if "is asked" in each.text)
+    assert asked.field == "RoutePolicy shop/p spec.authUrl"

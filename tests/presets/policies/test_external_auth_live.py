@@ -14,7 +14,7 @@ from pyconfd.presets.policy import ClaimOptions, PolicyBounds
 from tests.presets.policies import auth_server as behaviours
 from tests.presets.policies import stage as stage_of_policies
 from tests.presets.policies.auth_server import AuthServer, answering, auth_server
-from tests.presets.policies.stage import HOST, WAYS, PolicyStage, policy_stage, refused_of, service
+from tests.presets.policies.stage import HOST, WAYS, PolicyStage, policy_stage, refused_of, said_in, service
 from tests.world.haproxy import wait_until
 from tests.world.pki import CertificateAuthority
 
@@ -141,8 +141,8 @@ def test_who_does_not_answer_in_time(stage: PolicyStage, auth: AuthServer, way: 
     assert stage.request(way, is_explained=False).status == 503
     assert time.monotonic() - began < 20
     assert stage.request(way, "/open").status == 200
-    assert [each.detail for each in context.refused] == (
-        ["there is no Service shop/auth; nobody is let in"] if kind == "missing" else []
+    assert [(each.detail, said_in(way, "auth-url") in each.field) for each in context.refused] == (
+        [("there is no Service shop/auth; nobody is let in", True)] if kind == "missing" else []
     )
 
 

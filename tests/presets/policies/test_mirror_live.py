@@ -8,7 +8,17 @@ import pytest
 
 from pyconfd.presets.policies.nginx import PREFIX
 from tests.presets.gateway.stage import EchoServer, pods
-from tests.presets.policies.stage import TARGETS, WAYS, PolicyStage, of_ingress, policy, policy_stage, refused_of, service
+from tests.presets.policies.stage import (
+    TARGETS,
+    WAYS,
+    PolicyStage,
+    of_ingress,
+    policy,
+    policy_stage,
+    refused_of,
+    said_in,
+    service,
+)
 
 pytestmark = pytest.mark.haproxy
 ways = pytest.mark.parametrize("way", WAYS)
@@ -87,7 +97,8 @@ def test_without_its_service_requests_are_served(
     assert stage.request(way).echo["pod"] == "app"
     assert not shadow.seen
     (refused,) = refused_of(context)
-    assert "mirror" in refused.field
+    field = refused.field.removeprefix("RoutePolicy shop/of-web ").removesuffix(" at rules[0]")
+    assert field == said_in(way, "mirror")
 
 
 @pytest.mark.parametrize("words", [{"mirror": "a b"}, {"mirror": "shadow:99999"}, {"mirror-percent": "5"}])
