@@ -415,7 +415,7 @@ def serve(route: AskedRoute, placed: PlacedRoute, over: frozenset[int], inputs: 
     }
     parents = placed.parents
     conditions = [
-        (each, _conditions(each, _each_once(invalid[at] for at in mine), found.faults, len(route.parsed)))
+        (each, _conditions(each, [invalid[at] for at in mine], found.faults, len(route.parsed)))
         for each, mine in zip(parents, placed.of_parents, strict=True)
     ]
     faults = (*(each.fault for each in parents if each.fault is not None), *_each_once(invalid.values()), *found.faults)
@@ -593,10 +593,12 @@ def _status(route: AskedRoute, parents: Sequence[tuple[ParentDecision, list[Stat
 
 
 def _conditions(
-    parent: ParentDecision, invalid: Sequence[Fault], unresolved: Sequence[Fault], number: int
+    parent: ParentDecision, of_listeners: Sequence[Sequence[Fault]], unresolved: Sequence[Fault], number: int
 ) -> list[StatusCondition]:
+    """Return the conditions; ``of_listeners`` has the faults of rules, as listeners say different words for them."""
     not_accepted = [parent.fault] if parent.fault is not None else []
-    if invalid and len(invalid) == number:
+    invalid = _each_once(of_listeners)
+    if invalid and all(len(each) == number for each in of_listeners):
         not_accepted += invalid
     found = [of_faults("Accepted", not_accepted), of_faults("ResolvedRefs", unresolved)]
     if invalid and not not_accepted:

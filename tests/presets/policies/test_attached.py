@@ -25,7 +25,7 @@ from pyconfd.presets.policies.attached import (
 from pyconfd.presets.policies.said import asked_of
 from pyconfd.presets.policies.words import WORDS, Form
 from pyconfd.presets.policy import ClaimOptions, Rule, network
-from tests.presets.policies.stage import GATEWAY, TARGETS, PolicyStage, of_ingress, of_route, policy, policy_stage
+from tests.presets.policies.stage import GATEWAY, HOST, TARGETS, PolicyStage, of_ingress, of_route, policy, policy_stage
 
 pytestmark = pytest.mark.haproxy
 ROUTE, INGRESS, WEB, APP = (TARGETS[each] for each in ("httproute", "ingress", "gateway", "service"))
@@ -224,6 +224,17 @@ def test_a_policy_that_cannot_be_what_it_says_closes(
     assert by_kind.keys() == {"HTTPRoute", "RoutePolicy"}
     assert by_kind["HTTPRoute"].field.startswith("RoutePolicy shop/p spec")
     assert "nobody is let in" in by_kind["HTTPRoute"].detail
+
+
+def test_a_route_that_each_listener_closes_by_its_own_words_is_not_accepted(stage: PolicyStage) -> None:
+    two = GATEWAY.replace("listeners: [", "listeners: [{name: other, port: 80, protocol: HTTP, hostname: b.example}, ")
+    bad = policy({"allowNetworks": ["no"]}, {**WEB, "sectionName": "other"}, name="q")
+    for policies, expected in (((bad, policy(NEVER, LISTENER)), "False"), ((bad,), "True")):
+        context = stage.context(two, route(hostnames=[HOST, "b.example"]), *policies)
+        statuses = (each for some in context.statuses for each in some.items())
+        (status,) = (each for of, each in statuses if of.resource is Resource.HTTPROUTES)
+        (parent,) = status.body["parents"]
+        assert {each["type"]: each["status"] for each in parent["conditions"]}["Accepted"] == expected
 
 
 def test_what_closes_a_service_of_an_ingress_closes_nothing_else(stage: PolicyStage) -> None:
