@@ -237,7 +237,7 @@ def _filters(change: changes.Change) -> Callable[[AskedByWords, Any], AskedByWor
     return lambda asked, value: asked._replace(filters=change(asked.filters, value))
 
 
-_WORDS = (
+_ACCESS = (
     PolicyWord(
         "allow-networks", _networks, _policy("allow"), "192.0.2.0/24, 2001:db8::/32",
         "clients of other networks get 403", restricts=True, form=Form.LIST,
@@ -300,6 +300,9 @@ _WORDS = (
         "auth-request-redirect", auth_words.redirect, _external("redirect"), "$request_uri",
         "the header `X-Auth-Request-Redirect` of the question", kinds=_OF_BROWSERS,
     ),
+)  # fmt: skip
+
+_AMOUNT = (
     PolicyWord(
         "max-body-size", size_of, _policy("max_body"), "10m",
         "a larger body gets 413: bytes, or with k, m or g for powers of 1,024; 0 for no limit", restricts=True,
@@ -332,6 +335,9 @@ _WORDS = (
         "limit-status", limits.status, _limit("status"), "503",
         "the status of requests beyond a limit: 429 or 503; 429 without it", live=False, form=Form.NUMBER,
     ),
+)  # fmt: skip
+
+_TIME = (
     PolicyWord(
         "server-timeout", _duration_ms, _handling("timeout_ms"), "30s", "how long a pod may be silent, else 504",
         beyond=_beyond_timeout,
@@ -362,6 +368,9 @@ _WORDS = (
         "on what, in HAProxy's words or statuses; only refused connections without it, since else a request may be done"
         " twice", live=False, form=Form.LIST,
     ),
+)  # fmt: skip
+
+_BALANCING = (
     PolicyWord(
         "balance", balancing.algorithm, _policy("balance"), "leastconn",
         "`roundrobin`, `leastconn` (the pod with the fewest connections) or `random`", live=False,
@@ -399,6 +408,9 @@ _WORDS = (
         "whether this cookie is sent over TLS only; without it where the client came by TLS", kinds=_OF_BROWSERS,
         form=Form.FLAG,
     ),
+)  # fmt: skip
+
+_PODS = (
     PolicyWord(
         "max-connections-per-pod", pods.connections, _pods("most"), "100",
         "the most connections of a pod, of each load balancer; others wait, at most `queue-timeout`, else 503",
@@ -431,6 +443,9 @@ _WORDS = (
         " `SERVICE.NAMESPACE.svc`", restricts=True, live=False, kinds=("Ingress",),
         instead="write a BackendTLSPolicy for the Service",
     ),
+)  # fmt: skip
+
+_CHANGES = (
     PolicyWord(
         "request-headers", changes.set_headers, _filters(changes.add_request), "X-Name: value",
         "headers that requests get, or get instead of their own: lines `Name: value`", restricts=True, form=Form.LINES,
@@ -457,6 +472,9 @@ _WORDS = (
         "errors of pods and of HAProxy have a page of this ConfigMap of the namespace: its keys are statuses such as"
         " `404.html`, `503.json` or `500.txt`", live=False, kinds=_OF_BROWSERS, names_object=True,
     ),
+)  # fmt: skip
+
+_PATHS = (
     PolicyWord(
         "redirect", changes.redirect, _filters(changes.with_redirect), "https://www.example.com/new",
         "all requests are redirected there, with their query: a URL, or a path; without a path, with their own",
@@ -479,6 +497,9 @@ _WORDS = (
         "rewrite-path", changes.whole_path, _filters(changes.with_path), "/index.html",
         "the path that pods are asked for, instead of any other; the query stays", kinds=_OF_BROWSERS,
     ),
+)  # fmt: skip
+
+_ORIGINS = (
     PolicyWord(
         "cors-allow-origins", changes.origins, _filters(changes.with_cors),
         "https://app.example.com, https://*.example.org",
@@ -506,6 +527,9 @@ _WORDS = (
         "for how many seconds browsers remember what they may do; 5 without it", live=False, kinds=_OF_BROWSERS,
         form=Form.NUMBER,
     ),
+)  # fmt: skip
+
+_HOSTS = (
     PolicyWord(
         "server-alias", hosts.aliases, _hosts("aliases"), "shop.example.org, *.shop.example.org",
         "more hosts that all rules of the Ingress are for: see [more hosts](#more-hosts)", kinds=_OF_INGRESSES,
@@ -525,6 +549,9 @@ _WORDS = (
         "mirror-percent", mirroring.percent, _filters(mirroring.with_percent), "10", "how many of 100 are copied",
         live=False, kinds=_OF_BROWSERS, reloads=True, form=Form.NUMBER,
     ),
+)  # fmt: skip
+
+_CANARY = (
     PolicyWord(
         "canary", values.flag, _canary("wanted"), "true",
         "the Ingress takes a part of the requests for the same host and path of another one: see [canaries](#canaries)",
@@ -560,8 +587,24 @@ _WORDS = (
     ),
 )  # fmt: skip
 
+GROUPS: Mapping[str, tuple[PolicyWord, ...]] = MappingProxyType(
+    {
+        "Who may ask": _ACCESS,
+        "How much": _AMOUNT,
+        "How long, and how often": _TIME,
+        "Which pod": _BALANCING,
+        "How pods are spoken with": _PODS,
+        "What is changed": _CHANGES,
+        "Redirects and rewrites": _PATHS,
+        "Pages of other origins (CORS)": _ORIGINS,
+        "More hosts, and copies": _HOSTS,
+        "Canary": _CANARY,
+    }
+)
+"""The words by what they are about, in the order of the documentation, in which they are applied."""
+_WORDS = tuple(word for words in GROUPS.values() for word in words)
 WORDS: Mapping[str, PolicyWord] = MappingProxyType({word.name: word for word in _WORDS})
-"""All words by name, in the order of the documentation."""
+"""All words by name."""
 
 
 _MOST_BYTES = 32_000_000
