@@ -30,6 +30,8 @@ MOST_FIELDS = 200
 LONGEST_TEXT = 16_384
 TARGETS = "targetRefs"
 INGRESS_GROUP = "networking.k8s.io"
+_CORE = '""'
+"""How the group of Services is written."""
 _LONGEST_NAME = 253
 _RESOURCES: Mapping[tuple[str, str], Resource] = MappingProxyType(
     {
@@ -109,6 +111,8 @@ def _reference(reference: Any, namespace: str) -> TargetReference:
     found = partial(TargetReference, group, kind, name, section)
     resource = _RESOURCES.get(("" if group == "core" else group, kind))
     if resource is None:
+        if (right := next((group for group, known in _RESOURCES if known == kind), None)) is not None:
+            return found(None, f"the group of the kind {kind} is {right or _CORE}: write it beside the kind")
         known = ", ".join(kind for _, kind in _RESOURCES)
         return found(None, f"policies are for {known}: name one of these, with its group")
     if not name:
