@@ -564,8 +564,12 @@ def _by_network(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _End
     """Return that the client's network may not ask, by the words of policies; None where it may."""
     policy, at = rule.policy, rule.owner
     if policy.closed:
-        text = "403: a word that restricts cannot be what it says, so nobody is let in until it is corrected"
-        return _Ended(text, RequestEnd(status=403), at, _said(rule, *(word for word, _ in rule.said)))
+        kind, name = at.replace(",", "").split(maxsplit=2)[:2]
+        text = (
+            "403: a word that restricts cannot be what it says, so nobody is let in until it is corrected:"
+            f" pyconfd explain {kind.lower()} {name} says which"
+        )
+        return _Ended(text, RequestEnd(status=403), at, "")
     if not (policy.allow or policy.deny):
         return None
 

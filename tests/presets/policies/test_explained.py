@@ -58,6 +58,14 @@ def test_other_words_are_a_change(stage: PolicyStage) -> None:
     assert (effect.kind, "with max body" in effect.before, "with allow" in effect.after) == (CHANGED, True, True)
 
 
+def test_a_closed_rule_leads_to_what_says_the_wrong_word(stage: PolicyStage) -> None:
+    wrong = of_ingress({"allow-networks": "x", "max-body-size": "1k"})
+    stage.evidence = stage.evidence_of(*stage.rendered(wrong), wrong)
+    answer = stage.explained("ingress", "/")
+    assert (answer.status, answer.steps[-1].field) == (403, "")
+    assert "pyconfd explain ingress shop/web says which" in answer.steps[-1].text
+
+
 def test_who_is_asked_is_told(stage: PolicyStage) -> None:
     before, after = of_ingress({}), of_ingress({"auth-url": "http://auth.shop.svc:4180/check"})
     stage.evidence = stage.evidence_of(*stage.rendered(after), after)
