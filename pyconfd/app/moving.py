@@ -70,7 +70,8 @@ def moves_of(snapshot: Snapshot, options: PresetOptions, classes: tuple[str, ...
     own = own_classes(snapshot.ingressclasses, classes)
     found = {key: each for key, each in snapshot.ingresses.items() if own.are_nginx(each)}
     options = replace(options, nginx_classes=classes, tls=replace(options.tls, namespaces=(ALL_NAMESPACES,)))
-    context = registry.translate(snapshot, (PresetName.INGRESS,), options, registry.Memo())
+    # The preset gateway reads ReferenceGrants, which let an auth-url name a Service of another namespace.
+    context = registry.translate(snapshot, (PresetName.INGRESS, PresetName.GATEWAY), options, registry.Memo())
     unseen = RefusalReason.NO_CERTIFICATE if not snapshot.secrets else None
     refused: defaultdict[Key, list[Refusal]] = defaultdict(list)
     for each in context.refused:
@@ -147,4 +148,5 @@ def _snippets(ingress: Ingress) -> Iterator[str]:
         text = annotations.get(name, "")
         if text and name not in read:
             wanted = [hint for words, hint in _HINTS if any(word in text for word in words)]
-            yield f"{name} probably wants {'; '.join(wanted) or 'something that pyconfd does not know'}"
+            fixed = ", of fixed values: there are no variables ($)" if "$" in text and wanted else ""
+            yield f"{name} probably wants {'; '.join(wanted) or 'something that pyconfd does not know'}{fixed}"

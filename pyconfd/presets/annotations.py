@@ -92,6 +92,8 @@ class Foreign:
         """Return why ``what`` is not served, and what to do."""
         name = self.restricting[0]
         why = "is not known, and may restrict access" if name in self.unknown else "restricts access"
+        if name.endswith("-snippet"):
+            why = "is a snippet, of which nothing is executed, and may restrict access"
         return f"it {why}, which is not implemented, so {what} is not served: {REMEDY}"
 
     def note(self, kind: str) -> str:

@@ -24,7 +24,7 @@ from pyconfd.presets.policies.external_auth import AuthService
 from pyconfd.presets.policies.external_auth_script import script_file
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.refusals import JoinedRefusals
-from pyconfd.presets.routing.references import ServiceReference, UnresolvedReference, resolve
+from pyconfd.presets.routing.references import ServiceReference, Unresolved, UnresolvedReference, resolve
 from pyconfd.presets.routing.types import RouteBackend
 from pyconfd.presets.rule_backends import RuleBackends, RuleSection
 from pyconfd.presets.views import PortAt
@@ -35,6 +35,12 @@ _GROUPS = {
     "HTTPRoute": "gateway.networking.k8s.io",
     "GRPCRoute": "gateway.networking.k8s.io",
 }
+
+
+_NO_GRANTS = UnresolvedReference(
+    Unresolved.NOT_PERMITTED,
+    "a Service of another namespace needs a ReferenceGrant, which the preset gateway reads: add gateway to presets.use",
+)
 
 
 class AuthTarget(NamedTuple):
@@ -104,6 +110,8 @@ class AuthServices:
             grants.permits(Referrer(kind, service.asking, group), target) for kind, group in _GROUPS.items()
         )
         reference = ServiceReference(service.namespace, service.name, service.port)
+        if not permitted and not self._objects.reads_grants:
+            return AuthTarget(fault=_NO_GRANTS)
         found = resolve(reference, seen.object, seen.view, permitted=permitted)
         if isinstance(found, UnresolvedReference) or seen.view is None:
             return AuthTarget(fault=found if isinstance(found, UnresolvedReference) else None)

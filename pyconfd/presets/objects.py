@@ -80,6 +80,7 @@ class Objects:
             Resource.BACKENDTLSPOLICIES: self.tls_policies,
             **dict.fromkeys(ROUTES, self.routes),
         }
+        self.reads_grants = PresetName.GATEWAY in presets
         self._followed: list[_Followed] = []
         if PresetName.INGRESS in presets:
             self._followed.append(_Followed(Resource.INGRESSES, self.ingresses))

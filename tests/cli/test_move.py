@@ -167,6 +167,28 @@ def test_the_example_of_the_page_has_each_verdict() -> None:
     }
 
 
+def test_a_grant_of_another_namespace_counts(tmp_path: Path) -> None:
+    asked = {**SERVICE, "metadata": {"name": "auth", "namespace": "other"}}
+    grant = {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "ReferenceGrant",
+        "metadata": {"name": "auth", "namespace": "other"},
+        "spec": {
+            "from": [{"group": "networking.k8s.io", "kind": "Ingress", "namespace": "shop"}],
+            "to": [{"group": "", "kind": "Service", "name": "auth"}],
+        },
+    }
+    asking = ingress("web", auth_url="http://auth.other.svc.cluster.local/check")
+    assert "no ReferenceGrant of the namespace other" in moved(tmp_path, asking, asked)[1]
+    assert "same       shop/web" in moved(tmp_path, asking, asked, grant)[1]
+
+
+def test_a_variable_of_a_snippet_is_named(tmp_path: Path) -> None:
+    text = moved(tmp_path, ingress("web", configuration_snippet="proxy_set_header X-Host $host;"))[1]
+    assert "it is a snippet, of which nothing is executed" in text
+    assert "pyconfd.io/request-headers, of fixed values: there are no variables ($)" in text
+
+
 @pytest.mark.haproxy
 def test_what_is_written_is_served_on_loopback(tmp_path: Path) -> None:
     path, folder = tmp_path / "mine.yaml", tmp_path / "moved"

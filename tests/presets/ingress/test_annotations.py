@@ -281,6 +281,7 @@ def test_a_note_is_short_however_many_annotations_there_are() -> None:
     ("annotation", "why"),
     [
         (f"{NGINX}auth-url", "it restricts access, which is not implemented"),
+        (f"{NGINX}server-snippet", "it is a snippet, of which nothing is executed, and may restrict access"),
         (f"{NGINX}whitelist-source-rang", "it is not known, and may restrict access, which is not implemented"),
     ],
 )

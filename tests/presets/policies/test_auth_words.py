@@ -9,18 +9,32 @@ from pyconfd.fragments import directory
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import plan
 from pyconfd.haproxy.config.spares import Spares
+from pyconfd.model.context import PresetName
 from pyconfd.model.plan import Reload, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
+from pyconfd.presets import registry
 from pyconfd.presets.policies.auth_words import auth_url
 from pyconfd.presets.policies.external_auth import AuthService
 from pyconfd.presets.policies.words import asked_by
 from pyconfd.presets.policy import ClaimOptions, PolicyBounds
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
-from tests.presets.policies.stage import PolicyStage, of_ingress, service
+from tests.presets.gateway.objects import snapshot
+from tests.presets.policies.stage import INGRESS_CLASS, PolicyStage, of_ingress, service
 from tests.world.haproxy import HaproxyProcess
 
 URL = ("auth-url", "http://auth/")
+
+
+def test_without_the_preset_that_reads_grants_the_preset_is_named() -> None:
+    seen = snapshot(INGRESS_CLASS, service(80), of_ingress({"auth-url": "http://auth.other.svc/check"}))
+    for presets, expected in (
+        ((PresetName.INGRESS,), "add gateway to presets.use"),
+        ((PresetName.INGRESS, PresetName.GATEWAY), "no ReferenceGrant of the namespace other"),
+    ):
+        refused = registry.translate(seen, presets, PresetOptions()).refused
+        assert expected in " ".join(each.detail for each in refused)
 
 
 @pytest.mark.parametrize(
