@@ -182,6 +182,8 @@ def objects_for(
 def _unsaid(claim: IngressClaim) -> Iterator[str]:
     if claim.closed:
         raise NotSaidError("it is refused: change it first")
+    if claim.canary.wanted:
+        raise NotSaidError("a canary is a weight in backendRefs of the other Ingress's route: write it there")
     if not claim.rules:
         raise NotSaidError("it has no path that is served")
     if claim.asked.policy.clients:
@@ -199,7 +201,11 @@ def _annotations(annotations: Mapping[str, str], claim: IngressClaim, differs: l
     if claim.asked.policy.max_body is not None:  # said, or the usual one
         words.setdefault("max-body-size", str(claim.asked.policy.max_body))
     found = {f"{OWN_PREFIX}{name}": text for name, text in words.items() if "HTTPRoute" in WORDS[name].kinds}
-    differs += [f"{name} is no word of an HTTPRoute" for name in words if f"{OWN_PREFIX}{name}" not in found]
+    differs += [
+        f"{name} is no word of an HTTPRoute{WORDS[name].instead and f': {WORDS[name].instead}'}"
+        for name in words
+        if f"{OWN_PREFIX}{name}" not in found
+    ]
     if ACCESS_LOG in annotations:
         found[ACCESS_LOG] = annotations[ACCESS_LOG]
     return found

@@ -103,6 +103,7 @@ def test_rewrites(path: str, target: str, expected: str, filtered: object) -> No
         ({f"{NGINX}rewrite-target": "/x/$1"}, {"path": "/a/(.*)"}, "no filter of the Gateway API"),
         ({f"{NGINX}configuration-snippet": "deny all;"}, {}, "it is refused"),
         ({f"{NGINX}use-regex": "true"}, {"path": "/" + "x" * 1020}, "it has no path that is served"),
+        ({f"{NGINX}canary": "true", f"{NGINX}canary-weight": "5"}, {}, "a canary is a weight in backendRefs"),
         ({}, {"port": "metrics"}, "port metrics of Service app is not in the file"),
     ],
 )
@@ -110,6 +111,12 @@ def test_what_has_no_objects_is_left(said: dict[str, str], more: dict[str, Any],
     found = written(said, **more)
     assert isinstance(found, Left)
     assert why in found.why
+
+
+def test_what_stands_for_a_word_of_ingresses_is_said() -> None:
+    found = written({f"{NGINX}backend-protocol": "HTTPS"}, path="/")
+    assert isinstance(found, Written)
+    assert "backend-protocol is no word of an HTTPRoute: write appProtocol" in " ".join(found.differs)
 
 
 def test_the_usual_size_of_bodies_is_written() -> None:
