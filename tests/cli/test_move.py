@@ -168,8 +168,8 @@ def test_the_example_of_the_page_has_each_verdict() -> None:
 
 
 def test_a_grant_of_another_namespace_counts(tmp_path: Path) -> None:
-    asked = {**SERVICE, "metadata": {"name": "auth", "namespace": "other"}}
-    grant = {
+    asked: dict[str, object] = {**SERVICE, "metadata": {"name": "auth", "namespace": "other"}}
+    grant: dict[str, object] = {
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "ReferenceGrant",
         "metadata": {"name": "auth", "namespace": "other"},
