@@ -1,6 +1,7 @@
 """External authentication, by a real HAProxy with a service that is asked."""
 
 import os
+import re
 import time
 from base64 import b64encode
 from collections.abc import Iterator
@@ -342,17 +343,36 @@ def test_words_of_the_host_that_is_asked_count_for_the_client(stage: PolicyStage
     assert [stage.request(way, is_explained=False).status for _ in range(3)] == [200, 200, 500]
 
 
-@pytest.mark.parametrize("way", ["ingress", "httproute"])
-def test_hosts_are_asked_over_tls_of_the_request(
-    stage: PolicyStage, auth: AuthServer, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair = CertificateAuthority(tmp_path / "ca").server("web", ("*.example.com",))
+def _with_tls(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Have the Gateway end TLS of two hosts, and return its Secret."""
+    pair = CertificateAuthority(folder / "ca").server("web", ("*.example.com",))
     crt, key = (b64encode(path.read_bytes()).decode() for path in (pair.cert, pair.key))
-    secret = f"kind: Secret\nmetadata: {{name: web}}\ntype: kubernetes.io/tls\ndata: {{tls.crt: {crt}, tls.key: {key}}}"
     listener = "{{name: {}, port: 443, protocol: HTTPS, hostname: {}, tls: {{certificateRefs: [{{name: web}}]}}}}"
     listeners = ", ".join(listener.format(*each) for each in (("a", HOST), ("b", SIGN_ON)))
     gateway, _, _ = stage_of_policies.GATEWAY.partition("  listeners:")
     monkeypatch.setattr(stage_of_policies, "GATEWAY", f"{gateway}  listeners: [{listeners}]")
+    return f"kind: Secret\nmetadata: {{name: web}}\ntype: kubernetes.io/tls\ndata: {{tls.crt: {crt}, tls.key: {key}}}"
+
+
+def test_a_question_of_others_changes_no_frontend_of_a_gateway(
+    stage: PolicyStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = _with_tls(tmp_path, monkeypatch)
+    before, after = (
+        stage.rendered(WAYS["httproute"]({}), WAYS["ingress"](words), secret)[0].text
+        for words in ({}, {"auth-url": f"https://{SIGN_ON}/check"})
+    )
+    (frontend,) = re.findall(r"^frontend gw_\S+_443\.https\n(?:    .*\n)+", before, re.MULTILINE)
+    assert "status 421" in frontend
+    assert frontend in after
+    assert "_443.auth\n" in after
+
+
+@pytest.mark.parametrize("way", ["ingress", "httproute"])
+def test_hosts_are_asked_over_tls_of_the_request(
+    stage: PolicyStage, auth: AuthServer, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = _with_tls(tmp_path, monkeypatch)
     words = {"auth-url": f"https://{SIGN_ON}/check", "auth-signin": f"https://{SIGN_ON}/start"}
     objects = [yaml.safe_load(each) for each in _with_sign_on(way, words)]
     for each in objects if way == "ingress" else ():
