@@ -15,9 +15,9 @@ from pyconfd.presets.host_ownership import HostRights
 from pyconfd.presets.policy import AllowedAddresses
 from pyconfd.presets.preset import PresetOptions
 from tests.fragments.shipped import HAPROXY
-from tests.fuzz import fuzz, neighbours, ownership, pods, scenes
+from tests.fuzz import edge, fuzz, neighbours, ownership, pods, scenes
 from tests.fuzz.clusters import API_SERVERS
-from tests.fuzz.haproxy_model import Config, Request, parse, route, words_of
+from tests.fuzz.haproxy_model import Config, Request, is_inner, parse, route, words_of
 from tests.fuzz.ownership import Story
 
 CASES = 50
@@ -142,6 +142,23 @@ def test_the_fuzzer_finds_forged_headers_that_are_passed(monkeypatch: pytest.Mon
 def test_the_fuzzer_finds_requests_for_hosts_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     _without(monkeypatch, "status 421")
     assert missing(ownership.run(1, (9, *range(MOST_STORIES))), "a connection for ", "a connection to gw_") == set()
+
+
+_QUESTIONS = "frontend gw_a_g0_80.auth\n mode http\n bind unix@/run/auth-a mode 600 accept-proxy name _auth\n"
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [" bind 192.0.2.1:80 name _auth", " bind unix@/run/auth-b mode 600 name l0", " bind :80 transparent name _auth"],
+)
+def test_a_frontend_with_another_bind_is_not_inner(planted: str) -> None:
+    inner, other = parse(_QUESTIONS, {}).sections[-1], parse(_QUESTIONS + planted, {}).sections[-1]
+    assert (is_inner(inner), is_inner(other)) == (True, False)
+
+
+def test_the_fuzzer_finds_a_server_that_leads_to_questions() -> None:
+    planted = "backend x\n server a unix@/run/auth-a\n server b unix@/run/tls\n"
+    assert list(edge.targets(parse(_QUESTIONS + planted, {}))) == ["x has the server unix@/run/auth-a"]
 
 
 def test_the_fuzzer_finds_endpoints_at_api_servers(monkeypatch: pytest.MonkeyPatch) -> None:
