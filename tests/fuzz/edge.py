@@ -5,7 +5,7 @@ from itertools import pairwise, product
 from random import Random
 
 from tests.fuzz.clusters import FORBIDDEN, HOSTS, PATHS, SHARED_ADDRESS, Document, Slot, listeners_at, namespace_of
-from tests.fuzz.haproxy_model import Config, Request, chosen, is_inner, passed_headers, route, shared_tls
+from tests.fuzz.haproxy_model import Config, Request, answering, chosen, is_inner, passed_headers, route, shared_tls
 
 TRUSTED = ("198.51.100.0/25",)
 """Networks of proxies in front."""
@@ -95,6 +95,30 @@ def _listener(hostnames: list[str], name: str) -> str | None:
     """Return the hostname of the listener that a name belongs to."""
     fitting = (each for each in hostnames if each in {"", name} or (each[:1] == "*" and name.endswith(each[1:])))
     return max(fitting, key=lambda each: (each == name, len(each)), default=None)
+
+
+def questions(config: Config, rng: Random) -> Iterator[str]:
+    """Return the pods that a question of external authentication reaches, and no client by the same name and path."""
+    for section, _ in config.frontends:
+        if not is_inner(section) or section.name == "auth-services":
+            continue
+        port = section.name.removesuffix(".auth")
+        places = {(each.strip("[]"), number) for each, number in _binds_of(config, port)}
+        for host, path in rng.sample([*product(_NAMES, PATHS)], 12):
+            question = Request("", 0, host, path, source=_CLIENT, listener="_auth")
+            reached = answering(config, section, question)
+            for address, number in places if reached else ():
+                reached -= route(config, Request(address, number, host, path, source=_CLIENT)).servers
+            for server in sorted(reached):
+                yield f"a question at {section.name} for {host}{path} reaches {server}, and no client does"
+
+
+def _binds_of(config: Config, port: str) -> Iterator[tuple[str, int]]:
+    if port == "auth-hosts":
+        yield from ((SHARED_ADDRESS, number) for number in (80, 443))
+    for section, binds in config.frontends:
+        if section.name in {port, f"{port}.https"}:
+            yield from ((bind.address, bind.port) for bind in binds)
 
 
 def targets(config: Config) -> Iterator[str]:

@@ -247,6 +247,11 @@ def route(config: Config, request: Request) -> Answer:
     return Answer(frozenset(servers), frozenset(certificates))
 
 
+def answering(config: Config, section: Section, request: Request) -> frozenset[str]:
+    """Return the servers that may answer a request which has come to a frontend."""
+    return frozenset(_servers(config, section, request, set()))
+
+
 def _servers(config: Config, section: Section, request: Request, certificates: set[str]) -> set[str]:
     """Return the servers of the backend that a frontend chooses; add the certificates of listeners on the way."""
     samples = Samples(config, request)

@@ -67,6 +67,8 @@ ASKED_HOSTS = (
     "q.p.x.test",
     "other.test",
 )
+_KNOWN = frozenset((*HOSTS, ANY_HOST))
+"""The hosts of which :class:`Hosts` says whose they are; what words name besides (server-alias) is not among them."""
 EVERYBODY = frozenset((*NAMESPACES, INTRUDER))
 
 
@@ -328,6 +330,7 @@ class Story:
         yield from edge.headers(seen.config, self.trusted, rng)
         yield from edge.misdirected(seen.config, self.hosts.owners_of_requests, rng)
         yield from edge.misdirected_at_gateways(seen.config, self.cluster.objects, rng)
+        yield from edge.questions(seen.config, rng)
         yield from edge.targets(seen.config)
         yield from self.restrictions.judged(self.cluster, self.opened().config, seen.config, rng)
         if self.cluster.happened is Happened.STATUS and self.before is not None and self.before.config != seen.config:
@@ -353,14 +356,15 @@ class Story:
         hosts = self.hosts
         for path, names in self._map(config, "https-certificates"):
             for host in names.split():
-                if not host.startswith("[") and hosts.owner(host) != _namespace_of_file(path):
+                if host in _KNOWN and hosts.owner(host) != _namespace_of_file(path):
                     yield f"{path} is presented for {host} of {hosts.owner(host)!r}"
         for virtual_host, seconds in self._map(config, "https-hsts"):
             owner = self._owner_of_virtual_host(virtual_host)
             if str(HSTS_OF.get(owner, 0)) != seconds:
                 yield f"HSTS of {virtual_host} of {owner!r} is {seconds}"
         for virtual_host, owner in self._map(config, "https-owners"):
-            if (had_by := self._owner_of_virtual_host(virtual_host)) != owner:
+            is_known = not _KNOWN.isdisjoint({virtual_host, f"*{virtual_host}"})
+            if is_known and (had_by := self._owner_of_virtual_host(virtual_host)) != owner:
                 yield f"connections for {virtual_host} of {had_by!r} count as those of {owner}"
         for virtual_host, _ in self._map(config, "https-redirects"):
             if not hosts.has_tls(virtual_host) and not hosts.has_tls(f"*{virtual_host}"):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -159,6 +160,17 @@ def test_a_frontend_with_another_bind_is_not_inner(planted: str) -> None:
 def test_the_fuzzer_finds_a_server_that_leads_to_questions() -> None:
     planted = "backend x\n server a unix@/run/auth-a\n server b unix@/run/tls\n"
     assert list(edge.targets(parse(_QUESTIONS + planted, {}))) == ["x has the server unix@/run/auth-a"]
+
+
+@pytest.mark.parametrize(("rule", "count"), [(" http-request deny deny_status 403\n", 1), ("", 0)])
+def test_the_fuzzer_finds_questions_beyond_what_clients_reach(rule: str, count: int) -> None:
+    leads = " mode http\n default_backend x\n"
+    text = f"frontend http-in\n bind :80\n{rule}{leads}frontend auth-hosts\n bind unix@/run/a name _auth\n{leads}"
+    found = {each.rpartition(" reaches ")[2] for each in edge.questions(parse(f"{text}{_POD}", {}), Random(1))}
+    assert len(found) == count
+
+
+_POD = "backend x\n server a 10.1.0.1:8080\n"
 
 
 def test_the_fuzzer_finds_endpoints_at_api_servers(monkeypatch: pytest.MonkeyPatch) -> None:
