@@ -23,6 +23,8 @@ local OWN = {
     ["x-auth-request-redirect"] = true, ["x-forwarded-for"] = true, ["x-forwarded-host"] = true,
     ["x-forwarded-proto"] = true, ["x-forwarded-uri"] = true, ["x-real-ip"] = true,
 }
+-- What HAProxy says of a client's certificate, by authorities that whoever asks has chosen: no host of others is told.
+local OF_CERTIFICATES = {"x-ssl-", "ssl-client-", "client-cert-"}
 
 local function words(text, separator)
     local found = {}
@@ -51,6 +53,15 @@ end
 -- A "_" is the same as a "-" for many programs.
 local function comparable(name)
     return (name:lower():gsub("_", "-"))
+end
+
+local function is_of_certificates(known)
+    for _, prefix in ipairs(OF_CERTIFICATES) do
+        if (known .. "-"):sub(1, #prefix) == prefix then
+            return true
+        end
+    end
+    return false
 end
 
 local function in_order(values)
@@ -103,7 +114,8 @@ local function question(txn, asked, variables)
     local sent = asked.sent ~= "*" and set_of(asked.sent)
     for name, values in pairs(txn.http:req_get_headers()) do
         local known = comparable(name)
-        if not OWN[known] and known:sub(1, 10) ~= "x-pyconfd-" and (not sent or sent[name:lower()]) then
+        local is_own = OWN[known] or known:sub(1, 10) == "x-pyconfd-" or (asked.to == "@" and is_of_certificates(known))
+        if not is_own and (not sent or sent[name:lower()]) then
             for _, value in ipairs(in_order(values)) do
                 lines[#lines + 1] = name .. ": " .. value
             end

@@ -129,6 +129,23 @@ def test_plain_http_lets_nobody_in(stage: Stage) -> None:
     assert stage.served.request("ingress").status == 403
 
 
+def test_no_host_is_told_of_certificates_by_authorities_of_others(stage: Stage) -> None:
+    # Else who chooses the authorities writes the subject that pods of another namespace take for verified.
+    asking = {**WORDS, "auth-url": f"https://{OTHER}/check"}
+    theirs = [yaml.safe_load(of_ingress({}).replace(HOST, OTHER))]
+    with auth_server() as asked:
+        theirs += yaml.safe_load_all(service(asked.port))
+        for each in theirs:
+            each["metadata"]["namespace"] = "other"
+        assert stage.serving(of_tls(asking), yaml.safe_dump_all(theirs)) == []
+        assert stage.ask(client=stage.staff.client()).status == 200
+        assert [name for name in asked.asked[0].headers if "ssl" in name or "cert" in name] == []
+        # A Service that the same namespace chose is told.
+        stage.serving(of_tls({**WORDS, "auth-url": "http://auth/check"}), service(asked.port, "auth"))
+        assert stage.ask(client=stage.staff.client()).status == 200
+        assert "ssl-client-subject-dn" in asked.asked[1].headers
+
+
 def test_a_certificate_may_be_optional(stage: Stage) -> None:
     stage.serving(of_tls({**WORDS, "client-certificates-mode": "optional"}))
     headers = stage.ask(headers="SSL-Client-Verify: SUCCESS\r\nSSL_Client_Subject_DN: CN=root\r\n").echo["headers"]
