@@ -24,6 +24,7 @@ from pyconfd.model.reservation import Name
 from pyconfd.presets import values
 from pyconfd.presets.certificates import pem_path
 from pyconfd.presets.gateway import patterns
+from pyconfd.presets.gateway.conditions import PATH_TOO_LONG
 from pyconfd.presets.gateway.frontends import Choice, FrontendKind, GatewayFrontend, NameRoute
 from pyconfd.presets.ingress.claims import name_of
 from pyconfd.presets.routing.table import VirtualHostPath, place_of_entry
@@ -418,6 +419,9 @@ class Rules:
     def _of_group(self, group: RouteGroup, owner_of: Mapping[str, str]) -> str:
         """Return the route of the first rule whose conditions hold; they are in the order that HAProxy tries them."""
         for number, rule in enumerate(group.rules):
+            if rule.match.kind is PathKind.REGEX and len(self._request.routed_path) > patterns.LONGEST_VALUE:
+                self.reads_path = True
+                return PATH_TOO_LONG
             owner = owner_of.get(rule.backend, f"{rule.owner.kind} {rule.owner.namespace}/{rule.owner.name}")
             words, field_ = _words_of(rule.match), field_of_rule(owner)
             if wrong := self._why_not(rule.match):
@@ -935,6 +939,10 @@ class Way:
         found = (self.gateway_hosts.get(f"{front.name}|{each}") for each in (*ends, "*"))
         return next((each for each in found if each is not None), None)
 
+    def _path_too_long(self, front: GatewayFrontend) -> RequestEnd:
+        text = f"414: a regular expression decides, and the path has more than {patterns.LONGEST_VALUE:,} characters"
+        return self.trace.ends(text, RequestEnd(status=414), at=front.owner)
+
     def _gateway_request(self, front: GatewayFrontend, listener: str) -> RequestEnd:
         request, trace, host = self.request, self.trace, self._gateway_host(front)
         if host is None and not request.routed_path:
@@ -959,7 +967,7 @@ class Way:
                 each.id, self.tables.gateway_paths.get(each.id, NO_PATHS), self.tables.owners_of_routes
             )
             if route:
-                return RequestEnd(route)
+                return RequestEnd(route) if route != PATH_TOO_LONG else self._path_too_long(front)
         return trace.ends("404: no rule of a route is for this request", RequestEnd(status=404), at=front.owner)
 
 

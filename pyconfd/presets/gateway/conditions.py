@@ -24,6 +24,8 @@ _MOST_VALUES = 32
 _WORDS_OF_METHOD, _WORDS_OF_PATH, _WORDS_OF_VALUE, _WORDS_OF_PATTERN = 4, 8, 7, 13
 SHORT_PATH = "txn.short_path"
 """The variable of the path, for regular expressions: it is not there where the path is too long for one."""
+PATH_TOO_LONG = "gateway-path-too-long"
+"""The section for a path that is too long for the expression that decides: a rule behind it may restrict less."""
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}", re.ASCII)
@@ -166,11 +168,14 @@ def choices_of(groups: Iterable[RouteGroup]) -> tuple[Choice, ...]:
         less_specific = known.get((rest[0], len(rest))) if len(rest) > 1 else None
         same = less_specific is not None and less_specific.rules == rest
         rules = group.rules[:own] if same else group.rules
-        choices = [
-            choice
-            for number, rule in enumerate(rules)
-            for choice in _choices_of_rule(group.id, number, conditions_of(rule.match), rule.backend)
-        ]
+        choices = list[Choice]()
+        by_expression = False
+        for number, rule in enumerate(rules):
+            if rule.match.kind is PathKind.REGEX and not by_expression:
+                by_expression = True
+                is_long = f"{{ var(txn.routed_path),length gt {patterns.LONGEST_VALUE} }}"
+                choices.append(Choice(group.id, is_long, PATH_TOO_LONG))
+            choices += _choices_of_rule(group.id, number, conditions_of(rule.match), rule.backend)
         if less_specific is not None and same:
             choices.append(Choice(group.id, "", less_specific.id))
         known[group.rules[0], len(group.rules)] = group

@@ -12,7 +12,7 @@ from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import plan
 from pyconfd.model.plan import RuntimeUpdate
 from pyconfd.model.reservation import Owner
-from pyconfd.presets.gateway.conditions import choices_of, conditions_of
+from pyconfd.presets.gateway.conditions import PATH_TOO_LONG, choices_of, conditions_of
 from pyconfd.presets.gateway.faults import INCOMPATIBLE, UNSUPPORTED, RuleFault
 from pyconfd.presets.gateway.frontends import Choice
 from pyconfd.presets.gateway.http_rules import ParsedRule, sections_of
@@ -258,7 +258,8 @@ def test_no_line_has_more_words_than_haproxy_reads(kind: str, number: int) -> No
     ]
     assert max(map(_words, lines)) <= 64
     assert " ".join(conditions_of(match)).count("-i -m reg") == 1 + number * (kind != "Exact")
-    assert [each.condition for each in choices if each.condition] == list(conditions_of(match))
+    assert choices[0] == Choice("group:a", "{ var(txn.routed_path),length gt 1024 }", PATH_TOO_LONG)
+    assert [each.condition for each in choices[1:] if each.condition] == list(conditions_of(match))
     assert [each.to for each in choices if each.to == "b"] == ["b"]
 
 

@@ -48,7 +48,7 @@ _SHARED = "192.0.2.200"
 _UNVERIFIED = ssl.create_default_context()
 _UNVERIFIED.check_hostname, _UNVERIFIED.verify_mode = False, ssl.CERT_NONE
 PRESETS = ("domains", "ingress", "gateway")
-_EXPLAINED = frozenset({200, 301, 302, 303, 307, 308, 400, 403, 404})
+_EXPLAINED = frozenset({200, 301, 302, 303, 307, 308, 400, 403, 404, 414})
 """Statuses that `pyconfd explain URL` is to say; others depend on former requests, bodies and times."""
 GATEWAY = f"""
 kind: Gateway

@@ -8,9 +8,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pyconfd.presets.routing.paths import routed_path
-from tests.presets.policies.stage import WAYS, PolicyStage, policy_stage
+from tests.presets.policies.stage import WAYS, PolicyStage, of_route, policy_stage
 from tests.world.haproxy import HaproxyProcess, free_port
 
 pytestmark = pytest.mark.haproxy
@@ -65,6 +66,16 @@ def test_no_long_spelling_of_a_restricted_path_is_open(stage: PolicyStage, way: 
     assert {path[:30]: status for path, status in answers.items() if status not in {400, 403}} == {}
     assert stage.request(way, "/./" * 1_000 + "admin").status == 403
     assert stage.request(way, "/x" * 3_000).status == 200
+
+
+def test_no_long_path_goes_around_an_expression_that_restricts(stage: PolicyStage) -> None:
+    restricted = yaml.safe_load(of_route({"allow-networks": "192.0.2.0/24"}, name="admin"))
+    restricted["spec"]["rules"][0]["matches"] = [{"path": {"type": "RegularExpression", "value": "/admin(/.*)?"}}]
+    stage.serving(of_route({}), of_route({}, path="/public", name="public"), yaml.safe_dump(restricted))
+    expected = {"/admin/" + "a" * 1_000: 403, "/admin/" + "a" * 1_100: 414, "/b": 200, "/public/" + "a" * 1_100: 200}
+    assert {path: stage.request("httproute", path).status for path in expected} == expected
+    stage.serving(of_route({}))
+    assert stage.request("httproute", "/" + "a" * 1_100).status == 200
 
 
 @ways
