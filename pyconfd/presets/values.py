@@ -114,6 +114,19 @@ def seconds(value: str) -> int:
     return int(text)
 
 
+def number(value: str, least: int, most: int, unit: str = "") -> int:
+    """Return a whole number, which ``unit`` says what of, such as `` of seconds``.
+
+    Raises:
+        ValueError: It is none, or not from ``least`` to ``most``.
+    """
+    text = value.strip()
+    found = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(most)) else -1
+    if not least <= found <= most:
+        raise ValueError(f"expected a number{unit} from {least:,} to {most:,}")
+    return found
+
+
 def port_number(value: str) -> int:
     """Return ``value`` as a port number from 1 to 65535.
 
@@ -148,6 +161,18 @@ def canonical_address(value: str) -> tuple[str, str] | None:
 def is_object_name(value: str) -> bool:
     """Return whether ``value`` could be the name of a Kubernetes object or a zone, and is no word of a condition."""
     return bool(_OBJECT_NAME.fullmatch(value)) and value not in CONDITION_WORDS
+
+
+def object_name(value: str, expected: str) -> str:
+    """Return the name of an object; ``expected`` says what is to be named.
+
+    Raises:
+        ValueError: Kubernetes would not accept it.
+    """
+    name = value.strip()
+    if not is_object_name(name):
+        raise ValueError(f"expected the name of {expected}")
+    return name
 
 
 def is_word(value: str) -> bool:

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from pyconfd.presets.certificates import from_base64
-from pyconfd.presets.values import comparable_name
+from pyconfd.presets.values import comparable_name, number
 from pyconfd.presets.views import NodeView
 
 
@@ -15,6 +15,13 @@ from pyconfd.presets.views import NodeView
 def test_names_are_compared_as_hosts(text: str, expected: str | None) -> None:
     found = comparable_name(text)
     assert len(found) < 200 if expected is None else found == expected
+
+
+@pytest.mark.parametrize("text", ["", "0", "101", "1.5", "-1", "+1", "1e1", "\u0663", "1 0", "9" * 5000])
+def test_a_number_is_one_within_its_bounds(text: str) -> None:
+    assert [number(each, 1, 100) for each in ("1", " 100 ")] == [1, 100]
+    with pytest.raises(ValueError, match="expected a number of seconds from 1 to 100"):
+        number(text, 1, 100, " of seconds")
 
 
 def test_values_of_secrets_are_base64_and_nothing_else() -> None:

@@ -6,6 +6,7 @@
 import re
 from typing import NamedTuple
 
+from pyconfd.presets import values
 from pyconfd.presets.gateway import conditions
 from pyconfd.presets.routing.types import ValueCondition
 
@@ -62,18 +63,12 @@ def is_meant_as_canary(text: str | None) -> bool:
 
 def weight(text: str) -> int:
     """Parse a weight; raise ValueError."""
-    text = text.strip()
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 8 else -1
-    if not 0 <= number <= _MOST_WEIGHT:
-        raise ValueError(f"expected a number from 0 to {_MOST_WEIGHT:,}")
-    return number
+    return values.number(text, 0, _MOST_WEIGHT)
 
 
 def total(text: str) -> int:
     """Parse what weights are of; raise ValueError."""
-    if not (number := weight(text)):
-        raise ValueError(f"expected a number from 1 to {_MOST_WEIGHT:,}")
-    return number
+    return values.number(text, 1, _MOST_WEIGHT)
 
 
 def header(text: str) -> str:

@@ -17,6 +17,7 @@ from pyconfd.model.gateway_api import (
     RouteFilter,
     UrlRewrite,
 )
+from pyconfd.presets import values
 from pyconfd.presets.gateway import conditions, filters
 from pyconfd.presets.gateway.filters import DEFAULT_PORTS
 from pyconfd.presets.routing.rules import Cors, Filters, HeaderEdit, PathEdit, Redirect
@@ -138,10 +139,7 @@ def headers(text: str) -> str:
 
 def max_age(text: str) -> int:
     """Parse seconds; raise ValueError."""
-    seconds = text.strip()
-    if not (seconds.isascii() and seconds.isdigit() and len(seconds) <= 10 and int(seconds) <= _MOST_AGE):
-        raise ValueError("expected a number of seconds")
-    return int(seconds)
+    return values.number(text, 0, _MOST_AGE, " of seconds")
 
 
 def add_request(found: Filters, edits: tuple[HeaderEdit, ...]) -> Filters:

@@ -1,5 +1,6 @@
 """Words that say how long requests may take, and how often they are tried."""
 
+from pyconfd.presets import values
 from pyconfd.presets.routing.rules import MOST_ATTEMPTS, RETRIED_STATUSES, Handling, Retry
 
 _USUAL_ATTEMPTS = 3
@@ -10,15 +11,8 @@ _ON = "conn-failure"
 
 
 def attempts(text: str) -> int:
-    """Parse how often a request is tried again.
-
-    Raises:
-        ValueError: it is no number, or too large.
-    """
-    wanted = text.strip()
-    if not (wanted.isascii() and wanted.isdigit() and len(wanted) <= 3 and int(wanted) <= MOST_ATTEMPTS):
-        raise ValueError(f"expected a number from 0 to {MOST_ATTEMPTS}")
-    return int(wanted)
+    """Parse how often a request is tried again; raise ValueError."""
+    return values.number(text, 0, MOST_ATTEMPTS)
 
 
 def events(text: str) -> str:

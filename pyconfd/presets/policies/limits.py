@@ -11,8 +11,9 @@ What a tenant can do to others with it: a full table forgets those that asked lo
 import re
 from typing import NamedTuple
 
+from pyconfd.presets import values
+
 _MOST = 1_000_000
-_NUMBER = re.compile(r"[0-9]{1,7}", re.ASCII)
 _HEADER = re.compile(r"header:([A-Za-z0-9][A-Za-z0-9_-]{0,63})", re.ASCII)
 
 
@@ -73,12 +74,8 @@ NO_LIMITS = RequestLimits()
 
 
 def most(text: str) -> int:
-    """Parse the most requests that are allowed."""
-    found = _NUMBER.fullmatch(text.strip())
-    number = int(text) if found else 0
-    if not 0 < number <= _MOST:
-        raise ValueError(f"expected a number from 1 to {_MOST}")
-    return number
+    """Parse the most requests that are allowed; raise ValueError."""
+    return values.number(text, 1, _MOST)
 
 
 def burst(text: str) -> int:

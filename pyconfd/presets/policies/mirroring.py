@@ -42,11 +42,7 @@ def with_target(filters: Filters, wanted: Key) -> Filters:
 
 def percent(text: str) -> int:
     """Parse how many of 100 requests are copied; raise ValueError."""
-    text = text.strip()
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else -1
-    if not 0 <= number <= ALL:
-        raise ValueError(f"expected a number from 0 to {ALL}")
-    return number
+    return values.number(text, 0, ALL)
 
 
 def with_percent(filters: Filters, share: int) -> Filters:

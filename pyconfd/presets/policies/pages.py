@@ -54,9 +54,7 @@ def is_page(key: str) -> bool:
 
 def config_map(text: str) -> str:
     """Parse the name of a ConfigMap; raise ValueError."""
-    if not values.is_object_name(text.strip()):
-        raise ValueError("expected the name of a ConfigMap of the same namespace, with pages such as 503.html")
-    return text.strip()
+    return values.object_name(text, "a ConfigMap of the same namespace, with pages such as 503.html")
 
 
 def error_pages(found: ConfigMap | None, key: Key, directory: str) -> ErrorPages:

@@ -82,11 +82,7 @@ def with_words(options: str, pods: PodConnection) -> str:
 
 def connections(text: str) -> int:
     """Parse how many connections a pod takes; raise ValueError."""
-    wanted = text.strip()
-    number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) <= 6 else 0
-    if not 0 < number <= _MOST_CONNECTIONS:
-        raise ValueError(f"expected a number from 1 to {_MOST_CONNECTIONS}")
-    return number
+    return values.number(text, 1, _MOST_CONNECTIONS)
 
 
 def health(text: str) -> str:
@@ -112,9 +108,7 @@ def protocol(text: str) -> str:
 
 def config_map(text: str) -> str:
     """Parse the name of a ConfigMap; raise ValueError."""
-    if not values.is_object_name(text.strip()):
-        raise ValueError("expected the name of a ConfigMap of the same namespace, with CA certificates in ca.crt")
-    return text.strip()
+    return values.object_name(text, "a ConfigMap of the same namespace, with CA certificates in ca.crt")
 
 
 def server_name(text: str) -> str:

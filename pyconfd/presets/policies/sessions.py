@@ -93,11 +93,7 @@ def domain(text: str) -> str:
 
 def max_age(text: str) -> int:
     """Parse for how many seconds a browser keeps a cookie; raise ValueError."""
-    wanted = text.strip()
-    number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) <= 10 else 0
-    if not 0 < number <= _MOST_SECONDS:
-        raise ValueError(f"expected a number of seconds from 1 to {_MOST_SECONDS}")
-    return number
+    return values.number(text, 1, _MOST_SECONDS, " of seconds")
 
 
 def same_site(text: str) -> str:
