@@ -69,7 +69,7 @@ def test_a_network_that_is_none_closes_what_it_was_to_protect(stage: PolicyStage
     context = stage.serving(WAYS[way]({"allow-networks": "10.0.0.0/33"}))
     assert stage.request(way).status == 403
     (refused,) = refused_of(context)
-    assert refused.field.endswith(said_in(way, "allow-networks"))
+    assert said_in(way, "allow-networks") in refused.field
     assert "no network" in refused.detail
 
 
@@ -283,7 +283,7 @@ def test_what_is_closed_does_not_get_to_a_shorter_path_of_another(
     context = stage.serving(WAYS[way]({}, name="open"), WAYS[way](words, path="/admin", name="admin"))
     assert [stage.request(way, path).status for path in ("/", "/admin", "/admin/users")] == [200, 403, 403]
     (refused,) = refused_of(context)
-    assert refused.field.endswith(said_in(way, next(iter(words))))
+    assert said_in(way, next(iter(words))) in refused.field
     assert "nobody is let in" in refused.detail
 
 
