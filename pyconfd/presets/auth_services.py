@@ -13,15 +13,17 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.gateway_api import ReferenceGrant
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import OutputFile
-from pyconfd.model.snapshot import Key
+from pyconfd.model.snapshot import KIND_OF, Key
 from pyconfd.model.versioned import GivenDict
 from pyconfd.presets import values
 from pyconfd.presets.cluster import NO_SERVICE
 from pyconfd.presets.gateway.grants import Grants, ReferenceTarget, Referrer
 from pyconfd.presets.host_ownership import ANY_HOST, wildcards_above
 from pyconfd.presets.objects import Objects
+from pyconfd.presets.policies.attached import GROUP_OF
 from pyconfd.presets.policies.external_auth import AuthService
 from pyconfd.presets.policies.external_auth_script import script_file
+from pyconfd.presets.policies.words import KINDS
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.refusals import JoinedRefusals
 from pyconfd.presets.routing.references import ServiceReference, Unresolved, UnresolvedReference, resolve
@@ -30,11 +32,8 @@ from pyconfd.presets.rule_backends import RuleBackends, RuleSection
 from pyconfd.presets.views import PortAt
 
 _BY_HOST = "host"
-_GROUPS = {
-    "Ingress": "networking.k8s.io",
-    "HTTPRoute": "gateway.networking.k8s.io",
-    "GRPCRoute": "gateway.networking.k8s.io",
-}
+_GROUPS = {KIND_OF[resource]: group for resource, group in GROUP_OF.items() if KIND_OF[resource] in KINDS}
+"""Of who may have a service asked."""
 
 
 _NO_GRANTS = UnresolvedReference(

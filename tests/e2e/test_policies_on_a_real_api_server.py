@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from pyconfd.presets.policies.attached import LONGEST_TEXT, MOST_TARGETS, field_of
-from pyconfd.presets.policies.crd import example_of
 from pyconfd.presets.policies.words import WORDS, Form
 from tests.conformance import mirror
 from tests.conformance.controlplane import ControlPlane
+from tests.presets.policies.stage import as_fields
 
 pytestmark = pytest.mark.skipif(not mirror.WANTED, reason="it is about a real API server")
 
@@ -30,7 +30,7 @@ def put(plane: ControlPlane, spec: Any) -> dict[str, Any]:
 
 
 def test_each_word_has_its_form(plane: ControlPlane) -> None:
-    examples = {field_of(name): example_of(word) for name, word in WORDS.items()}
+    examples = as_fields({name: word.example for name, word in WORDS.items()})
     assert put(plane, {"targetRefs": [TARGET], **examples})["spec"] == {"targetRefs": [TARGET], **examples}
     wrong = {Form.TEXT: [1], Form.NUMBER: "1", Form.FLAG: "true", Form.LIST: "a", Form.LINES: "a"}
     for name, word in WORDS.items():

@@ -487,8 +487,6 @@ class _IngressWords:
 
         def asked_by_all(said: Words) -> tuple[AskedByWords, tuple[SaidFault, ...]]:
             asked, faults = asked_of(said, "Ingress", claims, backends=backends, users_of=policies.users_of)
-            self.hosts, self.canary = asked.hosts, asked.canary
-            asked = asked._replace(hosts=NO_HOSTS, canary=NO_CANARY)
             if asked.policy.max_body is None and default_body:
                 # No word of anybody: rules and bounds of words say nothing of it.
                 asked = asked._replace(policy=asked.policy._replace(max_body=default_body))
@@ -501,13 +499,13 @@ class _IngressWords:
         )
         at = f"Ingress {meta.namespace}/{meta.name}"
         said, overridden = together(*levels, at=at)
-        self.asked, self.faults = asked_by_all(said)
-        hosts, canary = self.hosts, self.canary
+        found, self.faults = asked_by_all(said)
+        self.asked, self.hosts, self.canary = _of_requests(found), found.hosts, found.canary
         texts = {each.name: each.text for each in said}
         self.is_canary = is_meant_as_canary(texts.get("canary"))
         of_canary = [each for each in said if each.name.startswith("canary")]
         self._of_canary = {each.source for each in of_canary}
-        if wrong := canary.fault if self.is_canary else _NO_CANARY * bool(of_canary and "canary" not in texts):
+        if wrong := self.canary.fault if self.is_canary else _NO_CANARY * bool(of_canary and "canary" not in texts):
             self.faults += (SaidFault(of_canary[-1].source, of_canary[-1].text, wrong, restricts=False),)
         self.of_service: list[tuple[str, SaidFault]] = []
         self.overridden = tuple(each._replace(everywhere=True) for each in overridden)
@@ -520,16 +518,14 @@ class _IngressWords:
             of_service = policies.at(PolicyTarget(ObjectKey(Resource.SERVICES, Key(meta.namespace, name))))
             if of_service and name not in self.of_services:
                 all_, more = together(said, of_service, at=at)
-                asked, found = asked_by_all(all_)
+                asked, faults = asked_by_all(all_)
                 # Those of the Ingress itself close all of it.
-                new = [each for each in found if each not in self.faults]
+                new = [each for each in faults if each not in self.faults]
                 new += [each for each in map(_of_ingress_itself, of_service) if each is not None]
-                self.of_services[name] = CLOSED if any(each.restricts for each in new) else asked
+                self.of_services[name] = CLOSED if any(each.restricts for each in new) else _of_requests(asked)
                 self.of_service += ((name, each) for each in new)
                 self.overridden += more
                 self._tell(name, all_, beside)
-        # What a policy for a Service says of these is for no Ingress.
-        self.hosts, self.canary = hosts, canary
 
     def _tell(self, service: str, said: Words, beside: Words) -> None:
         """Keep the sources and texts of the words for a Service."""
@@ -555,6 +551,11 @@ class _IngressWords:
     def of(self, service: str) -> AskedByWords:
         """Return what is asked for of requests that go to a Service."""
         return self.of_services.get(service, self.asked)
+
+
+def _of_requests(asked: AskedByWords) -> AskedByWords:
+    """Return this without what says what an Ingress is: it is for no request, and for no Service behind it."""
+    return asked._replace(hosts=NO_HOSTS, canary=NO_CANARY)
 
 
 def _of_ingress_itself(said: SaidWord) -> SaidFault | None:

@@ -24,18 +24,6 @@ _TYPES: Mapping[Form, Mapping[str, Any]] = MappingProxyType(
 )
 
 
-def example_of(word: PolicyWord) -> Any:
-    """Return the example of a word as its field holds it."""
-    match word.form:
-        case Form.NUMBER:
-            return int(word.example)
-        case Form.FLAG:
-            return word.example == "true"
-        case Form.LIST | Form.LINES:
-            return [each.strip() for each in word.example.split("," if word.form is Form.LIST else "\n")]
-    return word.example
-
-
 def _field(word: PolicyWord) -> dict[str, Any]:
     return {**_plain(_TYPES[word.form]), "description": f"{word.meaning}; for example {word.example}"}
 

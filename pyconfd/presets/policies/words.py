@@ -7,6 +7,7 @@ Gateway API has them (:mod:`pyconfd.presets.routing.rules`), or a field of :clas
 import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -165,11 +166,16 @@ def _policy(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
     return lambda asked, value: asked._replace(policy=asked.policy._replace(**{field: value}))
 
 
-def _limit(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
+def _part(name: str, field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
+    """Return what sets a field of one of the parts of a policy."""
+
     def apply(asked: AskedByWords, value: Any) -> AskedByWords:
-        return _policy("limits")(asked, asked.policy.limits._replace(**{field: value}))
+        return _policy(name)(asked, getattr(asked.policy, name)._replace(**{field: value}))
 
     return apply
+
+
+_limit, _pods = partial(_part, "limits"), partial(_part, "pods")
 
 
 def _users_of(asked: AskedByWords, secret: Key) -> AskedByWords:
@@ -182,17 +188,6 @@ def _clients(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
         return _policy("clients")(asked, asked.policy.clients._replace(**{field: own}))
 
     return apply
-
-
-def _pods(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
-    def apply(asked: AskedByWords, value: Any) -> AskedByWords:
-        return _policy("pods")(asked, asked.policy.pods._replace(**{field: value}))
-
-    return apply
-
-
-def _named_session(asked: AskedByWords, name: str) -> AskedByWords:
-    return _policy("session")(asked, asked.policy.session._replace(name=name))
 
 
 def _session(field: str) -> Callable[[AskedByWords, Any], AskedByWords]:
@@ -258,12 +253,12 @@ _ACCESS = (
     PolicyWord(
         "client-certificates", access.object_name, _clients("ca"), "staff-ca",
         "clients show a certificate of these authorities: a ConfigMap of the namespace, with them in `ca.crt`;"
-        " without one requests get 400, over plain HTTP 403", restricts=True, live=False, kinds=("Ingress",),
+        " without one requests get 400, over plain HTTP 403", restricts=True, live=False, kinds=_OF_INGRESSES,
         names_object=True, instead="write tls.frontend into the Gateway",
     ),
     PolicyWord(
         "client-certificates-mode", access.is_optional, _clients("optional"), "optional",
-        "`required`, or `optional`: who shows none is let in, too", restricts=True, live=False, kinds=("Ingress",),
+        "`required`, or `optional`: who shows none is let in, too", restricts=True, live=False, kinds=_OF_INGRESSES,
         instead="write tls.frontend into the Gateway",
     ),
     PolicyWord(
@@ -381,7 +376,7 @@ _BALANCING = (
         " `cookie:NAME`", live=False,
     ),
     PolicyWord(
-        "session-cookie", balancing.cookie, _named_session, "SESSION",
+        "session-cookie", balancing.cookie, _part("session", "name"), "SESSION",
         "a client keeps its pod by a cookie of this name, until that pod goes, or one comes that takes it over; before"
         " `balance` and `hash-by`; its value is random", live=False, kinds=_OF_BROWSERS,
     ),
@@ -429,18 +424,18 @@ _PODS = (
         "backend-protocol", pods.protocol, _pods("protocol"), "grpc",
         "how pods are spoken with, whatever the Service says: `http`, `https`, `grpc` (or `h2c`: HTTP/2 without"
         " TLS) or `grpcs` (HTTP/2 with TLS); certificates are verified with `backend-ca` only", restricts=True,
-        live=False, kinds=("Ingress",), instead="write appProtocol into the Service, or a BackendTLSPolicy for TLS",
+        live=False, kinds=_OF_INGRESSES, instead="write appProtocol into the Service, or a BackendTLSPolicy for TLS",
     ),
     PolicyWord(
         "backend-ca", pods.config_map, _pods("ca"), "internal-ca",
         "pods have TLS, and a certificate of these authorities: a ConfigMap of the namespace, with them in `ca.crt`;"
         " without it requests get 403, and with a pod of another certificate 503", restricts=True, live=False,
-        kinds=("Ingress",), names_object=True, instead="write a BackendTLSPolicy for the Service",
+        kinds=_OF_INGRESSES, names_object=True, instead="write a BackendTLSPolicy for the Service",
     ),
     PolicyWord(
         "backend-server-name", pods.server_name, _pods("server_name"), "app.internal.example",
         "the name that pods with TLS are asked for (SNI), and that their certificate has with `backend-ca`; without it"
-        " `SERVICE.NAMESPACE.svc`", restricts=True, live=False, kinds=("Ingress",),
+        " `SERVICE.NAMESPACE.svc`", restricts=True, live=False, kinds=_OF_INGRESSES,
         instead="write a BackendTLSPolicy for the Service",
     ),
 )  # fmt: skip
