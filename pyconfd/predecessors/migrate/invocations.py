@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pyconfd.predecessors.migrate.options import COMMANDS, PROGRAMS, Form, option_for_flag, option_for_variable
+from pyconfd.predecessors.migrate.options import COMMANDS, PROGRAMS, OptionForm, option_for_flag, option_for_variable
 from pyconfd.predecessors.migrate.report import System
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -20,7 +20,7 @@ _MENTIONS = frozenset(
 )
 """Commands that name a program's file, and do not start it."""
 
-_WITHOUT_VALUE = (Form.NOTHING, Form.COUNT)
+_WITHOUT_VALUE = (OptionForm.NOTHING, OptionForm.COUNT)
 _DOLLAR = "\ue000"
 """Stands for a dollar sign that names no variable."""
 _REFERENCE = re.compile(r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|\((\w+)\)|(\w+))")
@@ -179,7 +179,7 @@ def _value_with_blanks(system: System, tokens: list[str]) -> tuple[str, str] | N
     """
     found = _ASSIGNMENT.fullmatch(tokens[0]) if len(tokens) > 1 else None
     option = option_for_variable(system, found[1]) if found else None
-    if found is None or option is None or option.form is not Form.COMMAND:
+    if found is None or option is None or option.form is not OptionForm.COMMAND:
         return None
     if any(word in _ENDS or word == "export" or _ASSIGNMENT.fullmatch(word) for word in tokens[1:]):
         return None
@@ -214,7 +214,7 @@ def _program(system: System, rest: list[str], line: int) -> Iterator[GivenOption
 def _flag(system: System, word: str, rest: list[str], line: int) -> Iterator[GivenOption]:
     name, sign, value = word.partition("=")
     option = option_for_flag(system, name)
-    if option is not None and option.form is Form.COUNT:
+    if option is not None and option.form is OptionForm.COUNT:
         yield GivenOption("flag", name, value or str(len(name.lstrip("-")) if name.startswith("-v") else 1), line)
         return
     takes_value = option is None or option.form not in _WITHOUT_VALUE

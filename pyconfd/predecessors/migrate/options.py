@@ -8,7 +8,7 @@ from types import MappingProxyType
 from pyconfd.predecessors.migrate.report import System
 
 
-class Form(Enum):
+class OptionForm(Enum):
     """How a value was written."""
 
     TEXT = auto()
@@ -36,24 +36,24 @@ class Option:
     flags: tuple[str, ...]
     variables: tuple[str, ...]
     path: str
-    form: Form = Form.TEXT
+    form: OptionForm = OptionForm.TEXT
     note: str = ""
     still_works: bool = False
 
 
-def _both(flag: str, variable: str, path: str, form: Form = Form.TEXT, note: str = "") -> Option:
+def _both(flag: str, variable: str, path: str, form: OptionForm = OptionForm.TEXT, note: str = "") -> Option:
     return Option((flag,), (variable,), path, form, note, still_works=True)
 
 
-def _flag(flag: str, path: str, form: Form = Form.TEXT, note: str = "") -> Option:
+def _flag(flag: str, path: str, form: OptionForm = OptionForm.TEXT, note: str = "") -> Option:
     return Option((flag,), (), path, form, note)
 
 
-def _kept(flag: str, path: str, form: Form = Form.TEXT, note: str = "") -> Option:
+def _kept(flag: str, path: str, form: OptionForm = OptionForm.TEXT, note: str = "") -> Option:
     return Option((flag,), (), path, form, note, still_works=True)
 
 
-def _variable(name: str, path: str, form: Form = Form.TEXT, note: str = "") -> Option:
+def _variable(name: str, path: str, form: OptionForm = OptionForm.TEXT, note: str = "") -> Option:
     return Option((), (name,), path, form, note)
 
 
@@ -62,17 +62,19 @@ _ANY_TEXT_WAS_TRUE = "python-confd took any text for true, also False; now false
 _READABLE = "with the shipped units the user pyconfd has to be able to read it, and the files that it names"
 
 _PYTHON_CONFD = (
-    _both("--api-servers", "APISERVERS", "kubernetes.api_servers", Form.LIST),
+    _both("--api-servers", "APISERVERS", "kubernetes.api_servers", OptionForm.LIST),
     _both("--log-level", "LOGLEVEL", "log.level"),
-    _both("--ignore-proxy-env", "IGNORE_PROXY_ENV", "kubernetes.ignore_proxy_env", Form.BOOLEAN, _ANY_TEXT_WAS_TRUE),
+    _both(
+        "--ignore-proxy-env", "IGNORE_PROXY_ENV", "kubernetes.ignore_proxy_env", OptionForm.BOOLEAN, _ANY_TEXT_WAS_TRUE
+    ),
     _both("--ssl-key", "SSL_KEY_FILE", "kubernetes.ssl_key"),
     _both("--ssl-cert", "SSL_CERT_FILE", "kubernetes.ssl_cert"),
-    _both("--ssl-ca", "SSL_CA_FILE", "kubernetes.ssl_ca", Form.CA),
+    _both("--ssl-ca", "SSL_CA_FILE", "kubernetes.ssl_ca", OptionForm.CA),
     _both(
         "--interval",
         "REFRESH_INTERVAL",
         "kubernetes.interval_s",
-        Form.SECONDS,
+        OptionForm.SECONDS,
         "changes are watched, so it counts only with kubernetes.mode = poll",
     ),
     _both("--template-dir", "TEMPLATE_DIR", "templates.dir"),
@@ -86,14 +88,14 @@ _PYTHON_CONFD = (
         "--haproxy-chk-cmd",
         "HAPROXY_CHECK_CMD",
         "haproxy.chk_cmd",
-        Form.COMMAND,
+        OptionForm.COMMAND,
         "leave it out for the same with the flags and the user of haproxy's unit",
     ),
     _both(
         "--haproxy-reload-cmd",
         "HAPROXY_RELOAD_CMD",
         "haproxy.reload_cmd",
-        Form.COMMAND,
+        OptionForm.COMMAND,
         "leave it out with the shipped units: they reload over the master socket, and most commands need root",
     ),
 )
@@ -105,13 +107,13 @@ OWN_HAPROXY = (
 """What to do instead of a target where kube2lb's balancer was HAProxy."""
 
 _KUBE2LB = (
-    _kept("-apiserver", "kubernetes.api_servers", Form.LIST),
+    _kept("-apiserver", "kubernetes.api_servers", OptionForm.LIST),
     _kept("-kubecfg", "kubernetes.kubeconfig", note=_READABLE),
     _kept("-domain", "kube2lb.domain"),
     _kept("-config", "target.output"),
     _kept("-template", "target.template", note="give the template to pyconfd migrate too; this is what it becomes"),
     _kept("-notify", "target.notify"),
-    _kept("-server-name-templates", "kube2lb.server_name_templates", Form.LIST),
+    _kept("-server-name-templates", "kube2lb.server_name_templates", OptionForm.LIST),
     _kept("-default-lb-ip", "kube2lb.default_lb_ip"),
     _kept("-default-port-mode", "kube2lb.default_port_mode"),
     _flag(
@@ -119,22 +121,24 @@ _KUBE2LB = (
         "",
         note="dropped: pyconfd never exits because no API server answers; `pyconfd status` shows how old the data are",
     ),
-    _kept("-update-timeout", "target.timeout_s", Form.SECONDS, "for the check, and for the notifier"),
-    Option(("-version",), (), "", Form.NOTHING, "works as it is: `pyconfd -version`", still_works=True),
+    _kept("-update-timeout", "target.timeout_s", OptionForm.SECONDS, "for the check, and for the notifier"),
+    Option(("-version",), (), "", OptionForm.NOTHING, "works as it is: `pyconfd -version`", still_works=True),
 )
 
 _KUBEFIGURATOR = (
     _kept("--cluster", "kubefigurator.cluster"),
     _kept("--kubeconfig", "kubernetes.kubeconfig", note=_READABLE),
-    Option(("-v", "--verbosity"), (), "log.level", Form.COUNT),
+    Option(("-v", "--verbosity"), (), "log.level", OptionForm.COUNT),
     _flag(
         "--haproxy-config",
         "haproxy.conf",
         note="one file holds everything now, also what stood in haproxy.cfg; leave it out with the shipped units: they"
         " write, and load, /etc/haproxy/generated/haproxy.cfg",
     ),
-    _flag("--exec", "haproxy.reload_cmd", Form.COMMAND, "a restart drops connections; without it pyconfd reloads"),
-    _kept("--etcd-host", "etcd.endpoints", Form.REPEATED, "tried in order"),
+    _flag(
+        "--exec", "haproxy.reload_cmd", OptionForm.COMMAND, "a restart drops connections; without it pyconfd reloads"
+    ),
+    _kept("--etcd-host", "etcd.endpoints", OptionForm.REPEATED, "tried in order"),
     _kept("--etcd-path", "etcd.path", note="consumers must name the same path"),
     _kept("--etcd-ca-file", "etcd.ca"),
     _kept("--etcd-client-cert-file", "etcd.cert"),
@@ -142,7 +146,7 @@ _KUBEFIGURATOR = (
 )
 
 _KUBERNETES_HAPROXY = (
-    _variable("K8SBASE", "kubernetes.api_servers", Form.LIST, "https, a token or client certificates work now"),
+    _variable("K8SBASE", "kubernetes.api_servers", OptionForm.LIST, "https, a token or client certificates work now"),
     _variable("ETCD2BASE", "", note="dropped: objects come from the API server; set kubernetes.api_servers"),
     Option(
         (),
@@ -157,7 +161,7 @@ _ADS_INFRA_HAPROXY = (
     _variable(
         "KONTROL_DAMPER",
         "hosts.damper_s",
-        Form.SECONDS,
+        OptionForm.SECONDS,
         "each change cost a restart then; a reload loses nothing, so 0 will do",
     ),
     _variable("KONTROL_TTL", "", note="dropped: pods are watched, none reports"),

@@ -12,8 +12,8 @@ from pyconfd.predecessors.migrate.options import (
     COMMANDS,
     OPTIONS,
     OWN_HAPROXY,
-    Form,
     Option,
+    OptionForm,
     option_for_flag,
     option_for_variable,
 )
@@ -32,7 +32,9 @@ _RESTARTS = re.compile(r"\brestart\b")
 _OTHER_OWNER = {
     "hosts.config": "; put its annotations on a Service or Deployment too, and name that one: service/NAMESPACE/NAME"
 }
-_REPEATED = frozenset(option.path for options in OPTIONS.values() for option in options if option.form is Form.REPEATED)
+_REPEATED = frozenset(
+    option.path for options in OPTIONS.values() for option in options if option.form is OptionForm.REPEATED
+)
 
 
 @dataclass(slots=True)
@@ -136,7 +138,7 @@ class SettingsCollector:
             effect = Effect.NOTED if option.still_works else Effect.CHANGED
             findings.add(given.line, effect, f"{given.name}: {option.note}")
             return
-        if not given.value.strip() and option.form not in (Form.COUNT, Form.NOTHING):
+        if not given.value.strip() and option.form not in (OptionForm.COUNT, OptionForm.NOTHING):
             findings.add(given.line, Effect.NOTED, f"{given.name} has no value, so the default counts")
             return
         value = self._value(given, option, findings)
@@ -247,7 +249,7 @@ def _both(first: MigratedSetting, second: MigratedSetting) -> MigratedSetting:
     return MigratedSetting(first.path, tuple(dict.fromkeys(items)), first.file, first.line)
 
 
-def _parsed(form: Form, text: str) -> Value:
+def _parsed(form: OptionForm, text: str) -> Value:
     """Return a value as TOML has it.
 
     Raises:
@@ -256,17 +258,17 @@ def _parsed(form: Form, text: str) -> Value:
     """
     value = text.strip()
     match form:
-        case Form.LIST | Form.REPEATED:
+        case OptionForm.LIST | OptionForm.REPEATED:
             return tuple(part.strip() for part in value.split(",") if part.strip())
-        case Form.COMMAND:
+        case OptionForm.COMMAND:
             return tuple(shlex.split(value))
-        case Form.SECONDS:
+        case OptionForm.SECONDS:
             return _seconds(value)
-        case Form.BOOLEAN:
+        case OptionForm.BOOLEAN:
             return value.lower() not in FALSE_WORDS
-        case Form.CA:
+        case OptionForm.CA:
             return False if value.lower() == "false" else value
-        case Form.COUNT:
+        case OptionForm.COUNT:
             value = _LEVELS[min(int(value), len(_LEVELS) - 1)]
     return value
 

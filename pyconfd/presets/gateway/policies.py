@@ -44,7 +44,7 @@ class PolicyDecision:
     """Path and content of the file with its CA certificates, "" for none."""
 
 
-class PolicyTarget(NamedTuple):
+class TlsPolicyTarget(NamedTuple):
     """What a policy is for; ``at`` is None where that is no Service. ``field`` and ``value`` are as written."""
 
     at: PolicyPort | None
@@ -56,7 +56,7 @@ class ValidatedPolicy(NamedTuple):
     """One policy by itself: what it asks for, and of what. ``tls`` None: nothing can be verified."""
 
     meta: ObjectMeta
-    targets: tuple[PolicyTarget, ...]
+    targets: tuple[TlsPolicyTarget, ...]
     invalid: tuple[Fault, ...]
     unresolved: tuple[Fault, ...]
     tls: BackendTls | None
@@ -83,14 +83,14 @@ def validate(
     )  # fmt: skip
 
 
-def _targets(key: Key, policy: BackendTLSPolicy) -> Iterator[PolicyTarget]:
+def _targets(key: Key, policy: BackendTLSPolicy) -> Iterator[TlsPolicyTarget]:
     for place, target in enumerate(policy.spec.target_refs):
         field = f"spec.targetRefs[{place}]"
         if (target.group, target.kind) in {("", "Service"), ("core", "Service")}:
             at = PolicyPort(Key(key.namespace, target.name), target.section_name or "")
-            yield PolicyTarget(at, field, target.name)
+            yield TlsPolicyTarget(at, field, target.name)
         else:
-            yield PolicyTarget(None, field, f"{target.kind} {target.name}")
+            yield TlsPolicyTarget(None, field, f"{target.kind} {target.name}")
 
 
 def decide_policy(
