@@ -23,12 +23,13 @@ from pyconfd.explain.conditions import (
 )
 from pyconfd.explain.configuration import ServerLine, host_and_port, template_lines
 from pyconfd.model.claim import Claim
-from pyconfd.model.condition import ConditionStatus
+from pyconfd.model.condition import Condition, ConditionStatus, ConditionType
 from pyconfd.model.context import ALL_NAMESPACES, Refusal, RefusalReason
 from pyconfd.model.explanation import ClaimReport, Explanation, LineOrigin
 from pyconfd.model.gateway_api import Gateway, GRPCRoute, HTTPRoute, TLSRoute
 from pyconfd.model.ingress import Ingress
 from pyconfd.model.kubernetes import AnyObject, ObjectRef
+from pyconfd.model.object_status import ObjectKey
 from pyconfd.model.snapshot import KIND_OF, ROUTING_RESOURCES, Key, Resource
 from pyconfd.presets import addresses, conflicts, values
 from pyconfd.presets.gateway.attachment import named_parent
@@ -231,6 +232,29 @@ def _reports_of(resource: Resource, key: Key, evidence: Evidence) -> tuple[Claim
     refused = [each for each in evidence.refused if each.ref[:3] == ref]
     reports = _reports(claims, evidence) or _unclaimed(refused, evidence)
     return reports or (not_claimed(key, evidence, resource),)
+
+
+def _of_policy(subject: str, evidence: Evidence) -> Explanation:
+    """Return what its status says of each target; it claims nothing itself."""
+    key = _key_of(subject)
+    ref = ObjectRef(KIND_OF[Resource.ROUTEPOLICIES], key.namespace, key.name, evidence.snapshot.cluster)
+    refused = [each for each in evidence.refused if each.ref[:3] == ref[:3]]
+    if reports := _unclaimed(refused, evidence):
+        return _explanation(evidence, str(ref), claims=reports)
+    at = ObjectKey(Resource.ROUTEPOLICIES, key)
+    found = next((each[at] for each in evidence.context.statuses if at in each), None)
+    conditions = tuple(
+        Condition(
+            ConditionType.ACCEPTED,
+            ConditionStatus(each["status"]),
+            each["reason"],
+            ": ".join(filter(None, (f"for {of['kind']} {of['name']}", each["message"]))),
+        )
+        for entry in (found.body["ancestors"] if found is not None else ())
+        for of in (entry["ancestorRef"],)
+        for each in entry["conditions"]
+    )
+    return _explanation(evidence, str(ref), claims=(ClaimReport(str(ref), conditions),))
 
 
 def _find_secrets(query: str, evidence: Evidence) -> Iterator[str]:
@@ -648,12 +672,15 @@ _KINDS: Mapping[str, _Kind] = MappingProxyType(
         "backend": _Kind(_find_backends, _of_backend),
         "server": _Kind(_find_servers, _of_server),
         "secret": _Kind(_find_secrets, _of_secret),
+        "routepolicy": _Kind(partial(_find_of, Resource.ROUTEPOLICIES), _of_policy),
         **{KIND_OF[each].lower(): _Kind(partial(_find_of, each), partial(_of_kind, each)) for each in _CLAIMING},
     }
 )
 """By the word that may stand before a query."""
 
 _WITHOUT_KIND = [
-    word for word in _KINDS if word not in {"secret", "service", *(KIND_OF[each].lower() for each in _CLAIMING)}
+    word
+    for word in _KINDS
+    if word not in {"secret", "service", "routepolicy", *(KIND_OF[each].lower() for each in _CLAIMING)}
 ]
 """What a query without such a word may mean; ``object`` finds all objects of a name, whatever their kinds."""

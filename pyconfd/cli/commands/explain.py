@@ -61,7 +61,8 @@ def explain(
     since when, and what to do; and the servers that it is served by, with their state.
 
     NAME is a service (web, shop/web), a domain, a pod, an address, a backend, a server (BACKEND/SERVER) or a line
-    (haproxy.cfg:123, line 123). A word before it (service, domain, pod, address, backend, server) takes only that kind.
+    (haproxy.cfg:123, line 123). A word before it (service, domain, pod, address, backend, server, or a kind such as
+    httproute or routepolicy) takes only that.
     A URL is a request: which listener, certificate, rule, filters, backend, servers and timeouts it gets, which rules
     it did not get and why, and which field of which object says so. What the answer does not cover it says.
     The daemon is asked; where none answers, the cluster is read again.

@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyconfd.explain.queries import explain
 from pyconfd.model.context import Context
 from pyconfd.model.records import ObjectMeta
 from pyconfd.model.route_policy import RoutePolicyObject
@@ -263,6 +264,16 @@ def test_another_extension_is_refused_as_before(stage: PolicyStage) -> None:
     context = stage.serving(route(extension="x").replace("pyconfd.io", "example.com"))
     assert stage.request("httproute").status == 404
     assert ["not supported" in each.detail for each in context.refused] == [True]
+
+
+def test_a_sound_policy_is_explained(stage: PolicyStage) -> None:
+    objects = route(), policy({"maxBodySize": "1k"}, ROUTE)
+    found = explain("routepolicy shop/p", stage.evidence_of(*stage.rendered(*objects), *objects))
+    assert [each.object for each in found.claims] == ["RoutePolicy shop/p"]
+    assert [(each.status, each.reason) for each in found.claims[0].conditions] == [("True", "Accepted")]
+    wrong = route(), policy({"maxBodySize": "x"}, ROUTE)
+    found = explain("routepolicy shop/p", stage.evidence_of(*stage.rendered(*wrong), *wrong))
+    assert "not a size" in found.claims[0].conditions[0].message
 
 
 @pytest.mark.parametrize(
