@@ -634,7 +634,7 @@ def asked_by(
         if (text := texts.get(word.name)) is None:
             continue
         if kind not in word.kinds:
-            why = f"it is no word of a {kind}, but of {' and '.join(word.kinds)}{word.instead and f': {word.instead}'}"
+            why = f"it is a word of {' and '.join(word.kinds)}, and not of {kind}{word.instead and f': {word.instead}'}"
             faults.append(WordFault(word.name, text, why, word.restricts))
             continue
         by = namespaces.get(word.name, namespace)
