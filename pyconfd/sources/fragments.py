@@ -121,7 +121,7 @@ def _directory_problem(directory: str, error: OSError) -> Problem:
         return Problem(
             directory,
             "the template directory does not exist",
-            "create it, mount it again, or name another one with --template-dir",
+            "mount it again, make it with `pyconfd fragments --copy-to DIR`, or name another one with --template-dir",
         )
     if isinstance(error, NotADirectoryError):
         return Problem(directory, "the template directory is a file", "name its directory with --template-dir")
