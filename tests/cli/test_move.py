@@ -179,7 +179,8 @@ def test_a_grant_of_another_namespace_counts(tmp_path: Path) -> None:
         },
     }
     asking = ingress("web", auth_url="http://auth.other.svc.cluster.local/check")
-    assert "no ReferenceGrant of the namespace other" in moved(tmp_path, asking, asked)[1]
+    text = moved(tmp_path, asking, asked)[1]
+    assert f"annotation {PREFIX}auth-url other/auth:80: no ReferenceGrant of the namespace other" in text
     assert "same       shop/web" in moved(tmp_path, asking, asked, grant)[1]
 
 
