@@ -12,7 +12,7 @@ from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry, values
 from pyconfd.presets.annotations import AnnotationEffect, effects_of
 from pyconfd.presets.ingress.classes import OwnClasses, class_of, own_classes
-from pyconfd.presets.policies.nginx import PREFIX, read_nginx
+from pyconfd.presets.policies.nginx import PREFIX, is_canary, read_nginx
 from pyconfd.presets.policies.nginx_snippets import SNIPPET
 from pyconfd.presets.preset import PresetOptions
 
@@ -105,7 +105,7 @@ def _not_looked_at(
 def _move(key: Key, ingress: Ingress, refused: list[Refusal], closing: Mapping[str, tuple[Key, str]]) -> IngressMove:
     stops = [each for each in refused if not each.reason.is_note]
     notes = [f"{each.field}{f' {each.value}' if each.value else ''}: {each.detail}" for each in refused]
-    notes += _snippets(ingress)
+    notes += _snippets(ingress) if not is_canary(ingress.metadata.annotations) else ()
     verdict = Verdict.REFUSED if stops else Verdict.DIFFERENT if notes else Verdict.SAME
     return IngressMove(key, verdict, tuple(notes), tuple(_opened(key, ingress, stops, closing)))
 
@@ -113,6 +113,8 @@ def _move(key: Key, ingress: Ingress, refused: list[Refusal], closing: Mapping[s
 def _opened(key: Key, ingress: Ingress, stops: list[Refusal], closing: Mapping[str, tuple[Key, str]]) -> Iterator[str]:
     """Return what would be open that ingress-nginx closed."""
     annotations = ingress.metadata.annotations or {}
+    if is_canary(annotations):
+        return  # what restricts its main Ingress holds for its requests, there as here
     is_shut = any(each.reason is RefusalReason.UNSUPPORTED_ANNOTATION for each in stops)
     restricting = _restricts(ingress)
     for name in restricting:
@@ -134,7 +136,8 @@ def _restricts(ingress: Ingress) -> list[str]:
 def _hosts_closed_by_others(ingresses: Mapping[Key, Ingress]) -> dict[str, tuple[Key, str]]:
     found: dict[str, tuple[Key, str]] = {}
     for key, ingress in sorted(ingresses.items()):
-        for name in sorted(_OF_HOST & (ingress.metadata.annotations or {}).keys()):
+        annotations = ingress.metadata.annotations or {}
+        for name in sorted(_OF_HOST & annotations.keys()) if not is_canary(annotations) else ():
             for rule in ingress.spec.rules or ():
                 found.setdefault(rule.host, (key, name))
     return found

@@ -183,7 +183,7 @@ def _unsaid(claim: IngressClaim) -> Iterator[str]:
     if claim.closed:
         raise NotSaidError("it is refused: change it first")
     if claim.canary.wanted:
-        raise NotSaidError("a canary is a weight in backendRefs of the other Ingress's route: write it there")
+        raise NotSaidError("it is a canary: add its Service, with weights, to the route of its main Ingress")
     if not claim.rules:
         raise NotSaidError("it has no path that is served")
     if claim.asked.policy.clients:

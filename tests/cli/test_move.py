@@ -213,3 +213,13 @@ def test_what_is_written_is_served_on_loopback(tmp_path: Path) -> None:
                 return connection.getresponse().status
 
         assert [asked("/web"), asked("/else"), asked("/web", 1025)] == [200, 404, 413]
+
+
+def test_restrictions_of_a_canary_are_its_main_ingresss(tmp_path: Path) -> None:
+    main, canary = ingress("app"), ingress("zz", canary="true", server_snippet="deny all;")
+    canary["spec"] = main["spec"]
+    code, text = moved(tmp_path, main, canary)
+    assert code == Exit.OK, text
+    assert "server-snippet probably" not in text
+    plain = {**canary, "metadata": ingress("zz", server_snippet="deny all;")["metadata"]}
+    assert moved(tmp_path, main, plain)[0] == Exit.CHANGES

@@ -21,6 +21,7 @@ from pyconfd.presets.policies.canary import NO_CANARY, Canary, is_meant_as_canar
 from pyconfd.presets.policies.hosts import NO_HOSTS, other_www, with_aliases
 from pyconfd.presets.policies.nginx import NOTHING_OF_NGINX, NginxWords, read_nginx
 from pyconfd.presets.policies.nginx import PREFIX as NGINX
+from pyconfd.presets.policies.nginx import is_canary as is_canary_of_nginx
 from pyconfd.presets.policies.nginx_paths import LOOKS_LIKE_EXPRESSION, REWRITE, NginxPaths, fault_of_path
 from pyconfd.presets.policies.said import (
     NO_POLICIES,
@@ -474,13 +475,10 @@ class _IngressWords:
         if not policies.is_any_in(meta.namespace):
             policies = policies._replace(at=NO_POLICIES.at)
         default_body = claims.nginx_body if is_nginx else None
-        own = tuple(annotated(meta.annotations, "Ingress", meta.namespace))
         by_nginx = tuple(
             SaidWord(name, text, f"annotation {of_nginx.names[name]}", meta.namespace) for name, text in of_nginx.words
         )
-        self.is_canary_of_nginx = is_meant_as_canary(dict(of_nginx.words).get("canary")) and not any(
-            each.name == "canary" for each in own
-        )
+        self.is_canary_of_nginx = is_nginx and is_canary_of_nginx(meta.annotations)
         # As ingress-nginx documents. They are there to be named, after policies, which count.
         beside = tuple(each for each in by_nginx if self.is_canary_of_nginx and not each.name.startswith(OF_ITSELF))
         self.ignored = frozenset(each.source for each in beside)
@@ -493,7 +491,7 @@ class _IngressWords:
             return asked, faults
 
         levels: tuple[Words, ...] = (
-            own,
+            tuple(annotated(meta.annotations, "Ingress", meta.namespace)),
             tuple(each for each in by_nginx if each.source not in self.ignored),
             tuple(policies.at(PolicyTarget(ObjectKey(Resource.INGRESSES, Key(meta.namespace, meta.name))))),
         )

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pyconfd.presets.policies.canary import is_ambiguous
+from pyconfd.presets.policies.canary import is_ambiguous, is_meant_as_canary
 from pyconfd.presets.policies.nginx_snippets import SNIPPET, words_of_snippet
 
 PREFIX = "nginx.ingress.kubernetes.io/"
+_OWN_CANARY = "pyconfd.io/canary"
 _BURST_MULTIPLIER = 5
 _SERVICE_URL = re.compile(
     r"http://([a-z0-9-]+(?:\.[a-z0-9-]+(?=\.svc|[:/$]))?)(?:\.svc(?:\.cluster\.local)?)?(:[0-9]+)?/?(?:\$request_uri)?",
@@ -62,6 +63,12 @@ def read_nginx(annotations: Mapping[str, str] | None) -> NginxWords:
             words[word] = "\n".join(filter(None, (words.get(word), text)))
             names.setdefault(word, f"{PREFIX}{SNIPPET}")
     return NginxWords(tuple(words.items()), frozenset(read), names)
+
+
+def is_canary(annotations: Mapping[str, str] | None) -> bool:
+    """Return whether annotations of ingress-nginx make an Ingress a canary, whose others of these are ignored."""
+    said = annotations or {}
+    return _OWN_CANARY not in said and is_meant_as_canary(said.get(f"{PREFIX}canary"))
 
 
 def _same(word: str) -> _Meaning:
