@@ -104,7 +104,7 @@ def test_rewrites(path: str, target: str, expected: str, filtered: object) -> No
         ({f"{NGINX}configuration-snippet": "deny all;"}, {}, "it is refused"),
         ({f"{NGINX}canary": "true"}, {}, "it is a canary"),
         ({f"{NGINX}use-regex": "true"}, {"path": "/" + "x" * 1020}, "it has no path that is served"),
-        ({f"{NGINX}canary": "true", f"{NGINX}canary-weight": "5"}, {}, "a canary is a weight in backendRefs"),
+        ({f"{NGINX}canary": "true", f"{NGINX}canary-weight": "5"}, {}, "it is a canary"),
         ({}, {"port": "metrics"}, "port metrics of Service app is not in the file"),
     ],
 )
