@@ -533,7 +533,8 @@ def _by_words(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended
     if ended is not None:
         return ended
     if not root or request.routed_path != "/":
-        _asked(rule, trace)
+        if not _is_preflight(request, rule):
+            _asked(rule, trace)
         return None
     end = RequestEnd(status=302, location=root)
     return _Ended(f"302: a redirect to {root}", end, rule.owner, _said(rule, "app-root"))
@@ -550,6 +551,11 @@ _MOST_SOURCES = 4
 _OF_PODS = (
     "backend-protocol", "backend-ca", "backend-server-name", "max-connections-per-pod", "slow-start", "health-check",
 )  # fmt: skip
+
+
+def _is_preflight(request: ClientRequest, rule: RuleBackend) -> bool:
+    """Return whether a browser asks before a request: HAProxy answers, and lets nobody be asked."""
+    return rule.filters.cors is not None and request.method == "OPTIONS" and all(map(request.values_of, PREFLIGHT))
 
 
 def _asked(rule: RuleBackend, trace: Trace) -> None:
@@ -617,8 +623,7 @@ def _by_login(request: ClientRequest, rule: RuleBackend, trace: Trace) -> _Ended
     auth, at, where = rule.policy.auth, rule.owner, _said(rule, "basic-auth-secret")
     if auth is None or trace.only_end:
         return None
-    is_preflight = request.method == "OPTIONS" and all(map(request.values_of, PREFLIGHT))
-    if rule.filters.cors is not None and is_preflight:
+    if _is_preflight(request, rule):
         return None
     needed = f"a user of Secret {auth.secret.namespace}/{auth.secret.name}"
     if len(request.values_of("authorization")) != 1:

@@ -293,11 +293,12 @@ class PolicyStage(NamedBackends):
         headers: Iterable[tuple[str, str]] = (),
         *,
         scheme: str = "http",
+        method: str = "GET",
     ) -> RequestAnswer:
         """Return what `pyconfd explain URL` says."""
         assert self.evidence is not None
         to = _POOL if way.startswith("httproute") else _SHARED
-        asked = {"url": [f"{scheme}://{host}{path}"], "to": [to], "from": [client]}
+        asked = {"url": [f"{scheme}://{host}{path}"], "to": [to], "from": [client], "method": [method]}
         given = {**asked, "header": [f"{name}: {value}" for name, value in headers]}
         found = explain_request(request_of(given), self.evidence).request
         assert found is not None

@@ -91,3 +91,12 @@ def test_the_policy_that_has_somebody_asked_is_named(stage: PolicyStage) -> None
     stage.evidence = stage.evidence_of(*stage.rendered(text), text)
     (asked,) = (each for each in stage.explained("ingress", "/").steps if "is asked" in each.text)
     assert asked.field == "RoutePolicy shop/p spec.authUrl"
+
+
+def test_nobody_is_asked_for_what_browsers_ask_before_a_request(stage: PolicyStage) -> None:
+    text = of_ingress({"auth-url": "http://auth.shop.svc:4180/check", "cors-allow-origins": "https://a.example"})
+    stage.evidence = stage.evidence_of(*stage.rendered(text), text)
+    headers = [("Origin", "https://a.example"), ("Access-Control-Request-Method", "PUT")]
+    for method, is_asked in (("OPTIONS", False), ("GET", True)):
+        steps = stage.explained("ingress", "/", headers=headers, method=method).steps
+        assert any("is asked" in each.text for each in steps) == is_asked
