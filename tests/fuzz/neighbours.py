@@ -34,7 +34,7 @@ from tests.fuzz.clusters import (
     listeners_at,
     made_of,
 )
-from tests.fuzz.haproxy_model import Answer, Config, Request, Section, chosen, route, shared_tls
+from tests.fuzz.haproxy_model import Answer, Config, Request, Section, chosen, is_inner, route, shared_tls
 from tests.fuzz.ownership import ASKED_HOSTS, KEEP_S, PRESETS, Seen, Story, asked_for, wildcards_above
 
 STEPS = 20
@@ -230,7 +230,7 @@ class Neighbours:
             # With the first certificate https-terminate takes the place of https-in, or the other way round.
             if section.name in _SHARED and (section.header in there or shared_tls(seen) is not None):
                 continue
-            if there.get(section.header) == section:
+            if there.get(section.header) == section or _is_of_questions(section):
                 continue
             # A profile goes with the last section that is from it.
             users = [each.name for each in alone.sections if each.header[2:] == ("from", section.name)] or [
@@ -321,6 +321,11 @@ def _had(of: ObjectKey, status: ObjectStatus | None) -> object:
     if status is None or of.resource.value not in {"services", "gateways"}:
         return status
     return status if status.body.get("addresses") else status.body.get("loadBalancer")
+
+
+def _is_of_questions(section: Section) -> bool:
+    """Return whether all who ask share a section: it comes and goes with them, and an older guest may end that."""
+    return is_inner(section) or section.name in {"auth-questions", "auth-service"}
 
 
 def _conflicting(status: ObjectStatus) -> set[str]:
