@@ -48,13 +48,15 @@ from pyconfd.presets.shared_virtual_hosts import named_virtual_hosts
 class GivenRules(NamedTuple):
     """The backends of rules and their profiles, by name, and what these use.
 
-    How many of them are profiles, whether any limits or copies requests, and the users of Secrets.
+    How many of them are profiles, whether any limits or copies requests, or asks clients for certificates, and the
+    users of Secrets.
     """
 
     backends: Mapping[str, RuleBackend]
     profiles: int
     is_limited: bool
     is_mirrored: bool
+    verifies_clients: bool
     users: Mapping[Key, UserList]
 
 
@@ -141,6 +143,7 @@ class PresetGraph:
             sum(len(each.profiles.items) for each in self._rules),
             any(each.limited.items for each in self._rules),
             any(each.mirrored.items for each in self._rules),
+            any(each.verifying.items for each in self._rules),
             self._users.mapping(),
         )
 

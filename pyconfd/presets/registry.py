@@ -278,6 +278,7 @@ def _template_names(
             backends=found.backends,
             profiles=found.profiles,
             limited=found.is_limited,
+            verifies_clients=found.verifies_clients,
             users=found.users,
             mirror_script=path,
         ),

@@ -72,6 +72,7 @@ class RuleBackends:
         secrets = Tally(sections, _secrets_of, f"Secrets with users of {preset}")
         self.users = Derived(secrets, self._users, f"users of {preset}")
         self.mirrored = Tally(sections, _mirrored, f"sections of {preset} with copies")
+        self.verifying = Tally(sections, _verifying, f"sections of {preset} with certificates of clients")
         self.all = Joined[Any, RuleBackend](self.profiles, self.backends, name=f"sections of rules of {preset}")
 
     def _users(self, read: Read, secret: Key, _: int) -> UserList | None:
@@ -137,6 +138,10 @@ def _limited(_: object, section: RuleSection) -> tuple[tuple[bool, int], ...]:
 def _secrets_of(_: object, section: RuleSection) -> tuple[tuple[Key, int], ...]:
     auth = section.backend.policy.auth
     return ((auth.secret, 1),) if auth is not None and auth.users and not section.backend.policy.closed else ()
+
+
+def _verifying(_: object, section: RuleSection) -> tuple[tuple[bool, int], ...]:
+    return ((True, 1),) if section.backend.policy.clients else ()
 
 
 def _mirrored(_: object, section: RuleSection) -> tuple[tuple[bool, int], ...]:

@@ -70,6 +70,7 @@ class Interrupting:
         if name == "tests.world.clients":
             signal.raise_signal(signal.{name})
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup has ignored
 sys.meta_path.insert(0, Interrupting())
 runpy.run_module("tests.demo", run_name="__main__")
 """

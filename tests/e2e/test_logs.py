@@ -77,7 +77,7 @@ def test_each_line_names_the_object_that_decided_and_the_pod_that_answered(appli
     assert decided(lines, "shop.example.com")[-1] == f"Service/{NAMESPACE}/shop"
     assert decided(lines, "ingress.example.com")[-1] == f"Ingress/{NAMESPACE}/first,second"
     (nobody,) = (line for line in lines if line["host"] == "nobody.example.com")
-    assert (nobody["object"], nobody["status"], nobody["path"]) == ("", 404, '/"quoted\\')
+    assert (nobody["object"], nobody["status"], nobody["path"]) == ("", 400, '/"quoted\\')
     served = [line for line in lines if line["host"] == "route.example.com" and line["status"] == 200][-1]
     assert (served["backend"], served["method"], served["path"]) == (f"gw_http_{NAMESPACE}_web_0", "GET", "/a")
     assert served["server"].startswith("web-1:")
@@ -89,7 +89,7 @@ def test_each_line_names_the_object_that_decided_and_the_pod_that_answered(appli
     assert {line["host"] for line in only} == {"route.example.com"}
     assert logged(appliance, "--slower-than", "1h") == []
     text = appliance.run("logs", "--host", "nobody.example.com", "--config", str(appliance.config)).stdout
-    assert "404" in text
+    assert "400" in text
     assert "no object has it" in text
     assert "(HAProxy answered it itself)" in text
 

@@ -230,7 +230,14 @@ def render(
         "verifies_clients": any(each.verification is not None for each in frontends),
     }
     tls = {"default_certificate": "", "in_use": False, "reads_hello": False}
-    rules = {"backends": dict(backends), "profiles": 0, "limited": False, "users": {}, "mirror_script": script}
+    rules = {
+        "backends": dict(backends),
+        "profiles": 0,
+        "limited": False,
+        "verifies_clients": False,
+        "users": {},
+        "mirror_script": script,
+    }
     context = Context({"domains": {}, "tls": tls, "gateway": names, "rules": rules})
     return copy(Renderer(read_fragments(directory()), options)).render(context, curdate="").rendering
 
