@@ -221,7 +221,7 @@ def why_unread(options: TlsOptions, namespace: str, kind: str = "Secrets") -> st
 
 
 def missing_secret(secrets: Secrets, options: TlsOptions, namespace: str, name: str, kind: str) -> str:
-    """Return why there is no such Secret of the type ``kind``, in words for whoever names it."""
+    """Return why there is no such Secret of the type ``kind``, for the status of an object that names it."""
     shown = f"{values.shortened(namespace)}/{values.shortened(name)}"
     if unread := why_unread(options, namespace):
         return unread

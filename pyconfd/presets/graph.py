@@ -197,7 +197,7 @@ class _Ingresses(PresetCollections):
                 virtual_hosts=virtual_hosts,
                 backends=backends,
                 certificates=lines,
-                verifies_clients=any(each.verified for each in lines.values()),
+                verifies_clients=bool(ingresses.verifying.items),
             ),
         )
         by_host = self._choices.mapping()

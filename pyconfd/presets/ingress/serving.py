@@ -218,6 +218,10 @@ class IngressClaims:
         return (Refusal(ref, "spec.ingressClassName", "", RefusalReason.UNKNOWN_CLASS, detail),)
 
 
+def _verifying(_: object, line: CertificateLine) -> tuple[tuple[bool, int], ...]:
+    return ((True, 1),) if line.verified else ()
+
+
 def _hosts_of(_: Key, claim: IngressClaim) -> Iterator[tuple[tuple[str, int], HostClaim]]:
     return (((each.owner.kind, number), each) for number, each in enumerate(claim.hosts))
 
@@ -274,6 +278,7 @@ class ServedIngresses:
         self._secrets = Grouped(self._certificates, lambda _, found: (found.secret,), "hosts by Secret")
         self.served = Derived(self._secrets, self._served_certificate, "served certificates")
         self.lines = Derived(self._secrets, self._line, "lines of certificates")
+        self.verifying = Tally(self.lines, _verifying, "lines that ask for certificates of clients")
         self.presented = Derived(self._certificates, self._presented, "presented certificates")
 
         refused = Derived(claims, self._refused, "conditions of Ingresses")
